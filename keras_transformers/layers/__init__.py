@@ -1,0 +1,50 @@
+"""Keras layers, and the pure functions under them."""
+
+from keras_transformers.layers.attention import (
+    CausalSelfAttention,
+    CrossAttention,
+    MultiHeadAttention,
+    SelfAttention,
+    dot_product_attention,
+    masked_softmax,
+)
+from keras_transformers.layers.blocks import DecoderBlock, EncoderBlock
+from keras_transformers.layers.embeddings import TokenEmbedding
+from keras_transformers.layers.feed_forward import FeedForward, GatedFeedForward
+from keras_transformers.layers.masks import (
+    causal_mask,
+    combine_masks,
+    padding_mask,
+    segment_mask,
+    segment_positions,
+)
+from keras_transformers.layers.positions import (
+    PositionalEncoding,
+    PositionEmbedding,
+    sinusoidal_encoding,
+)
+from keras_transformers.layers.regularization import DropPath, LayerScale
+
+__all__ = [
+    "CausalSelfAttention",
+    "CrossAttention",
+    "DecoderBlock",
+    "DropPath",
+    "EncoderBlock",
+    "FeedForward",
+    "GatedFeedForward",
+    "LayerScale",
+    "MultiHeadAttention",
+    "PositionEmbedding",
+    "PositionalEncoding",
+    "SelfAttention",
+    "TokenEmbedding",
+    "causal_mask",
+    "combine_masks",
+    "dot_product_attention",
+    "masked_softmax",
+    "padding_mask",
+    "segment_mask",
+    "segment_positions",
+    "sinusoidal_encoding",
+]

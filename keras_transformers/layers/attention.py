@@ -1,0 +1,497 @@
+"""Attention as pure functions, and the layers that own its projections."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.masks import causal_mask, combine_masks, key_mask
+
+
+def masked_softmax(scores, mask=None):
+    """Softmax over the last axis, as if every masked score were minus infinity.
+
+    Computed in float32 (float64 for float64 scores). A row that may attend to nothing gets weights
+    of exactly zero, never NaN.
+
+    Args:
+        scores: `(..., keys)`, any floating dtype.
+        mask: Optional bool that broadcasts against `scores`; True = attend.
+
+    Returns:
+        Weights of the same shape, float32 or float64.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import masked_softmax
+    >>> weights = masked_softmax(ops.zeros((2, 2)), ops.array([[True, True], [False, False]]))
+    >>> ops.convert_to_numpy(weights).tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
+    """
+    dtype = keras.backend.standardize_dtype(scores.dtype)
+    scores = ops.cast(scores, "float64" if dtype == "float64" else "float32")
+    if mask is None:
+        return ops.softmax(scores, axis=-1)
+    # Finite, so that a wholly masked row has no NaN on the way; exp() of it is exactly 0 elsewhere.
+    weights = ops.softmax(ops.where(mask, scores, -1e38), axis=-1)
+    return ops.where(mask, weights, 0.0)
+
+
+def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None):
+    """Scaled dot-product attention of several heads.
+
+    `softmax(Q K^T / sqrt(d_k) + bias) V` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,
+    eq. 1), with the scores' softmax in float32. A bias of minus infinity is a mask.
+
+    Args:
+        query: `(batch, queries, heads, key_dim)`.
+        key: `(batch, keys, heads, key_dim)`.
+        value: `(batch, keys, heads, value_dim)`.
+        mask: Optional bool that broadcasts against `(batch, heads, queries, keys)`; True = attend.
+        bias: Optional, added to the scores; broadcasts likewise.
+        dropout: Optional function applied to the weights before they meet the values.
+
+    Returns:
+        The output `(batch, queries, heads, value_dim)` and the weights
+        `(batch, heads, queries, keys)`, both in the dtype of `query`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import dot_product_attention
+    >>> x = ops.ones((2, 5, 3, 4))
+    >>> output, weights = dot_product_attention(x, x, x)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 5, 3, 4), (2, 3, 5, 5))
+    """
+    scale = 1 / math.sqrt(query.shape[-1])
+    scores = ops.einsum("bqhd,bkhd->bhqk", query * ops.cast(scale, query.dtype), key)
+    if bias is not None:
+        bias = ops.cast(bias, scores.dtype)
+        mask = combine_masks(mask, bias > -math.inf)
+        scores = scores + bias
+    weights = ops.cast(masked_softmax(scores, mask), query.dtype)
+    dropped = weights if dropout is None else dropout(weights)
+    return ops.einsum("bhqk,bkhd->bqhd", dropped, value), weights
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class MultiHeadAttention(keras.layers.Layer):
+    """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention`.
+
+    `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
+    `Concat(head_1 .. head_H) W^O` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section
+    3.2.2). Weights have Keras's names, shapes and order, so `set_weights(keras_layer.get_weights())`
+    gives Keras's output. Unlike Keras's layer it gives the same result with and without scores for
+    a query that may attend to nothing: zeros before the output projection.
+
+    Args:
+        num_heads: Number of heads (H).
+        key_dim: Width of a query and a key in one head; by default the query's width / `num_heads`.
+        value_dim: Width of a value in one head; by default `key_dim`.
+        dropout: Rate on the attention weights.
+        use_bias: Whether the four projections have biases.
+        output_shape: Width of the output; by default that of the query.
+        kernel_initializer: Initialiser of the four kernels.
+        bias_initializer: Initialiser of the biases.
+        kernel_regularizer: Regulariser of the four kernels.
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        query: `(batch, queries, query_width)`.
+        value: `(batch, keys, value_width)`; None attends to `query` itself.
+        key: `(batch, keys, key_width)`; None means `value`.
+        attention_mask: Optional bool `(queries, keys)`, `(batch, queries, keys)` or
+            `(batch, heads, queries, keys)`; True = attend.
+        use_causal_mask: Whether query `i` sees keys `0 .. i` only.
+        attention_bias: Optional, added to the scores; shapes as for `attention_mask`.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        mask, query_mask, value_mask, key_mask: `(batch, length)` padding masks, filled in by Keras
+            from implicit masks. Those of keys and values hide padding; a padded query's own row is
+            computed like any other.
+
+    Returns:
+        `(batch, queries, output width)`; with `return_attention_scores`, also the weights (before
+        dropout) `(batch, heads, queries, keys)`.
+
+    Raises:
+        ValueError: If sizes are not positive, `num_heads` does not divide the width where `key_dim`
+            is None, an input is not of rank 3, keys and values differ in length, or a mask does not
+            fit.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import MultiHeadAttention
+    >>> x, context = np.ones((2, 5, 12), "float32"), np.ones((2, 7, 8), "float32")
+    >>> output, weights = MultiHeadAttention(num_heads=3)(
+    ...     x, context, return_attention_scores=True)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 5, 12), (2, 3, 5, 7))
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim=None,
+        value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        output_shape=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
+        for name, size in {**sizes, "output_shape": output_shape}.items():
+            optional = size is None and name != "num_heads"
+            if not optional and not (isinstance(size, int) and size > 0):
+                self._refuse(name, "a positive integer", repr(size))
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self._output_shape = output_shape  # Keras reserves the public name
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.seed = seed
+        self.supports_masking = True
+
+    def _refuse(self, argument, expected, received):
+        raise ValueError(
+            f"{type(self).__name__} '{self.name}': `{argument}` must be {expected}. "
+            f"Received: {received}"
+        )
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = query_shape if value_shape is None else value_shape
+        key_shape = value_shape if key_shape is None else key_shape
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        for name, shape in shapes.items():
+            if len(shape) != 3 or shape[-1] is None:
+                expected = "of shape (batch, length, width) with a known width"
+                self._refuse(name, expected, f"shape {tuple(shape)}")
+        if self.key_dim is None and query_shape[-1] % self.num_heads:
+            expected = f"a divisor of the width of `query`, {query_shape[-1]}"
+            self._refuse("num_heads", f"{expected}, unless `key_dim` is given", self.num_heads)
+        key_dim = self.key_dim or query_shape[-1] // self.num_heads
+        value_dim = self.value_dim or key_dim
+        heads = (None, self.num_heads)
+        self.query_dense = self._projection("query", "abc,cde->abde", (*heads, key_dim))
+        self.query_dense.build(query_shape)
+        self.key_dense = self._projection("key", "abc,cde->abde", (*heads, key_dim))
+        self.key_dense.build(key_shape)
+        self.value_dense = self._projection("value", "abc,cde->abde", (*heads, value_dim))
+        self.value_dense.build(value_shape)
+        width = self._output_shape or query_shape[-1]
+        self.output_dense = self._projection("attention_output", "abcd,cde->abe", (None, width))
+        self.output_dense.build((*query_shape[:-1], self.num_heads, value_dim))
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
+
+    def _projection(self, name, equation, output_shape):
+        def fresh(initializer):  # one instance for several kernels would make them equal
+            return type(initializer).from_config(initializer.get_config())
+
+        return keras.layers.EinsumDense(
+            equation,
+            output_shape=output_shape,
+            bias_axes=equation.split("->")[1][2:] if self.use_bias else None,
+            kernel_initializer=fresh(self.kernel_initializer),
+            bias_initializer=fresh(self.bias_initializer),
+            kernel_regularizer=self.kernel_regularizer,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        attention_mask=None,
+        use_causal_mask=False,
+        attention_bias=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+    ):
+        if value is None:
+            value, value_mask = query, combine_masks(mask, query_mask, value_mask)
+        key = value if key is None else key
+        padding = combine_masks(value_mask, key_mask)
+        visible = self._visible(query, key, value, attention_mask, use_causal_mask, padding)
+        output, weights = dot_product_attention(
+            self.query_dense(query),
+            self.key_dense(key),
+            self.value_dense(value),
+            visible,
+            self._per_head(query, key, attention_bias, "attention_bias"),
+            lambda weights: self.dropout_layer(weights, training=training),
+        )
+        output = self.output_dense(output)
+        return (output, weights) if return_attention_scores else output
+
+    def _visible(self, query, key, value, attention_mask, use_causal_mask, padding):
+        """All masks as one that broadcasts against (batch, heads, queries, keys), or None."""
+        if None not in (key.shape[1], value.shape[1]) and key.shape[1] != value.shape[1]:
+            self._refuse("key", f"as long as `value`, {value.shape[1]}", f"length {key.shape[1]}")
+        causal = (
+            causal_mask(ops.shape(query)[1], ops.shape(key)[1]) if use_causal_mask else None
+        )
+        return combine_masks(
+            self._per_head(query, key, attention_mask, "attention_mask"),
+            causal,
+            None if padding is None else padding[:, None, None, :],
+        )
+
+    def _per_head(self, query, key, extra, name):
+        """Gives a mask or bias of rank 2, 3 or 4 a heads axis, after checking that it fits."""
+        if extra is None:
+            return None
+        full = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        rank = len(extra.shape)
+        expected = {2: full[2:], 3: (full[0], *full[2:]), 4: full}.get(rank)
+        if expected is None or any(
+            None not in (have, want) and have not in (1, want)
+            for have, want in zip(extra.shape, expected, strict=True)
+        ):
+            shape = "(queries, keys), (batch, queries, keys) or (batch, heads, queries, keys)"
+            self._refuse(name, f"of shape {shape} = {full}", f"shape {tuple(extra.shape)}")
+        return extra[:, None] if rank == 3 else extra
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "output_shape": self._output_shape,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SelfAttention(MultiHeadAttention):
+    """Multi-head attention of a sequence to itself.
+
+    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.2.3).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        attention_mask: Optional bool `(batch, length, length)`; True = attend.
+        attention_bias: Optional, added to the scores.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import SelfAttention
+    >>> tuple(SelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    """
+
+    causal = False
+
+    def build(self, x_shape):
+        super().build(x_shape)
+
+    def call(
+        self,
+        x,
+        attention_mask=None,
+        attention_bias=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+        x_mask=None,
+    ):
+        return super().call(
+            x,
+            attention_mask=attention_mask,
+            use_causal_mask=self.causal,
+            attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            query_mask=combine_masks(mask, x_mask),
+        )
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class CausalSelfAttention(SelfAttention):
+    """Self-attention in which no token sees a later one, with a key/value cache for decoding.
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3 (the decoder's).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x, attention_mask, attention_bias, return_attention_scores, training: See `SelfAttention`.
+
+    Returns:
+        `(batch, length, hidden_dim)`, and the weights on request.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`.
+
+    Example: token by token gives what the whole sequence gives.
+    >>> import numpy as np
+    >>> from keras_transformers.layers import CausalSelfAttention
+    >>> layer, x = CausalSelfAttention(num_heads=2), np.random.rand(1, 3, 8).astype("float32")
+    >>> whole = layer(x)
+    >>> cache = layer.start_cache(batch=1, beams=1, max_length=3)
+    >>> for i in range(3):
+    ...     y, cache = layer.step(x[:, i : i + 1], cache, i)
+    >>> bool(np.allclose(y[:, 0], whole[:, 2], atol=1e-5))
+    True
+    """
+
+    causal = True
+
+    def start_cache(self, batch, beams, max_length):
+        """Empty keys and values for `beams` sequences of each batch element.
+
+        Returns:
+            `{"key": (batch, beams, heads, max_length, key_dim), "value": likewise}`.
+        """
+        shape = (batch, beams, self.num_heads, max_length)
+        key_dim, value_dim = self.key_dense.kernel.shape[-1], self.value_dense.kernel.shape[-1]
+        return {
+            "key": ops.zeros((*shape, key_dim), self.compute_dtype),
+            "value": ops.zeros((*shape, value_dim), self.compute_dtype),
+        }
+
+    def step(self, x, cache, index):
+        """Attends from the token at position `index` to itself and those before it.
+
+        Args:
+            x: `(batch, beams, hidden_dim)`, one token of every sequence.
+            cache: From `start_cache`, filled by the steps before.
+            index: Position of the token, an int or a scalar tensor.
+
+        Returns:
+            `(batch, beams, hidden_dim)` and the cache with this token in it.
+        """
+        query = self.query_dense(x)  # (batch, beams, heads, key_dim)
+        new = {"key": self.key_dense(x), "value": self.value_dense(x)}
+        cache = {
+            name: ops.slice_update(stored, (0, 0, 0, index, 0), new[name][:, :, :, None])
+            for name, stored in cache.items()
+        }
+        scale = ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
+        scores = ops.einsum("bnhd,bnhld->bnhl", query * scale, cache["key"])
+        weights = masked_softmax(scores, ops.arange(cache["key"].shape[3]) <= index)
+        weights = ops.cast(weights, query.dtype)
+        output = ops.einsum("bnhl,bnhld->bnhd", weights, cache["value"])
+        return self.output_dense(output), cache
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class CrossAttention(MultiHeadAttention):
+    """Multi-head attention from one sequence to another, of any length and width.
+
+    Queries come from `x`, keys and values from `context` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.2.3: encoder-decoder attention).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        context: `(batch, context_length, context_width)`.
+        attention_mask: Optional bool `(batch, length, context_length)`; True = attend.
+        attention_bias: Optional, added to the scores.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        context_mask: `(batch, context_length)` padding mask; filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, context_length)` on
+        request.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import CrossAttention
+    >>> x, context = np.ones((2, 5, 12), "float32"), np.ones((2, 7, 20), "float32")
+    >>> tuple(CrossAttention(num_heads=3)(x, context).shape)
+    (2, 5, 12)
+    """
+
+    def build(self, x_shape, context_shape):
+        super().build(x_shape, context_shape)
+
+    def call(
+        self,
+        x,
+        context,
+        attention_mask=None,
+        attention_bias=None,
+        return_attention_scores=False,
+        training=None,
+        context_mask=None,
+    ):
+        return super().call(
+            x,
+            context,
+            attention_mask=attention_mask,
+            attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            value_mask=context_mask,
+        )
+
+    def project_context(self, context):
+        """Keys and values of `context`, computed once for all steps of `step`.
+
+        Returns:
+            `{"key": (batch, context_length, heads, key_dim), "value": likewise}`.
+        """
+        return {"key": self.key_dense(context), "value": self.value_dense(context)}
+
+    def step(self, x, cache, context_mask=None):
+        """Attends from one token of each of several sequences that share a context.
+
+        Args:
+            x: `(batch, beams, hidden_dim)`.
+            cache: From `project_context`.
+            context_mask: Optional bool `(batch, context_length)`.
+
+        Returns:
+            `(batch, beams, hidden_dim)`.
+        """
+        mask = key_mask(context_mask)
+        output, _ = dot_product_attention(
+            self.query_dense(x),
+            cache["key"],
+            cache["value"],
+            None if mask is None else mask[:, None],
+        )
+        return self.output_dense(output)

@@ -1,0 +1,89 @@
+"""From token ids to vectors, and back to logits through the same table."""
+
+import math
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class TokenEmbedding(keras.layers.Layer):
+    """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
+
+    `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
+    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859).
+
+    Args:
+        vocab_size: Number of rows of the table.
+        hidden_dim: Width of a row.
+        scale: Whether to multiply by `sqrt(hidden_dim)`.
+        mask_zero: Whether id 0 makes an implicit Keras mask, as in `keras.layers.Embedding`.
+
+    Call arguments:
+        ids: Integers `(batch, length)`, in `[0, vocab_size)`. XLA clamps an id outside that range
+            without a word: check ids where they are made.
+
+    Returns:
+        `(batch, length, hidden_dim)` in the compute dtype.
+
+    Raises:
+        ValueError: If `vocab_size` or `hidden_dim` is not positive, or the ids are not integers.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import TokenEmbedding
+    >>> embedding = TokenEmbedding(vocab_size=11, hidden_dim=6)
+    >>> x = embedding(np.array([[1, 2, 3]]))
+    >>> tuple(embedding.logits(x).shape)
+    (1, 3, 11)
+    """
+
+    def __init__(self, vocab_size, hidden_dim, scale=True, mask_zero=False, **kwargs):
+        super().__init__(**kwargs)
+        if vocab_size < 1 or hidden_dim < 1:
+            raise ValueError(
+                f"TokenEmbedding: `vocab_size` and `hidden_dim` must be positive. "
+                f"Received: vocab_size={vocab_size}, hidden_dim={hidden_dim}"
+            )
+        self.vocab_size = vocab_size
+        self.hidden_dim = hidden_dim
+        self.scale = scale
+        self.mask_zero = mask_zero
+        self.supports_masking = mask_zero
+
+    def build(self, ids_shape=None):
+        # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
+        stddev = self.hidden_dim**-0.5
+        self.table = self.add_weight(
+            name="token_embedding",
+            shape=(self.vocab_size, self.hidden_dim),
+            initializer=keras.initializers.RandomNormal(stddev=stddev),
+        )
+
+    def call(self, ids):
+        if "int" not in keras.backend.standardize_dtype(ids.dtype):
+            raise ValueError(
+                f"TokenEmbedding '{self.name}': `ids` must be integers. Received: {ids.dtype}"
+            )
+        x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
+        return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scale else x
+
+    def logits(self, x):
+        """Scores every token of the vocabulary: `x E^T`, `(..., hidden_dim)` -> `(..., vocab)`."""
+        table = ops.cast(self.table, self.compute_dtype)
+        return ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table))
+
+    def compute_mask(self, ids, previous_mask=None):
+        return ops.not_equal(ids, 0) if self.mask_zero else None
+
+    def compute_output_shape(self, ids_shape):
+        return (*ids_shape, self.hidden_dim)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "hidden_dim": self.hidden_dim,
+            "scale": self.scale,
+            "mask_zero": self.mask_zero,
+        }

@@ -1,0 +1,143 @@
+"""Position-wise networks: the same small network on every token."""
+
+import keras
+
+
+class _FeedForward(keras.layers.Layer):
+    """What the plain and the gated network share: configuration, dropout, output projection."""
+
+    def __init__(
+        self, mlp_dim, activation="relu", dropout=0.0, use_bias=True, seed=None, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if mlp_dim < 1:
+            raise ValueError(
+                f"{type(self).__name__}: `mlp_dim` must be positive. Received: {mlp_dim}"
+            )
+        self.mlp_dim = mlp_dim
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.seed = seed
+        self.supports_masking = True
+
+    def _dense(self, units, name, activation=None):
+        return keras.layers.Dense(
+            units, activation, self.use_bias, name=name, dtype=self.dtype_policy
+        )
+
+    def build(self, x_shape):
+        if len(x_shape) < 2 or x_shape[-1] is None:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `x` must have shape (..., hidden_dim) with a "
+                f"known width. Received: shape {tuple(x_shape)}"
+            )
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
+        self.output_dense = self._dense(x_shape[-1], "output")
+        self.output_dense.build((*x_shape[:-1], self.mlp_dim))
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mlp_dim": self.mlp_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class FeedForward(_FeedForward):
+    """The position-wise feed-forward network of a Transformer block.
+
+    `FFN(x) = act(x W1 + b1) W2 + b2` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, eq. 2).
+
+    Args:
+        mlp_dim: Width of the hidden layer (d_ff).
+        activation: Any Keras activation; "relu" in 2017, "gelu" in BERT and ViT.
+        dropout: Rate on the hidden layer.
+        use_bias: Whether the two projections have biases.
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        x: `(..., hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `mlp_dim` is not positive or the width of `x` is unknown.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import FeedForward
+    >>> layer = FeedForward(mlp_dim=32)
+    >>> layer(np.zeros((2, 5, 8), "float32")).shape[-1], layer.count_params()
+    (8, 552)
+    """
+
+    def build(self, x_shape):
+        super().build(x_shape)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden", self.activation)
+        self.hidden_dense.build(x_shape)
+
+    def call(self, x, training=None):
+        hidden = self.dropout_layer(self.hidden_dense(x), training=training)
+        return self.output_dense(hidden)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class GatedFeedForward(_FeedForward):
+    """A feed-forward network whose hidden layer is gated.
+
+    `FFN(x) = (act(x W) * (x V)) W2`; with "silu" this is SwiGLU, with "gelu" GEGLU
+    (Shazeer 2020, https://arxiv.org/abs/2002.05202, eq. 6).
+
+    Args:
+        mlp_dim: Width of the hidden layer. Three matrices instead of two: `2/3` of the usual
+            width keeps the number of parameters.
+        activation: Any Keras activation, of the gate.
+        dropout: Rate on the hidden layer.
+        use_bias: Whether the three projections have biases.
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        x: `(..., hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `mlp_dim` is not positive or the width of `x` is unknown.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import GatedFeedForward
+    >>> layer = GatedFeedForward(mlp_dim=32, activation="silu", use_bias=False)
+    >>> layer(np.zeros((2, 5, 8), "float32")).shape[-1], layer.count_params()
+    (8, 768)
+    """
+
+    def __init__(
+        self, mlp_dim, activation="silu", dropout=0.0, use_bias=True, seed=None, **kwargs
+    ):
+        super().__init__(mlp_dim, activation, dropout, use_bias, seed, **kwargs)
+
+    def build(self, x_shape):
+        super().build(x_shape)
+        self.gate_dense = self._dense(self.mlp_dim, "gate", self.activation)
+        self.gate_dense.build(x_shape)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
+        self.hidden_dense.build(x_shape)
+
+    def call(self, x, training=None):
+        hidden = self.gate_dense(x) * self.hidden_dense(x)
+        return self.output_dense(self.dropout_layer(hidden, training=training))

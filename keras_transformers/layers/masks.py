@@ -1,0 +1,115 @@
+"""Boolean attention masks as pure functions. True always means "may be attended" or "is a real token"."""
+
+from keras import ops
+
+
+def padding_mask(ids, ignore_id=0):
+    """Marks the real tokens of a batch of padded sequences.
+
+    Args:
+        ids: Integer token ids `(batch, length)`.
+        ignore_id: The id that stands for padding.
+
+    Returns:
+        Bool `(batch, length)`; True where the token is real.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import padding_mask
+    >>> ops.convert_to_numpy(padding_mask(ops.array([[5, 7, 0]]))).tolist()
+    [[True, True, False]]
+    """
+    return ops.not_equal(ids, ignore_id)
+
+
+def causal_mask(query_length, key_length=None, start=0):
+    """Lets query `i`, which stands at position `start + i`, see keys `0 .. start + i` only.
+
+    Args:
+        query_length: Number of queries, an int or a scalar tensor.
+        key_length: Number of keys; by default as many as queries.
+        start: Position of the first query among the keys.
+
+    Returns:
+        Bool `(query_length, key_length)`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import causal_mask
+    >>> ops.convert_to_numpy(causal_mask(2)).tolist()
+    [[True, False], [True, True]]
+    """
+    key_length = query_length if key_length is None else key_length
+    queries = ops.expand_dims(ops.arange(query_length, dtype="int32") + start, 1)
+    return queries >= ops.expand_dims(ops.arange(key_length, dtype="int32"), 0)
+
+
+def segment_mask(query_segments, key_segments=None):
+    """Keeps apart the sequences that were packed into one row (Krell et al. 2021).
+
+    Args:
+        query_segments: Integers `(batch, queries)`: 1, 2, 3 ... number the sequences of a row and
+            0 marks padding.
+        key_segments: Integers `(batch, keys)`; by default those of the queries.
+
+    Returns:
+        Bool `(batch, queries, keys)`; True where both stand in the same sequence.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import segment_mask
+    >>> ops.convert_to_numpy(segment_mask(ops.array([[1, 2, 0]]))).astype(int).tolist()
+    [[[1, 0, 0], [0, 1, 0], [0, 0, 0]]]
+    """
+    key_segments = query_segments if key_segments is None else key_segments
+    same = ops.equal(query_segments[:, :, None], key_segments[:, None, :])
+    return ops.logical_and(same, (key_segments != 0)[:, None, :])
+
+
+def segment_positions(same_segment):
+    """Position of every token inside its own sequence of a packed row, counted from 0.
+
+    Args:
+        same_segment: Bool `(batch, length, length)` from `segment_mask`.
+
+    Returns:
+        int32 `(batch, length)`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import segment_mask, segment_positions
+    >>> same = segment_mask(ops.array([[1, 1, 2, 2, 2, 0]]))
+    >>> ops.convert_to_numpy(segment_positions(same)).tolist()
+    [[0, 1, 0, 1, 2, 0]]
+    """
+    length = ops.shape(same_segment)[-1]
+    earlier = ops.logical_not(causal_mask(length))  # (key, query): key stands before query
+    before = ops.logical_and(same_segment, ops.transpose(earlier))
+    return ops.sum(ops.cast(before, "int32"), axis=-1)
+
+
+def combine_masks(*masks):
+    """The conjunction of masks, any of which may be None ("everything allowed").
+
+    Args:
+        masks: Bool tensors that broadcast against one another, or None.
+
+    Returns:
+        A bool tensor, or None if every mask is None.
+
+    Example:
+    >>> from keras_transformers.layers import causal_mask, combine_masks
+    >>> combine_masks(None, causal_mask(3), None).shape[0]
+    3
+    """
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            mask = ops.cast(mask, "bool")
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def key_mask(mask):
+    """Turns a padding mask of the keys, `(batch, keys)` or None, into `(batch, 1, keys)`."""
+    return None if mask is None else ops.cast(mask, "bool")[:, None, :]

@@ -1,0 +1,179 @@
+"""Where a token stands: the sinusoidal encoding and the learned table."""
+
+import keras
+from keras import ops
+
+
+def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0):
+    """Sines and cosines of a position at geometrically spaced wavelengths.
+
+    `PE(pos, 2i) = sin(pos / w^(2i/D))`, `PE(pos, 2i+1) = cos(pos / w^(2i/D))` with
+    `w = max_wavelength` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.5).
+    Always computed in float32: in bfloat16 the angles themselves would be wrong.
+
+    Args:
+        positions: Integer or float tensor of any shape.
+        hidden_dim: D, the number of features; an odd D drops the last cosine.
+        max_wavelength: The longest wavelength is `2 pi max_wavelength`.
+
+    Returns:
+        float32, `positions.shape + (hidden_dim,)`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import sinusoidal_encoding
+    >>> ops.convert_to_numpy(sinusoidal_encoding(ops.arange(2), 4))[0].tolist()
+    [0.0, 1.0, 0.0, 1.0]
+    """
+    pairs = ops.arange((hidden_dim + 1) // 2, dtype="float32")
+    rates = ops.power(ops.cast(max_wavelength, "float32"), -2.0 * pairs / hidden_dim)
+    angles = ops.cast(positions, "float32")[..., None] * rates  # (..., ceil(D / 2))
+    table = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (..., ceil(D / 2), 2)
+    table = ops.reshape(table, ops.shape(angles)[:-1] + (2 * ((hidden_dim + 1) // 2),))
+    return table[..., :hidden_dim]
+
+
+def _check_sequence(layer, x_shape):
+    if len(x_shape) != 3 or x_shape[-1] is None:
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.name}': `x` must have shape (batch, length, "
+            f"hidden_dim) with a known width. Received: shape {tuple(x_shape)}"
+        )
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class PositionalEncoding(keras.layers.Layer):
+    """Adds (or concatenates) the sinusoidal position encoding; it has no weights.
+
+    `PE(pos, 2i) = sin(pos / w^(2i/D))`, `PE(pos, 2i+1) = cos(pos / w^(2i/D))` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.5), computed in float32 whatever the compute dtype
+    and cast last. An implicit Keras mask is carried on.
+
+    Args:
+        max_wavelength: `w` above.
+        combine: "add", or "concat" for `[x; PE]`, which doubles the width.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        start: Position of the first token, an int or a scalar tensor (for decoding).
+        positions: Optional ints `(batch, length)`, instead of `start, start + 1, ...` (for packed
+            rows).
+
+    Returns:
+        `(batch, length, hidden_dim)`, or twice as wide for "concat"; dtype of `x`.
+
+    Raises:
+        ValueError: If `combine` is unknown or `x` is not of rank 3.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import PositionalEncoding
+    >>> PositionalEncoding()(np.zeros((2, 5, 8), "float32")).shape[-1]
+    8
+    """
+
+    def __init__(self, max_wavelength=10000.0, combine="add", **kwargs):
+        super().__init__(**kwargs)
+        if combine not in ("add", "concat"):
+            raise ValueError(
+                f'PositionalEncoding: `combine` must be "add" or "concat". '
+                f"Received: combine={combine!r}"
+            )
+        self.max_wavelength = max_wavelength
+        self.combine = combine
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        _check_sequence(self, x_shape)
+
+    def call(self, x, start=0, positions=None):
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+        table = sinusoidal_encoding(positions, x.shape[-1], self.max_wavelength)
+        if self.combine == "add":
+            return x + ops.cast(table, x.dtype)
+        table = ops.broadcast_to(ops.cast(table, x.dtype), ops.shape(x))
+        return ops.concatenate([x, table], axis=-1)
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], x_shape[-1] * (1 if self.combine == "add" else 2))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "combine": self.combine,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class PositionEmbedding(keras.layers.Layer):
+    """Adds a learned vector for each position (BERT, Devlin et al. 2018; ViT, eq. 1).
+
+    Source: https://arxiv.org/abs/1810.04805, section 3, and https://arxiv.org/abs/2010.11929.
+
+    Args:
+        max_length: Number of positions in the table.
+        initializer: Initialiser of the table.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`, `length <= max_length`.
+        start: Position of the first token, an int or a scalar tensor (for decoding).
+        positions: Optional ints `(batch, length)`, instead of `start, start + 1, ...`.
+
+    Returns:
+        Same shape and dtype as `x`.
+
+    Raises:
+        ValueError: If `x` is not of rank 3 or longer than the table.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import PositionEmbedding
+    >>> PositionEmbedding(max_length=16)(np.zeros((2, 5, 8), "float32")).shape[1]
+    5
+    """
+
+    def __init__(self, max_length, initializer="truncated_normal", **kwargs):
+        super().__init__(**kwargs)
+        if max_length < 1:
+            raise ValueError(
+                f"PositionEmbedding: `max_length` must be positive. Received: {max_length}"
+            )
+        self.max_length = max_length
+        self.initializer = (
+            keras.initializers.TruncatedNormal(stddev=0.02)
+            if initializer == "truncated_normal"
+            else keras.initializers.get(initializer)
+        )
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        _check_sequence(self, x_shape)
+        self.table = self.add_weight(
+            name="position_embedding",
+            shape=(self.max_length, x_shape[-1]),
+            initializer=self.initializer,
+        )
+
+    def call(self, x, start=0, positions=None):
+        length = x.shape[1]
+        if positions is None:
+            end = length + start if isinstance(length, int) and isinstance(start, int) else 0
+            if end > self.max_length:
+                raise ValueError(
+                    f"PositionEmbedding '{self.name}': `x` reaches position {end}, but the table "
+                    f"has max_length={self.max_length} positions."
+                )
+            positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+        return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

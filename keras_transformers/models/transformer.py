@@ -1,0 +1,284 @@
+"""The encoder-decoder Transformer of Vaswani et al. 2017."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import (
+    DecoderBlock,
+    EncoderBlock,
+    PositionalEncoding,
+    TokenEmbedding,
+    padding_mask,
+    segment_mask,
+    segment_positions,
+)
+
+# Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
+# English-German and 0.1 for English-French.
+VARIANTS = {
+    "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
+    "mini": {"hidden_dim": 192, "num_heads": 6, "mlp_dim": 768, "num_layers": 3},
+    "small": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3},
+    "base": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 6},
+    "big": {
+        "hidden_dim": 1024,
+        "num_heads": 16,
+        "mlp_dim": 4096,
+        "num_layers": 6,
+        "dropout": 0.3,
+    },
+}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class Transformer(keras.Model):
+    """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
+
+    Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
+    and passed through `num_layers` encoder and decoder blocks; logits are the decoder's output times
+    the transposed target embedding. Padding (id 0) is masked inside, exactly: adding more of it
+    changes no real position.
+
+    Several pairs can share a row (Krell et al. 2021, https://arxiv.org/abs/2107.02027): with
+    `source_segments` and `target_segments`, tokens attend inside their own segment only and
+    positions start anew in each.
+
+    Args:
+        vocab_size: Size of the (source) vocabulary.
+        hidden_dim: Width of every token (D, d_model).
+        num_heads: Heads of every attention; must divide `hidden_dim`.
+        mlp_dim: Width of the feed-forward networks (d_ff).
+        num_layers: Number of encoder blocks (N).
+        num_decoder_layers: Number of decoder blocks; by default `num_layers`.
+        dropout: Rate on embeddings and on every residual branch.
+        attention_dropout: Rate on the attention weights.
+        norm_first: True for pre-norm blocks, each stack closed by one norm.
+        activation: Activation of the feed-forward networks.
+        target_vocab_size: Size of the target vocabulary where it has a table of its own; None
+            shares one table between source, target and output.
+
+    Call arguments:
+        inputs: Dict of integers `source` `(batch, source_length)` and `target`
+            `(batch, target_length)` (the decoder's input, START first), 0 = padding; optionally
+            `source_segments` and `target_segments` of the same shapes.
+        training: Whether dropout acts.
+        return_attention_scores: Whether to return the cross-attention weights too.
+
+    Returns:
+        Logits `(batch, target_length, target vocabulary)`; on request also a list with the weights
+        `(batch, heads, target_length, source_length)` of each decoder block.
+
+    Raises:
+        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, or `inputs`
+            lacks "source" or "target".
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import Transformer
+    >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> ids = np.array([[1, 5, 7, 2, 0]])
+    >>> tuple(model({"source": ids, "target": ids[:, :3]}).shape)
+    (1, 3, 31)
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_dim=512,
+        num_heads=8,
+        mlp_dim=2048,
+        num_layers=6,
+        num_decoder_layers=None,
+        dropout=0.1,
+        attention_dropout=0.0,
+        norm_first=False,
+        activation="relu",
+        target_vocab_size=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self._settings = {
+            "vocab_size": vocab_size,
+            "hidden_dim": hidden_dim,
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "num_layers": num_layers,
+            "num_decoder_layers": num_decoder_layers,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "norm_first": norm_first,
+            "activation": keras.activations.serialize(keras.activations.get(activation)),
+            "target_vocab_size": target_vocab_size,
+        }
+        for name in ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"):
+            if not (isinstance(self._settings[name], int) and self._settings[name] > 0):
+                raise ValueError(
+                    f"Transformer: `{name}` must be a positive integer. "
+                    f"Received: {self._settings[name]!r}"
+                )
+        if hidden_dim % num_heads:
+            raise ValueError(
+                f"Transformer: `num_heads` must divide `hidden_dim`={hidden_dim}. "
+                f"Received: num_heads={num_heads}"
+            )
+        policy = self.dtype_policy
+        self.source_embedding = TokenEmbedding(
+            vocab_size, hidden_dim, name="source_embedding", dtype=policy
+        )
+        self.target_embedding = (
+            self.source_embedding
+            if target_vocab_size is None
+            else TokenEmbedding(
+                target_vocab_size, hidden_dim, name="target_embedding", dtype=policy
+            )
+        )
+        self.positional_encoding = PositionalEncoding(name="positional_encoding", dtype=policy)
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=policy)
+        block = {
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "dropout": dropout,
+            "activation": activation,
+            "norm_first": norm_first,
+            "attention_dropout": attention_dropout,
+            "dtype": policy,
+        }
+        self.encoder_blocks = [
+            EncoderBlock(name=f"encoder_{i}", **block) for i in range(num_layers)
+        ]
+        depth = num_layers if num_decoder_layers is None else num_decoder_layers
+        self.decoder_blocks = [DecoderBlock(name=f"decoder_{i}", **block) for i in range(depth)]
+        self.encoder_norm = self.decoder_norm = None
+        if norm_first:
+            norm = {"epsilon": 1e-6, "dtype": policy}
+            self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
+            self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
+
+    @classmethod
+    def from_variant(cls, name, vocab_size, **changes):
+        """A model of a published (or smaller) size: "tiny", "mini", "small", "base" or "big".
+
+        Args:
+            name: Name of the variant (Vaswani et al. 2017, table 3, for "base" and "big").
+            vocab_size: Size of the vocabulary.
+            **changes: Any constructor argument, instead of the variant's.
+
+        Raises:
+            ValueError: If there is no such variant.
+        """
+        if name not in VARIANTS:
+            raise ValueError(
+                f"Transformer.from_variant: `name` must be one of {', '.join(VARIANTS)}. "
+                f"Received: {name!r}"
+            )
+        return cls(vocab_size, **{**VARIANTS[name], **changes})
+
+    def build(self, input_shape):
+        hidden = (None, None, self._settings["hidden_dim"])
+        self.source_embedding.build()
+        if self.target_embedding is not self.source_embedding:
+            self.target_embedding.build()
+        self.positional_encoding.build(hidden)
+        for block in self.encoder_blocks:
+            block.build(hidden)
+        for block in self.decoder_blocks:
+            block.build(hidden, hidden)
+        if self.encoder_norm is not None:
+            self.encoder_norm.build(hidden)
+            self.decoder_norm.build(hidden)
+
+    def call(self, inputs, training=None, return_attention_scores=False):
+        missing = [name for name in ("source", "target") if name not in inputs]
+        if missing:
+            raise ValueError(
+                f"Transformer '{self.name}': `inputs` must have the keys 'source' and 'target'. "
+                f"Received: {sorted(inputs)}"
+            )
+        segments, target_segments = inputs.get("source_segments"), inputs.get("target_segments")
+        context = self.encode(inputs["source"], segments, training=training)
+        if segments is None:
+            self_mask, context_mask = None, padding_mask(inputs["source"])
+        else:
+            self_mask = segment_mask(target_segments)
+            context_mask = segment_mask(target_segments, segments)
+        x = self._embed(self.target_embedding, inputs["target"], self_mask, training)
+        scores = []
+        for block in self.decoder_blocks:
+            # Padded targets need no mask: they come last, and no real token sees a later one.
+            x, weights = block(
+                x,
+                context,
+                attention_mask=self_mask,
+                context_mask=context_mask,
+                return_attention_scores=True,
+                training=training,
+            )
+            scores.append(weights)
+        logits = self._logits(x)
+        return (logits, scores) if return_attention_scores else logits
+
+    def encode(self, source, source_segments=None, training=None):
+        """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
+        same = None if source_segments is None else segment_mask(source_segments)
+        mask = padding_mask(source)[:, None, :] if same is None else same
+        x = self._embed(self.source_embedding, source, same, training)
+        for block in self.encoder_blocks:
+            x = block(x, attention_mask=mask, training=training)
+        return x if self.encoder_norm is None else self.encoder_norm(x)
+
+    def _embed(self, embedding, ids, same_segment, training):
+        positions = None if same_segment is None else segment_positions(same_segment)
+        x = self.positional_encoding(embedding(ids), positions=positions)
+        return self.dropout_layer(x, training=training)
+
+    def _logits(self, x):
+        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        return self.target_embedding.logits(x)
+
+    def start_decoding(self, source, beams, max_length):
+        """Encodes the source once, and makes what `decode_step` needs.
+
+        Args:
+            source: Integer ids `(batch, source_length)`, 0 = padding.
+            beams: Number of sequences to decode for each source.
+            max_length: Number of steps there may be.
+
+        Returns:
+            `(beam_state, shared)`: `beam_state` holds tensors `(batch, beams, ...)` that a search
+            reorders with its beams; `shared` belongs to the source and never changes.
+        """
+        context = self.encode(source, training=False)
+        shared = {
+            "source_mask": padding_mask(source),
+            "context": [
+                block.cross_attention.project_context(context) for block in self.decoder_blocks
+            ],
+        }
+        batch = ops.shape(source)[0]
+        cache = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
+        return cache, shared
+
+    def decode_step(self, ids, index, beam_state, shared):
+        """Scores the next token of every sequence.
+
+        Args:
+            ids: Integers `(batch, beams)`, the token at position `index`.
+            index: Int or scalar tensor.
+            beam_state, shared: From `start_decoding` or the step before.
+
+        Returns:
+            Logits `(batch, beams, target vocabulary)` and the new `beam_state`.
+        """
+        x = self.target_embedding(ids)
+        positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+        x = self.positional_encoding(x, positions=positions)
+        caches = []
+        for block, cache, context in zip(
+            self.decoder_blocks, beam_state, shared["context"], strict=True
+        ):
+            x, cache = block.step(x, cache, index, context, shared["source_mask"])
+            caches.append(cache)
+        return self._logits(x), caches
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings}

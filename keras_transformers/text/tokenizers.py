@@ -1,0 +1,181 @@
+"""SentencePiece in the TensorFlow graph: trained by `sentencepiece`, run by tensorflow-text."""
+
+import base64
+import io
+import pathlib
+import re
+
+import keras
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SentencePieceTokenizer(tf.Module):
+    """Strings to subword ids and back, inside `tf.data` and SavedModels.
+
+    Ids: 0 padding, 1 START, 2 END, 3 unknown, then the pieces. Make one with `train` or `load`
+    (SentencePiece: Kudo & Richardson 2018, https://arxiv.org/abs/1808.06226).
+
+    Args:
+        proto: The bytes of a SentencePiece model with the ids above.
+
+    Raises:
+        ValueError: If the model numbers its special tokens otherwise.
+
+    Example:
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> lines = ["the cat sat on the mat", "the dog sat on the log"] * 20
+    >>> tokenizer = SentencePieceTokenizer.train(lines, vocab_size=30)
+    >>> ids = tokenizer.tokenize(["the cat", ""], end=True)
+    >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+    ['the cat', '']
+    """
+
+    pad_id, start_id, end_id, unknown_id = PAD_ID, START_ID, END_ID, UNKNOWN_ID
+
+    def __init__(self, proto, name=None):
+        super().__init__(name=name)
+        self.proto = bytes(proto)
+        self._plain = tf_text.SentencepieceTokenizer(self.proto, out_type=tf.int32)
+        self._sampling = {}
+        self.vocab_size = int(self._plain.vocab_size())
+        piece_ids = self._plain.string_to_id(tf.constant(["<pad>", "<s>", "</s>", "<unk>"]))
+        if piece_ids.numpy().tolist() != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
+            raise ValueError(
+                "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, 3. "
+                f"Received: {piece_ids.numpy().tolist()}. Train one with "
+                "SentencePieceTokenizer.train."
+            )
+
+    @classmethod
+    def train(cls, strings, vocab_size=4000, model_type="unigram", character_coverage=1.0):
+        """Learns a vocabulary.
+
+        Args:
+            strings: Iterable of str, one sentence each; for translation, both sides.
+            vocab_size: Number of ids, special ones included.
+            model_type: "unigram" (Kudo 2018, https://arxiv.org/abs/1804.10959) or "bpe".
+            character_coverage: Share of characters that must be in the vocabulary; 0.9995 for
+                languages with thousands of characters.
+
+        Returns:
+            A `SentencePieceTokenizer`.
+
+        Raises:
+            ValueError: If there is no text, or too little of it for `vocab_size`.
+        """
+        import sentencepiece
+
+        strings = [line for line in strings if line.strip()]
+        if not strings:
+            raise ValueError("SentencePieceTokenizer.train: `strings` has no text in it.")
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(strings),
+                model_writer=model,
+                vocab_size=vocab_size,
+                model_type=model_type,
+                character_coverage=character_coverage,
+                pad_id=PAD_ID,
+                bos_id=START_ID,
+                eos_id=END_ID,
+                unk_id=UNKNOWN_ID,
+                max_sentence_length=1 << 20,
+                num_threads=1,  # more threads make the pieces depend on timing
+                minloglevel=2,
+            )
+        except (RuntimeError, OSError) as error:
+            raise ValueError(_training_advice(str(error), vocab_size)) from None
+        return cls(model.getvalue())
+
+    @classmethod
+    def load(cls, path):
+        """Reads a `.model` file of SentencePiece."""
+        path = pathlib.Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"SentencePieceTokenizer.load: there is no file {path}")
+        return cls(path.read_bytes())
+
+    def save(self, path):
+        """Writes a `.model` file of SentencePiece."""
+        pathlib.Path(path).write_bytes(self.proto)
+
+    def tokenize(self, strings, start=False, end=False, sample=None):
+        """Splits strings into ids.
+
+        Args:
+            strings: String tensor, or list, `(batch,)`, or one string `()`.
+            start, end: Whether to put START before and END after.
+            sample: Strength of subword regularisation, or None for the best split: for unigram
+                models the inverse temperature alpha of a split sampled from all (0.1 is varied,
+                1 close to the best; Kudo 2018, section 3.3), for bpe the dropout of merges. Drawn
+                anew at each call.
+
+        Returns:
+            int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
+        """
+        tokenizer = self._plain if sample is None else self._sampler(float(sample))
+        ids = tokenizer.tokenize(tf.convert_to_tensor(strings, tf.string))
+        shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
+        parts = [ids]
+        if start:
+            parts.insert(0, tf.fill(shape, START_ID))
+        if end:
+            parts.append(tf.fill(shape, END_ID))
+        return tf.concat(parts, axis=-1)
+
+    def _sampler(self, alpha):
+        if alpha not in self._sampling:
+            with tf.init_scope():
+                self._sampling[alpha] = tf_text.SentencepieceTokenizer(
+                    self.proto, out_type=tf.int32, nbest_size=-1, alpha=alpha
+                )
+        return self._sampling[alpha]
+
+    def detokenize(self, ids):
+        """Joins ids to strings; START and padding vanish, as does all from the first END on.
+
+        Args:
+            ids: Integers `(batch, length)`, dense or ragged.
+
+        Returns:
+            String tensor `(batch,)`.
+        """
+        dense = ids.to_tensor(PAD_ID) if isinstance(ids, tf.RaggedTensor) else ids
+        dense = tf.cast(dense, tf.int32)
+        ended = tf.cumsum(tf.cast(dense == END_ID, tf.int32), axis=1) > 0
+        real = ~ended & (dense != PAD_ID) & (dense != START_ID)
+        return self._plain.detokenize(tf.ragged.boolean_mask(dense, real))
+
+    def pieces(self, ids):
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
+        pieces = self._plain.id_to_string(tf.constant(ids, tf.int32))
+        return [piece.decode() for piece in pieces.numpy()]
+
+    def get_config(self):
+        return {"proto": base64.b64encode(self.proto).decode()}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(base64.b64decode(config["proto"]))
+
+
+def _training_advice(message, vocab_size):
+    """SentencePiece's refusal in a sentence that says what to do."""
+    if limit := re.search(r"value <= (\d+)", message):
+        return (
+            f"SentencePieceTokenizer.train: vocab_size={vocab_size} is more than this text supports; "
+            f"use {limit[1]} or fewer, or more text."
+        )
+    if "smaller than required_chars" in message:
+        need = re.search(r"required_chars. *\d+ vs (\d+)", message)
+        least = f" at least {need[1]}" if need else " a larger one"
+        return (
+            f"SentencePieceTokenizer.train: vocab_size={vocab_size} is less than the number of "
+            f"different characters; use{least}, or character_coverage below 1."
+        )
+    return f"SentencePieceTokenizer.train failed: {message}"

@@ -1,0 +1,13 @@
+"""Losses, schedules, metrics and callbacks for `model.fit`."""
+
+from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
+from keras_transformers.training.metrics import MaskedAccuracy, TokenCrossEntropy
+from keras_transformers.training.schedules import InverseSquareRoot
+
+__all__ = [
+    "InverseSquareRoot",
+    "MaskedAccuracy",
+    "SmoothedCrossEntropy",
+    "TokenCrossEntropy",
+    "token_cross_entropy",
+]

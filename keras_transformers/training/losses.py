@@ -1,0 +1,111 @@
+"""Cross-entropy over real tokens."""
+
+import keras
+from keras import ops
+
+
+def _float(logits):
+    dtype = keras.backend.standardize_dtype(logits.dtype)
+    return ops.cast(logits, "float64" if dtype == "float64" else "float32")
+
+
+def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
+    """Cross-entropy of each token against a smoothed one-hot target.
+
+    `loss = lse(z) - (1 - eps) z_y - eps mean_v(z)`, which is the cross-entropy against
+    `(1 - eps) onehot(y) + eps / V` (Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, section
+    7; Vaswani et al. 2017, section 5.4). In float32 whatever the dtype of the logits.
+
+    Args:
+        labels: Integers `(..., )`.
+        logits: `(..., vocab)`.
+        label_smoothing: `eps`.
+        ignore_id: Label of padding.
+
+    Returns:
+        Losses and weights, float32 `(..., )`: at padding both are exactly 0, whatever stands there.
+    """
+    real = ops.not_equal(labels, ignore_id)
+    # Nothing at a padded place may reach the loss or, as 0 * NaN would, the gradient.
+    z = ops.where(real[..., None], _float(logits), 0.0)
+    # A comparison fused into the sum: a gather's gradient would be a slow scatter on CPU.
+    chosen = ops.arange(logits.shape[-1], dtype="int32") == ops.cast(labels, "int32")[..., None]
+    z_label = ops.sum(ops.where(chosen, z, 0.0), axis=-1)
+    loss = ops.logsumexp(z, axis=-1) - (1 - label_smoothing) * z_label
+    if label_smoothing:
+        loss = loss - label_smoothing * ops.mean(z, axis=-1)
+    weights = ops.cast(real, loss.dtype)
+    return loss * weights, weights
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """Label-smoothed cross-entropy with integer labels, averaged over real tokens.
+
+    `mean over real tokens of lse(z) - (1 - eps) z_y - eps mean_v(z)` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 5.4), in float32 whatever the dtype of the logits.
+    Padding has weight exactly 0: not even a NaN there changes loss or gradient. A batch without a
+    real token gives 0.
+
+    Args:
+        label_smoothing: `eps`, in `[0, 1)`.
+        ignore_id: The label that stands for padding.
+
+    Call arguments:
+        y_true: Integer labels `(batch, length)`.
+        y_pred: Logits `(batch, length, vocab)`.
+        sample_weight: Optional weights that broadcast against the labels.
+
+    Returns:
+        A scalar, the weighted mean.
+
+    Raises:
+        ValueError: If `label_smoothing` is not in `[0, 1)`, or the shapes do not fit.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import SmoothedCrossEntropy
+    >>> loss = SmoothedCrossEntropy(label_smoothing=0.1)
+    >>> round(float(loss(np.array([[3, 0]]), np.zeros((1, 2, 5), "float32"))), 4)
+    1.6094
+    """
+
+    def __init__(self, label_smoothing=0.1, ignore_id=0, name="smoothed_cross_entropy", **kwargs):
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "SmoothedCrossEntropy: `label_smoothing` must be in [0, 1). "
+                f"Received: {label_smoothing}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.label_smoothing = label_smoothing
+        self.ignore_id = ignore_id
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        if len(y_pred.shape) != len(y_true.shape) + 1:
+            raise ValueError(
+                "SmoothedCrossEntropy: `y_pred` must have one axis more than the labels. Received: "
+                f"y_true of shape {tuple(y_true.shape)}, y_pred of shape {tuple(y_pred.shape)}"
+            )
+        with ops.name_scope(self.name):
+            losses, weights = token_cross_entropy(
+                y_true, y_pred, self.label_smoothing, self.ignore_id
+            )
+            if sample_weight is not None:
+                sample_weight = ops.cast(sample_weight, weights.dtype)
+                while len(sample_weight.shape) < len(weights.shape):
+                    sample_weight = sample_weight[..., None]
+                losses, weights = losses * sample_weight, weights * sample_weight
+            total = ops.sum(weights)
+            return ops.sum(losses) / ops.where(total > 0, total, 1.0)
+
+    def call(self, y_true, y_pred):
+        """Loss of each token, unreduced."""
+        return token_cross_entropy(y_true, y_pred, self.label_smoothing, self.ignore_id)[0]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "label_smoothing": self.label_smoothing,
+            "ignore_id": self.ignore_id,
+        }

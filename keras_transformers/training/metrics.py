@@ -1,0 +1,97 @@
+"""Metrics over real tokens."""
+
+import keras
+from keras import ops
+
+from keras_transformers.training.losses import token_cross_entropy
+
+
+class _TokenMean(keras.metrics.Metric):
+    """Mean of a value over all real tokens of all batches."""
+
+    def __init__(self, ignore_id=0, name=None, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.ignore_id = ignore_id
+        self.total = self.add_weight(name="total", initializer="zeros")
+        self.count = self.add_weight(name="count", initializer="zeros")
+
+    def values(self, y_true, y_pred):
+        """Value and weight of each token, `(batch, length)`; weight 0 at padding."""
+        raise NotImplementedError
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        values, weights = self.values(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        if sample_weight is not None:
+            sample_weight = ops.cast(sample_weight, weights.dtype)
+            while len(sample_weight.shape) < len(weights.shape):
+                sample_weight = sample_weight[..., None]
+            weights = weights * sample_weight
+        self.total.assign_add(ops.sum(values * weights))
+        self.count.assign_add(ops.sum(weights))
+
+    def result(self):
+        return self.total / ops.where(self.count > 0, self.count, 1.0)
+
+    def get_config(self):
+        return {**super().get_config(), "ignore_id": self.ignore_id}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class MaskedAccuracy(_TokenMean):
+    """Share of real tokens whose most probable token is right.
+
+    Args:
+        ignore_id: The label that stands for padding.
+
+    Call arguments:
+        y_true: Integer labels `(batch, length)`.
+        y_pred: Logits `(batch, length, vocab)`.
+
+    Returns:
+        A scalar in `[0, 1]`, over all batches since the last reset.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import MaskedAccuracy
+    >>> accuracy = MaskedAccuracy()
+    >>> accuracy.update_state(np.array([[1, 2, 0]]), np.eye(3)[None, [1, 1, 2]])
+    >>> float(accuracy.result())
+    0.5
+    """
+
+    def __init__(self, ignore_id=0, name="accuracy", **kwargs):
+        super().__init__(ignore_id, name, **kwargs)
+
+    def values(self, y_true, y_pred):
+        right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
+        return ops.cast(right, "float32"), ops.cast(y_true != self.ignore_id, "float32")
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class TokenCrossEntropy(_TokenMean):
+    """Cross-entropy of real tokens in nats, without smoothing; its exponential is the perplexity.
+
+    Args:
+        ignore_id: The label that stands for padding.
+
+    Call arguments:
+        y_true: Integer labels `(batch, length)`.
+        y_pred: Logits `(batch, length, vocab)`.
+
+    Returns:
+        A scalar, over all batches since the last reset.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import TokenCrossEntropy
+    >>> nats = TokenCrossEntropy()
+    >>> nats.update_state(np.array([[1, 0]]), np.zeros((1, 2, 5)))
+    >>> round(float(np.exp(nats.result())), 4)
+    5.0
+    """
+
+    def __init__(self, ignore_id=0, name="cross_entropy", **kwargs):
+        super().__init__(ignore_id, name, **kwargs)
+
+    def values(self, y_true, y_pred):
+        return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)
