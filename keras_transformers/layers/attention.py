@@ -30,11 +30,12 @@ def masked_softmax(scores, mask=None):
     """
     dtype = keras.backend.standardize_dtype(scores.dtype)
     scores = ops.cast(scores, "float64" if dtype == "float64" else "float32")
-    if mask is None:
-        return ops.softmax(scores, axis=-1)
-    # Finite, so that a wholly masked row has no NaN on the way; exp() of it is exactly 0 elsewhere.
-    weights = ops.softmax(ops.where(mask, scores, -1e38), axis=-1)
-    return ops.where(mask, weights, 0.0)
+    if mask is not None:
+        # Finite, so that a wholly masked row has no NaN on the way; elsewhere its exp() is exactly 0.
+        scores = ops.where(mask, scores, -1e38)
+    # Keras warns about a softmax over a single key, which is legitimate here.
+    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
 def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None):

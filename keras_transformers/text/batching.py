@@ -1,5 +1,7 @@
 """Batches of few static shapes and little padding, for XLA: length buckets, or packed rows."""
 
+import itertools
+
 import numpy as np
 import tensorflow as tf
 
@@ -8,40 +10,96 @@ from keras_transformers.text.tokenizers import PAD_ID
 CHUNK = 8192  # pairs that are tokenised, or packed, at a time
 
 
-def encode_pairs(sources, targets, tokenizer, shuffle_seed=None, sample=None):
+def encode_pairs(
+    sources,
+    targets,
+    tokenizer,
+    shuffle_seed=None,
+    sample=None,
+    target_tokenizer=None,
+    batch_size=None,
+):
     """Makes a dataset of id sequences from two lists of sentences.
 
     Args:
         sources, targets: Lists of str of one length.
         tokenizer: A `SentencePieceTokenizer`.
         shuffle_seed: None keeps the order. An integer shuffles the whole list, in another order
-            each time the dataset is iterated; the orders follow from the seed.
-        sample: Strength of subword regularisation (see `SentencePieceTokenizer.tokenize`).
+            each time the dataset is iterated; the orders follow from this seed alone.
+        sample: Strength of subword regularisation (Kudo 2018, https://arxiv.org/abs/1804.10959; see
+            `SentencePieceTokenizer.tokenize`). The splits drawn do not follow from the seed.
+        target_tokenizer: Tokenizer of the targets; by default `tokenizer`.
+        batch_size: None gives single pairs. A number gives ragged batches of so many pairs, which
+            `packed` reads three times as fast.
 
     Returns:
         `tf.data.Dataset` of `{"source": [x_1 .. x_n, END], "target": [START, y_1 .. y_m, END]}`,
-        int32.
+        int32: tensors `(length,)`, or RaggedTensors `(batch_size, None)`.
 
     Raises:
         ValueError: If the lists differ in length.
+
+    Example:
+    >>> from keras_transformers.text import SentencePieceTokenizer, encode_pairs
+    >>> tokenizer = SentencePieceTokenizer.train(["a b", "b a"] * 9, vocab_size=7)
+    >>> [pair["target"].numpy().tolist() for pair in encode_pairs(["a", "b"], ["", ""], tokenizer)]
+    [[1, 2], [1, 2]]
     """
     if len(sources) != len(targets):
         raise ValueError(
             f"encode_pairs: `targets` must have as many sentences as `sources`, {len(sources)}. "
             f"Received: {len(targets)}"
         )
-    dataset = tf.data.Dataset.from_tensor_slices((list(sources), list(targets)))
-    if shuffle_seed is not None:
-        dataset = dataset.shuffle(len(sources), shuffle_seed, reshuffle_each_iteration=True)
+    target_tokenizer = target_tokenizer or tokenizer
+    texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
 
-    def encode(source, target):
+    def encode(chosen):
+        source, target = (tf.gather(side, chosen) for side in texts)
         return {
             "source": tokenizer.tokenize(source, end=True, sample=sample),
-            "target": tokenizer.tokenize(target, start=True, end=True, sample=sample),
+            "target": target_tokenizer.tokenize(target, start=True, end=True, sample=sample),
         }
 
     # In chunks: one call of the tokenizer for a single sentence costs as much as for hundreds.
-    return dataset.batch(CHUNK).map(encode).unbatch()
+    chunks = _orders(len(sources), batch_size or CHUNK, shuffle_seed).map(encode).prefetch(1)
+    return chunks if batch_size else chunks.unbatch()
+
+
+def _orders(count, size, seed):
+    """Dataset of the indices 0 .. count - 1 in pieces of `size`, in a new order each epoch.
+
+    Not `Dataset.shuffle`: its order follows from TensorFlow's global seed as well.
+    """
+    if seed is None:
+        return tf.data.Dataset.range(count).batch(size)
+    epochs = itertools.count()
+
+    def pieces():
+        order = np.random.default_rng([seed, next(epochs)]).permutation(count)
+        for start in range(0, count, size):
+            yield order[start : start + size]
+
+    return tf.data.Dataset.from_generator(
+        pieces, output_signature=tf.TensorSpec((None,), tf.int64)
+    )
+
+
+def balanced_lengths(dataset, longest):
+    """Row lengths for `packed` that both sides fill alike.
+
+    Args:
+        dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`.
+        longest: Places in a row for the side that has more ids.
+
+    Returns:
+        Source and target length; that of the side with fewer ids is a multiple of 8.
+    """
+    totals = np.zeros(2)
+    for chunk in dataset.ragged_batch(CHUNK):
+        totals += chunk["source"].flat_values.shape[0], chunk["target"].flat_values.shape[0]
+        totals[1] -= chunk["target"].nrows()
+    shares = totals / max(totals.max(), 1)
+    return tuple(min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
 
 
 def bucketed(dataset, boundaries, tokens_per_batch):
@@ -108,12 +166,16 @@ def bucketed(dataset, boundaries, tokens_per_batch):
 def packed(dataset, source_length, target_length, rows, seed=0):
     """Puts several pairs into each row, so that all batches have one shape and few empty places.
 
-    The pairs of a chunk of 8,192 are placed longest first, each into the first row with room for
+    The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
     both its sides (first-fit decreasing; Krell et al. 2021, https://arxiv.org/abs/2107.02027,
     packs likewise), and the chunk's rows are shuffled. Segments keep the pairs of a row apart.
 
+    Rows fill evenly only when `source_length / target_length` is near the ratio of the two sides'
+    numbers of ids: with 64 places each, text of 9 source ids to 10 target ids cannot pass 95 %.
+
     Args:
-        dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`.
+        dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`: single
+            pairs, or ragged batches of some thousands, which go faster and are packed each alone.
         source_length, target_length: Places in a row on either side.
         rows: Rows in a batch.
         seed: Of the shuffling of rows; it differs by epoch.
@@ -135,8 +197,9 @@ def packed(dataset, source_length, target_length, rows, seed=0):
     >>> [tuple(labels.shape) for _, labels in batches]
     [(2, 48)]
     """
-    epochs = iter(range(1 << 62))
-    chunks = dataset.ragged_batch(CHUNK).prefetch(1)
+    epochs = itertools.count()
+    single = dataset.element_spec["source"].shape.rank == 1
+    chunks = (dataset.ragged_batch(CHUNK) if single else dataset).prefetch(1)
     lengths = {"source": source_length, "target": target_length}
 
     def batches():
@@ -224,7 +287,8 @@ def _first_fit(sizes, capacity):
     row, segment = np.empty(pairs, int), np.empty(pairs, int)
     offset, filled = np.empty((pairs, 2), int), np.zeros(pairs, int)
     used = 0
-    for pair in np.argsort(-sizes.max(axis=1), kind="stable"):
+    # By the sum of both sides: fills rows better than by the longer, by one, or by relative sizes.
+    for pair in np.argsort(-sizes.sum(axis=1), kind="stable"):
         source, target = sizes[pair]
         room = (free[0, : used + 1] >= source) & (free[1, : used + 1] >= target)
         place = int(room.argmax())

@@ -39,10 +39,8 @@ class SentencePieceTokenizer(tf.Module):
     def __init__(self, proto, name=None):
         super().__init__(name=name)
         self.proto = bytes(proto)
-        self._plain = tf_text.SentencepieceTokenizer(self.proto, out_type=tf.int32)
-        self._sampling = {}
-        self.vocab_size = int(self._plain.vocab_size())
-        piece_ids = self._plain.string_to_id(tf.constant(["<pad>", "<s>", "</s>", "<unk>"]))
+        self.vocab_size = int(self._op().vocab_size())
+        piece_ids = self._op().string_to_id(tf.constant(["<pad>", "<s>", "</s>", "<unk>"]))
         if piece_ids.numpy().tolist() != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
             raise ValueError(
                 "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, 3. "
@@ -51,7 +49,14 @@ class SentencePieceTokenizer(tf.Module):
             )
 
     @classmethod
-    def train(cls, strings, vocab_size=4000, model_type="unigram", character_coverage=1.0):
+    def train(
+        cls,
+        strings,
+        vocab_size=4000,
+        model_type="unigram",
+        character_coverage=1.0,
+        byte_fallback=False,
+    ):
         """Learns a vocabulary.
 
         Args:
@@ -60,15 +65,22 @@ class SentencePieceTokenizer(tf.Module):
             model_type: "unigram" (Kudo 2018, https://arxiv.org/abs/1804.10959) or "bpe".
             character_coverage: Share of characters that must be in the vocabulary; 0.9995 for
                 languages with thousands of characters.
+            byte_fallback: Whether characters outside the vocabulary become their UTF-8 bytes, for
+                which 256 ids are set aside, instead of the one unknown id.
 
         Returns:
-            A `SentencePieceTokenizer`.
+            A `SentencePieceTokenizer`; the same text and arguments always give the same one.
 
         Raises:
             ValueError: If there is no text, or too little of it for `vocab_size`.
         """
         import sentencepiece
 
+        if model_type not in ("unigram", "bpe"):
+            raise ValueError(
+                "SentencePieceTokenizer.train: `model_type` must be 'unigram' or 'bpe'. "
+                f"Received: {model_type!r}"
+            )
         strings = [line for line in strings if line.strip()]
         if not strings:
             raise ValueError("SentencePieceTokenizer.train: `strings` has no text in it.")
@@ -84,6 +96,7 @@ class SentencePieceTokenizer(tf.Module):
                 bos_id=START_ID,
                 eos_id=END_ID,
                 unk_id=UNKNOWN_ID,
+                byte_fallback=byte_fallback,
                 max_sentence_length=1 << 20,
                 num_threads=1,  # more threads make the pieces depend on timing
                 minloglevel=2,
@@ -94,11 +107,28 @@ class SentencePieceTokenizer(tf.Module):
 
     @classmethod
     def load(cls, path):
-        """Reads a `.model` file of SentencePiece."""
+        """Reads a `.model` file of SentencePiece.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If it holds no SentencePiece model.
+        """
+        import sentencepiece
+
         path = pathlib.Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"SentencePieceTokenizer.load: there is no file {path}")
-        return cls(path.read_bytes())
+        proto = path.read_bytes()
+        try:
+            if not proto:
+                raise RuntimeError("empty")
+            sentencepiece.SentencePieceProcessor(model_proto=proto)
+        except RuntimeError:
+            raise ValueError(
+                f"SentencePieceTokenizer.load: {path} is not a SentencePiece model; give the .model "
+                "file that `save` wrote."
+            ) from None
+        return cls(proto)
 
     def save(self, path):
         """Writes a `.model` file of SentencePiece."""
@@ -113,13 +143,12 @@ class SentencePieceTokenizer(tf.Module):
             sample: Strength of subword regularisation, or None for the best split: for unigram
                 models the inverse temperature alpha of a split sampled from all (0.1 is varied,
                 1 close to the best; Kudo 2018, section 3.3), for bpe the dropout of merges. Drawn
-                anew at each call.
+                anew at each call, in `tf.data` for each element; no seed governs it.
 
         Returns:
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
         """
-        tokenizer = self._plain if sample is None else self._sampler(float(sample))
-        ids = tokenizer.tokenize(tf.convert_to_tensor(strings, tf.string))
+        ids = self._op(sample).tokenize(tf.convert_to_tensor(strings, tf.string))
         shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
         parts = [ids]
         if start:
@@ -128,32 +157,36 @@ class SentencePieceTokenizer(tf.Module):
             parts.append(tf.fill(shape, END_ID))
         return tf.concat(parts, axis=-1)
 
-    def _sampler(self, alpha):
-        if alpha not in self._sampling:
-            with tf.init_scope():
-                self._sampling[alpha] = tf_text.SentencepieceTokenizer(
-                    self.proto, out_type=tf.int32, nbest_size=-1, alpha=alpha
-                )
-        return self._sampling[alpha]
+    def _op(self, sample=None):
+        """The tensorflow-text op, made anew wherever it is used.
+
+        One made beforehand would hold a resource that dies when TensorFlow clears its caches, as
+        `keras.utils.set_random_seed` makes it do. Inside a graph the model becomes a part of it.
+        """
+        sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
+        return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.int32, **sampling)
 
     def detokenize(self, ids):
         """Joins ids to strings; START and padding vanish, as does all from the first END on.
 
         Args:
-            ids: Integers `(batch, length)`, dense or ragged.
+            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
 
         Returns:
-            String tensor `(batch,)`.
+            String tensor of the shape of `ids` without its last axis.
         """
-        dense = ids.to_tensor(PAD_ID) if isinstance(ids, tf.RaggedTensor) else ids
-        dense = tf.cast(dense, tf.int32)
+        ids = ids.to_tensor(PAD_ID) if isinstance(ids, tf.RaggedTensor) else ids
+        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        shape = tf.shape(ids)
+        dense = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(dense == END_ID, tf.int32), axis=1) > 0
         real = ~ended & (dense != PAD_ID) & (dense != START_ID)
-        return self._plain.detokenize(tf.ragged.boolean_mask(dense, real))
+        strings = self._op().detokenize(tf.ragged.boolean_mask(dense, real))
+        return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 
     def pieces(self, ids):
         """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        pieces = self._plain.id_to_string(tf.constant(ids, tf.int32))
+        pieces = self._op().id_to_string(tf.constant(ids, tf.int32))
         return [piece.decode() for piece in pieces.numpy()]
 
     def get_config(self):
@@ -170,6 +203,11 @@ def _training_advice(message, vocab_size):
         return (
             f"SentencePieceTokenizer.train: vocab_size={vocab_size} is more than this text supports; "
             f"use {limit[1]} or fewer, or more text."
+        )
+    if vocab_size <= UNKNOWN_ID + 1:
+        return (
+            f"SentencePieceTokenizer.train: vocab_size={vocab_size} leaves no room for text beside the "
+            "four special ids; use at least a few hundred."
         )
     if "smaller than required_chars" in message:
         need = re.search(r"required_chars. *\d+ vs (\d+)", message)

@@ -87,17 +87,14 @@ class SmoothedCrossEntropy(keras.losses.Loss):
                 "SmoothedCrossEntropy: `y_pred` must have one axis more than the labels. Received: "
                 f"y_true of shape {tuple(y_true.shape)}, y_pred of shape {tuple(y_pred.shape)}"
             )
-        with ops.name_scope(self.name):
-            losses, weights = token_cross_entropy(
-                y_true, y_pred, self.label_smoothing, self.ignore_id
-            )
-            if sample_weight is not None:
-                sample_weight = ops.cast(sample_weight, weights.dtype)
-                while len(sample_weight.shape) < len(weights.shape):
-                    sample_weight = sample_weight[..., None]
-                losses, weights = losses * sample_weight, weights * sample_weight
-            total = ops.sum(weights)
-            return ops.sum(losses) / ops.where(total > 0, total, 1.0)
+        losses, weights = token_cross_entropy(y_true, y_pred, self.label_smoothing, self.ignore_id)
+        if sample_weight is not None:
+            sample_weight = ops.cast(sample_weight, weights.dtype)
+            while len(sample_weight.shape) < len(weights.shape):
+                sample_weight = sample_weight[..., None]
+            losses, weights = losses * sample_weight, weights * sample_weight
+        total = ops.sum(weights)
+        return ops.sum(losses) / ops.where(total > 0, total, 1.0)
 
     def call(self, y_true, y_pred):
         """Loss of each token, unreduced."""

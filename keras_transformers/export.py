@@ -1,0 +1,161 @@
+"""SavedModels that take raw text and give raw text: tokenizer and search inside."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.generation import BeamSearch, decode
+
+LARGEST_BATCH = 64  # more sentences than this are translated in several rounds
+
+
+class Translator(tf.Module):
+    """A trained model, its tokenizer and a search as one function from text to text.
+
+    Sentences are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles
+    a handful of shapes, each when it is first met. The model's weights are shared, not copied: used
+    during training it translates with the weights of the moment.
+
+    Args:
+        model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
+        tokenizer: A `text.SentencePieceTokenizer`.
+        search: `BeamSearch(...)` (default: 4 beams) or `Greedy()`.
+        source_lengths: Lengths in pieces, END included, to which sources are padded; what exceeds
+            the last is cut off, and said so in `truncated`.
+
+    Raises:
+        ValueError: If `source_lengths` do not increase.
+
+    Example:
+    >>> from keras_transformers.export import Translator
+    >>> from keras_transformers.models import Transformer
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
+    >>> translator = Translator(model, tokenizer, source_lengths=(8,))
+    >>> len(translator.translate(["a cat", "", "a cat sat on a mat"]))
+    3
+    """
+
+    def __init__(self, model, tokenizer, search=None, source_lengths=(16, 32, 64, 128)):
+        super().__init__()
+        lengths = tuple(source_lengths)
+        if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
+            raise ValueError(
+                f"Translator: `source_lengths` must increase. Received: {source_lengths}"
+            )
+        if not model.built:
+            model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
+        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._tokenizer = tokenizer
+        search = BeamSearch() if search is None else search
+        branches = [_decoder(model, search, length, tokenizer) for length in lengths]
+        limits = tf.constant(lengths, tf.int64)
+
+        def translate_chunk(ids):
+            """Ragged ids of at most `LARGEST_BATCH` sentences -> (translations, scores)."""
+            needed = tf.reduce_max(ids.row_lengths())
+            which = tf.cast(tf.searchsorted(limits, [needed])[0], tf.int32)
+            return tf.switch_case(which, [lambda run=run: run(ids) for run in branches])
+
+        self._translate_chunk = translate_chunk
+        self._longest = lengths[-1]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        """Translates a batch of sentences.
+
+        Args:
+            text: UTF-8 strings `(batch,)`; an empty one gives an empty translation.
+
+        Returns:
+            Dict of `translation` string `(batch,)`; `score` float32 `(batch,)`, the search's score;
+            `truncated` bool `(batch,)`, whether the end of the sentence was cut off.
+        """
+        ids = self._tokenizer.tokenize(text)
+        lengths = ids.row_lengths()
+        order = tf.argsort(lengths, stable=True)
+        end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
+        sorted_ids = tf.gather(tf.concat([ids[:, : self._longest - 1], end], axis=1), order)
+        batch = tf.size(text)
+        chunk = tf.minimum(LARGEST_BATCH, _next_power_of_two(batch))
+        rounds = (batch + chunk - 1) // chunk
+        translations = tf.TensorArray(tf.string, rounds, infer_shape=False, element_shape=[None])
+        scores = tf.TensorArray(tf.float32, rounds, infer_shape=False, element_shape=[None])
+        for i in tf.range(rounds):
+            part = sorted_ids[i * chunk : (i + 1) * chunk]
+            rows = tf.cast(part.nrows(), tf.int32)
+            filling = tf.fill([chunk - rows, 1], self._tokenizer.end_id)
+            translation, score = self._translate_chunk(tf.concat([part, filling], axis=0))
+            translations = translations.write(i, translation[:rows])
+            scores = scores.write(i, score[:rows])
+        back = tf.argsort(order)
+        empty = lengths == 0
+        return {
+            "translation": tf.where(empty, "", tf.gather(translations.concat(), back)),
+            "score": tf.where(empty, 0.0, tf.gather(scores.concat(), back)),
+            "truncated": lengths > self._longest - 1,
+        }
+
+    def translate(self, sentences):
+        """Translates a list of str to a list of str."""
+        result = self(tf.constant(list(sentences), tf.string, shape=[len(sentences)]))
+        return [text.decode() for text in result["translation"].numpy()]
+
+    def save(self, path):
+        """Writes a SavedModel with the signature `serving_default`, see `translator`."""
+        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
+        return pathlib.Path(path)
+
+
+def _decoder(model, search, length, tokenizer):
+    """Translates ragged ids of up to `length` pieces; the search is compiled by XLA."""
+    limit = 2 * length + 10
+
+    @tf.function(jit_compile=True)
+    def run(source):
+        forced = tf.zeros([tf.shape(source)[0], limit], tf.int32)
+        return decode(model, source, forced, search, tokenizer.start_id, tokenizer.end_id)
+
+    def translate(ids):
+        result = run(ids.to_tensor(tokenizer.pad_id, shape=[None, length]))
+        tokens, scores = result["tokens"], result["scores"]
+        if tokens.shape.rank == 3:  # the best of `n_best`
+            tokens, scores = tokens[:, 0], scores[:, 0]
+        return tokenizer.detokenize(tokens), scores
+
+    return translate
+
+
+def _next_power_of_two(number):
+    """The least power of two that is not below `number` (int32 scalar tensor); 1 for 0."""
+    powers = tf.constant([1 << i for i in range(31)])
+    return tf.reduce_min(tf.boolean_mask(powers, powers >= number))
+
+
+def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):
+    """Exports a SavedModel that translates raw text, loadable with tensorflow and tensorflow-text.
+
+    Its signature `serving_default` takes `text` string `(batch,)` and gives `translation` string,
+    `score` float32 and `truncated` bool, each `(batch,)`. In the loading process, `import
+    tensorflow_text` registers the tokenizer's ops.
+
+    Args:
+        model, tokenizer, search, source_lengths: See `Translator`.
+        path: Folder to write.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
+    >>> path = export.translator(model, tokenizer, tempfile.mkdtemp(), source_lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['score', 'translation', 'truncated']
+    """
+    return Translator(model, tokenizer, search, source_lengths).save(path)

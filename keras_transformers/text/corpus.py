@@ -1,0 +1,190 @@
+"""Parallel text from files, with every line that is left out counted."""
+
+import collections
+import dataclasses
+import gzip
+import pathlib
+import zlib
+
+
+@dataclasses.dataclass(frozen=True)
+class PairCorpus:
+    """Sentence pairs, and an account of what was read and left out.
+
+    Args:
+        name: Where the pairs come from, for messages.
+        sources, targets: Lists of str of one length.
+        lines: Number of lines (or examples) read.
+        left_out: Dict of reason -> number of lines left out.
+        noted: Dict of reason -> number of pairs kept that deserve a look.
+
+    Example:
+    >>> from keras_transformers.text import PairCorpus
+    >>> PairCorpus.from_pairs("toy", [("a cat", "eine Katze"), ("", "leer")]).summary()
+    'toy: 1 pairs kept of 2 lines; left out: 1 with an empty side'
+    """
+
+    name: str
+    sources: list
+    targets: list
+    lines: int
+    left_out: dict = dataclasses.field(default_factory=dict)
+    noted: dict = dataclasses.field(default_factory=dict)
+
+    def __len__(self):
+        return len(self.sources)
+
+    @classmethod
+    def from_pairs(
+        cls, name, pairs, left_out=None, lines=None, drop_equal=False, max_length=None
+    ):
+        """Makes a corpus of an iterable of (source, target) str, after looking at each pair.
+
+        Args:
+            name: Where the pairs come from, for messages.
+            pairs: Iterable of (source, target).
+            left_out: Dict of reason -> number of lines that were left out before.
+            lines: Number of lines read; by default the number of pairs.
+            drop_equal: Whether to leave out pairs whose sides are equal; they are counted anyway.
+            max_length: Most characters on a side; None keeps all.
+
+        Returns:
+            A `PairCorpus`.
+
+        Raises:
+            ValueError: If no pair is usable.
+        """
+        left_out = collections.Counter(left_out)
+        noted = collections.Counter()
+        sources, targets = [], []
+        read = 0
+        for source, target in pairs:
+            read += 1
+            source, target = source.strip(), target.strip()
+            if not source or not target:
+                left_out["with an empty side"] += 1
+            elif max_length is not None and max(len(source), len(target)) > max_length:
+                left_out[f"over {max_length:,} characters"] += 1
+            elif source == target and drop_equal:
+                left_out["with source equal to target"] += 1
+            else:
+                if source == target:
+                    noted["with source equal to target"] += 1
+                sources.append(source)
+                targets.append(target)
+        corpus = cls(name, sources, targets, lines or read, dict(left_out), dict(noted))
+        if not sources:
+            raise ValueError(
+                f"{corpus.summary()}. There is nothing to learn from: each line must hold a source "
+                "sentence, a tab and its translation, in UTF-8."
+            )
+        return corpus
+
+    def head(self, number):
+        """The first `number` pairs, as a corpus."""
+        return dataclasses.replace(
+            self, sources=self.sources[:number], targets=self.targets[:number]
+        )
+
+    def without_long(self, tokenizer, source_length, target_length):
+        """Leaves out pairs of more than so many ids on a side, and counts them.
+
+        Args:
+            tokenizer: A `SentencePieceTokenizer`, or a pair of them, for sources and targets.
+            source_length, target_length: Most ids on a side, END counted, START not: what `packed`
+                and `bucketed` have places for.
+
+        Returns:
+            A `PairCorpus`. (With `sample=`, a sentence can still get more ids than counted here.)
+
+        Raises:
+            ValueError: If no pair remains.
+        """
+        tokenizers = tokenizer if isinstance(tokenizer, (tuple, list)) else (tokenizer, tokenizer)
+        sizes = [
+            of.tokenize(side, end=True).row_lengths().numpy()
+            for of, side in zip(tokenizers, (self.sources, self.targets), strict=True)
+        ]
+        kept = (sizes[0] <= source_length) & (sizes[1] <= target_length)
+        number = int((~kept).sum())
+        same = [s == t for s, t, keep in zip(self.sources, self.targets, kept, strict=True) if keep]
+        reason = f"over {source_length} source or {target_length} target pieces"
+        if number == len(self):
+            raise ValueError(f"{self.name}: every pair is {reason}; allow longer rows.")
+        return dataclasses.replace(
+            self,
+            sources=[text for text, keep in zip(self.sources, kept, strict=True) if keep],
+            targets=[text for text, keep in zip(self.targets, kept, strict=True) if keep],
+            left_out=dict(collections.Counter(self.left_out) + collections.Counter({reason: number})),
+            noted={"with source equal to target": sum(same)} if any(same) else {},
+        )
+
+    def summary(self):
+        """One line: pairs kept, and what was left out or is worth a look, with numbers."""
+        parts = [f"{self.name}: {len(self):,} pairs kept of {self.lines:,} lines"]
+        titles = {"left out": self.left_out, "kept but worth knowing": self.noted}
+        for title, counts in titles.items():
+            if any(counts.values()):
+                listed = ", ".join(f"{n:,} {reason}" for reason, n in counts.items() if n)
+                parts.append(f"{title}: {listed}")
+        return "; ".join(parts)
+
+
+def read_pairs(path, max_length=None, drop_equal=False):
+    """Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
+
+    Blank lines, lines without a tab or with more than one, invalid UTF-8 and pairs with an empty
+    side are left out and counted; a pair whose sides are equal is kept and counted.
+
+    Args:
+        path: The file. A byte order mark and Windows line ends do no harm.
+        max_length: Most characters on a side; None keeps all (see also
+            `PairCorpus.without_long`, which counts ids).
+        drop_equal: Whether to leave out pairs whose sides are equal.
+
+    Returns:
+        A `PairCorpus`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read as such, or holds no usable pair.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
+    >>> _ = path.write_text("a cat\\teine Katze\\n\\nno tab\\nOK\\tOK\\n", encoding="utf-8")
+    >>> print(read_pairs(path).summary())
+    toy.tsv: 2 pairs kept of 4 lines; left out: 1 blank, 1 without a tab; kept but worth knowing: 1
+    with source equal to target
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}; give a file of source TAB target lines.")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}).") from None
+    if path.suffix == ".gz":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is not a whole gzip file ({error}).") from None
+    left_out = collections.Counter()
+    pairs = []
+    lines = data.removeprefix(b"\xef\xbb\xbf").splitlines() if data else []
+    for line in lines:
+        try:
+            columns = line.decode("utf-8").split("\t")
+        except UnicodeDecodeError:
+            left_out["with invalid UTF-8"] += 1
+            continue
+        if not "".join(columns).strip():
+            left_out["blank"] += 1
+        elif len(columns) != 2:
+            left_out["without a tab" if len(columns) == 1 else "with more than two columns"] += 1
+        else:
+            pairs.append(columns)
+    if not lines:
+        raise ValueError(f"{path} is empty; give a file of source TAB target lines.")
+    return PairCorpus.from_pairs(path.name, pairs, left_out, len(lines), drop_equal, max_length)

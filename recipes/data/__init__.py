@@ -1,0 +1,1 @@
+"""Embedded data sets and their loaders."""

@@ -1,0 +1,101 @@
+"""Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
+
+import dataclasses
+import pathlib
+
+from keras_transformers.text import PairCorpus, read_pairs
+
+HERE = pathlib.Path(__file__).parent
+EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
+SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # ours -> TFDS's
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationData:
+    """Pairs to learn from, to choose by and to score on, and what is translated into what."""
+
+    name: str
+    train: PairCorpus
+    valid: PairCorpus
+    test: PairCorpus
+    source_language: str = "source"
+    target_language: str = "target"
+
+
+def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
+    """Loads a set of sentence pairs.
+
+    Args:
+        dataset: "ui.en-de", "bible.en-es", or "tfds:NAME" for a translation set of TensorFlow
+            Datasets, for instance "tfds:ted_hrlr_translate/pt_to_en".
+        train, valid, test: The user's own files instead, `source TAB target`, plain or gzip; all
+            three or none.
+        data_dir: Where TensorFlow Datasets keeps its files.
+
+    Returns:
+        A `TranslationData`.
+
+    Raises:
+        ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
+    """
+    files = {"train": train, "valid": valid, "test": test}
+    if any(files.values()):
+        missing = [f"--{name}" for name, path in files.items() if not path]
+        if missing:
+            raise ValueError(
+                f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
+            )
+        return TranslationData("own files", *(read_pairs(path) for path in files.values()))
+    if dataset.startswith("tfds:"):
+        return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
+    if dataset not in EMBEDDED:
+        raise ValueError(
+            f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
+            "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
+            "--valid and --test."
+        )
+    corpora = (read_pairs(HERE / dataset / f"{split}.tsv.gz") for split in SPLITS)
+    return TranslationData(dataset, *corpora, *EMBEDDED[dataset])
+
+
+def _from_tfds(name, data_dir):
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise ValueError(
+            f"tfds:{name} needs the package tensorflow-datasets: pip install tensorflow-datasets"
+        ) from None
+    try:
+        builder = tfds.builder(name, data_dir=data_dir)
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"TensorFlow Datasets has no data set '{name}': {reason}") from None
+    features = builder.info.features or {}
+    texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
+    if len(texts) != 2:
+        raise ValueError(
+            f"tfds:{name} is not a translation set: it needs two texts an example, but its features "
+            f"are {', '.join(features)}."
+        )
+    keys = builder.info.supervised_keys
+    source, target = keys if keys and set(keys) == set(texts) else texts
+    try:
+        builder.download_and_prepare()
+    except Exception as error:  # a dozen kinds: network, disk, checksums
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"tfds:{name} could not be downloaded and prepared: {reason}") from None
+    missing = [split for split in SPLITS.values() if split not in builder.info.splits]
+    if missing:
+        raise ValueError(
+            f"tfds:{name} has no split {' or '.join(missing)}; it has "
+            f"{', '.join(builder.info.splits)}. Write its pairs to files of your own."
+        )
+
+    def pairs(split):
+        for example in tfds.as_numpy(builder.as_dataset(split=split)):
+            yield example[source].decode(), example[target].decode()
+
+    corpora = (
+        PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in SPLITS.values()
+    )
+    return TranslationData(f"tfds:{name}", *corpora, source, target)

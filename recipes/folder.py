@@ -1,0 +1,51 @@
+"""The folder that every run leaves behind."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+
+import keras
+
+
+class RunFolder:
+    """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
+
+    Args:
+        path: The folder; made if it is missing.
+        config: The recipe's dataclass, written at once.
+    """
+
+    def __init__(self, path, config):
+        self.path = pathlib.Path(path)
+        self.figures = self.path / "figures"
+        self.figures.mkdir(parents=True, exist_ok=True)
+        self._write_json("config.json", dataclasses.asdict(config))
+
+    def __truediv__(self, name):
+        return self.path / name
+
+    def callbacks(self, tensorboard=False):
+        """History as CSV, and TensorBoard's logs on request."""
+        callbacks = [keras.callbacks.CSVLogger(str(self / "history.csv"))]
+        if tensorboard:
+            callbacks.append(keras.callbacks.TensorBoard(str(self / "tensorboard")))
+        return callbacks
+
+    def write_metrics(self, metrics):
+        """Writes a flat dict of numbers, and prints it."""
+        self._write_json("metrics.json", metrics)
+        for name, value in metrics.items():
+            print(f"  {name:32} {value:,.4g}" if isinstance(value, float) else f"  {name:32} {value}")
+        print(f"Everything is in {self.path}")
+
+    def write_table(self, name, header, rows):
+        """Writes rows as tab-separated values."""
+        with open(self / name, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, delimiter="\t")
+            writer.writerow(header)
+            writer.writerows(rows)
+
+    def _write_json(self, name, content):
+        text = json.dumps(content, indent=2, default=str)
+        (self / name).write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,215 @@
+"""Translation from text files to a SavedModel, with the Transformer of Vaswani et al. 2017.
+
+    python -m recipes.translation                          # English-German user interfaces
+    python -m recipes.translation --dataset bible.en-es
+    python -m recipes.translation --train a.tsv --valid b.tsv --test c.tsv
+
+See https://arxiv.org/abs/1706.03762. MEASURED_RESULTS
+"""
+
+import dataclasses
+import time
+import typing
+
+import keras
+import numpy as np
+import tyro
+
+from keras_transformers.export import Translator
+from keras_transformers.generation import BeamSearch
+from keras_transformers.layers import sinusoidal_encoding
+from keras_transformers.models import Transformer
+from keras_transformers.text import (
+    SentencePieceTokenizer,
+    balanced_lengths,
+    encode_pairs,
+    packed,
+    real_token_share,
+)
+from keras_transformers.training import (
+    MaskedAccuracy,
+    SmoothedCrossEntropy,
+    Throughput,
+    TokenCrossEntropy,
+    TranslationScores,
+    score_translations,
+)
+from keras_transformers.visualization import (
+    attention_heat_map,
+    position_similarity,
+    training_curves,
+)
+from recipes.data.translation import load
+from recipes.folder import RunFolder
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit some 30,000 pairs and two CPU cores."""
+
+    dataset: str = "ui.en-de"  # ui.en-de, bible.en-es, or tfds:NAME
+    train: str | None = None  # own files instead: source TAB target, plain or .gz
+    valid: str | None = None
+    test: str | None = None
+    output: str = "runs/translation"
+    epochs: int = 7
+    batch_size: int = 1024  # places for target pieces in a batch
+    row_length: int = 64  # places in a row; a longer pair is left out of training, and counted
+    vocab_size: int = 4000  # joint; a third of it would split words, twice it slows the softmax
+    variant: typing.Literal["tiny", "mini", "small", "base", "big"] = "mini"
+    dropout: float = 0.1
+    label_smoothing: float = 0.1
+    learning_rate: float = 2e-3  # the peak; pre-norm bears more than the paper's post-norm
+    warmup_steps: int = 200
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    score_every: int = 1  # epochs from one BLEU on the validation set to the next
+    patience: int = 5  # scorings without a better BLEU before training stops
+    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    seed: int = 1
+    tensorboard: bool = False
+    smoke: bool = False  # the same path in under a minute, on a few hundred pairs
+
+    def __post_init__(self):
+        if self.smoke:
+            small = {"epochs": 1, "vocab_size": 300, "variant": "tiny", "warmup_steps": 5}
+            for name, value in small.items():
+                object.__setattr__(self, name, value)
+
+
+def load_data(config):
+    """Pairs, a tokenizer trained on them, and datasets of packed rows."""
+    data = load(config.dataset, config.train, config.valid, config.test)
+    if config.smoke:
+        cut = {name: getattr(data, name).head(400) for name in ("train", "valid", "test")}
+        data = dataclasses.replace(data, **cut)
+    tokenizer = SentencePieceTokenizer.train(
+        data.train.sources + data.train.targets, config.vocab_size
+    )
+
+    def encode(corpus, seed=None):
+        return encode_pairs(corpus.sources, corpus.targets, tokenizer, shuffle_seed=seed)
+
+    lengths = balanced_lengths(encode(data.train), config.row_length)
+    train = data.train.without_long(tokenizer, *lengths)
+    valid = data.valid.without_long(tokenizer, *lengths)
+    for corpus in (train, valid, data.test):
+        print(corpus.summary())
+    rows = config.batch_size // config.row_length
+    batches = packed(encode(train, config.seed), *lengths, rows, config.seed)
+    return data, tokenizer, batches, packed(encode(valid), *lengths, rows)
+
+
+def build_model(config, vocab_size, steps):
+    """The pre-norm Transformer with one shared table, compiled with Adam and a cosine decay."""
+    model = Transformer.from_variant(
+        config.variant, vocab_size, dropout=config.dropout, norm_first=True
+    )
+    schedule = keras.optimizers.schedules.CosineDecay(
+        initial_learning_rate=0.0,
+        decay_steps=max(1, steps - config.warmup_steps),
+        warmup_target=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+    )
+    model.compile(
+        keras.optimizers.Adam(schedule, beta_2=0.98, epsilon=1e-9),
+        SmoothedCrossEntropy(config.label_smoothing),
+        metrics=[MaskedAccuracy(), TokenCrossEntropy()],
+        jit_compile=True,
+    )
+    return model
+
+
+def draw(folder, history, model, tokenizer, source, translation):
+    """Curves, the cross-attention of one test sentence, and the similarity of positions."""
+    training_curves(history, folder.figures / "training_curves.png")
+    ids = {
+        "source": tokenizer.tokenize([source], end=True).to_tensor(),
+        "target": tokenizer.tokenize([translation], start=True).to_tensor(),
+    }
+    _, scores = model(ids, return_attention_scores=True)
+    attention_heat_map(
+        np.mean(scores[-1][0], axis=0),  # the last block's heads
+        queries=[*tokenizer.pieces(ids["target"][0])[1:], "</s>"],  # what each query produces
+        keys=tokenizer.pieces(ids["source"][0]),
+        path=folder.figures / "cross_attention.png",
+        title="Cross-attention of the last decoder block, mean of its heads",
+    )
+    positions = sinusoidal_encoding(np.arange(64), model.get_config()["hidden_dim"])
+    position_similarity(positions, folder.figures / "position_similarity.png")
+
+
+def run(config):
+    """Trains, scores on the test set with beam search, exports; returns the metrics."""
+    started = time.perf_counter()
+    keras.utils.set_random_seed(config.seed)
+    keras.config.set_dtype_policy(config.precision)
+    folder = RunFolder(config.output, config)
+    data, tokenizer, train, valid = load_data(config)
+    tokenizer.save(folder / "tokenizer.model")
+    epoch = list(train)
+    target_tokens = sum(np.count_nonzero(labels) for _, labels in epoch)
+    share = real_token_share(epoch)
+    print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
+
+    model = build_model(config, tokenizer.vocab_size, config.epochs * len(epoch))
+    search = BeamSearch(config.beam_size, config.length_penalty)
+    translator = Translator(model, tokenizer, search)
+    throughput = Throughput(target_tokens)
+    scores = TranslationScores(
+        translator.translate, data.valid.sources, data.valid.targets, config.score_every, samples=3
+    )
+    best = {"monitor": "val_bleu", "mode": "max"}
+    history = model.fit(
+        train,
+        validation_data=valid,
+        epochs=config.epochs,
+        callbacks=[
+            throughput,
+            scores,
+            keras.callbacks.ModelCheckpoint(folder / "model.keras", save_best_only=True, **best),
+            keras.callbacks.EarlyStopping(
+                patience=config.patience * config.score_every, restore_best_weights=True, **best
+            ),
+            *folder.callbacks(config.tensorboard),
+        ],
+    ).history
+
+    translations = translator.translate(data.test.sources)
+    bleu, chrf, signature = score_translations(translations, data.test.targets)
+    rows = list(zip(data.test.sources, data.test.targets, translations, strict=True))
+    folder.write_table("translations.tsv", ["source", "reference", "translation"], rows)
+    for source, reference, translation in rows[:8]:
+        print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
+    training_seconds = time.perf_counter() - started
+    translator.save(folder / "saved_model")
+    draw(folder, history, model, tokenizer, *_sentence_to_draw(rows, tokenizer))
+    metrics = {
+        "test_bleu": bleu,
+        "test_chrf": chrf,
+        "valid_bleu": max(history["val_bleu"]),
+        "real_token_share": share,
+        "target_tokens_per_second": float(np.median(throughput.rates)),
+        "parameters": model.count_params(),
+        "epochs": len(history["loss"]),
+        "seconds_training_and_evaluation": training_seconds,
+        "seconds": time.perf_counter() - started,
+    }
+    print(f"BLEU signature: {signature}")
+    folder.write_metrics(metrics)
+    return metrics
+
+
+def _sentence_to_draw(rows, tokenizer):
+    """The first test sentence of 8 to 14 pieces, and its translation."""
+    for source, _, translation in rows:
+        if 8 <= len(tokenizer.tokenize(source)) <= 14 and translation:
+            return source, translation
+    return rows[0][0], rows[0][2]
+
+
+if __name__ == "__main__":
+    try:
+        run(tyro.cli(Config, description=__doc__))
+    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
+        raise SystemExit(f"recipes.translation: {error}") from None
