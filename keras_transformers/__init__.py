@@ -1,7 +1,7 @@
 """keras_transformers: transformers in Keras 3, from layer to served model.
 
-Sub-packages: `layers`, `models`, `generation`, `training`, and, where TensorFlow is installed, `text`
-(with tensorflow-text) and `export`. Those two are imported on first use.
+Sub-packages: `layers`, `models`, `generation`, `training`, and two that are imported on first use:
+`text`, which needs tensorflow-text, and `export`, which needs TensorFlow.
 """
 
 import importlib

@@ -20,13 +20,12 @@ def _save(figure, path):
 
 
 def training_curves(history, path, groups=None):
-    """Draws the columns of a training history, training and validation in one panel each.
+    """Draws a training history: a panel for each name, with its training and validation values.
 
     Args:
         history: Dict of name -> list of numbers, one an epoch, as `History.history` is.
         path: PNG file to write.
-        groups: Names to draw; by default every name that has no "val_" before it, and scores that
-            exist for validation only.
+        groups: Names to draw, without "val_"; by default all.
 
     Returns:
         The path.
@@ -42,13 +41,19 @@ def training_curves(history, path, groups=None):
 
     names = list(dict.fromkeys(name.removeprefix("val_") for name in history))
     groups = [name for name in names if groups is None or name in groups]
-    figure = Figure(figsize=(4.2 * len(groups), 3.2), layout="constrained")
-    for axes, name in zip(np.ravel(figure.subplots(1, len(groups))), groups, strict=True):
-        for column, label, style in ((name, "training", "-"), (f"val_{name}", "validation", "o-")):
+    columns = min(3, len(groups))
+    rows = -(-len(groups) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns))
+    for axes in panels[len(groups) :]:
+        axes.set_axis_off()
+    for axes, name in zip(panels, groups, strict=False):
+        for column, label, color in ((name, "training", "C0"), (f"val_{name}", "validation", "C1")):
             if column in history:
                 epochs = range(1, len(history[column]) + 1)
-                axes.plot(epochs, history[column], style, label=label, markersize=3)
+                axes.plot(epochs, history[column], "o-", color=color, label=label, markersize=3)
         axes.set(title=name.replace("_", " "), xlabel="epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         axes.legend()
     return _save(figure, path)

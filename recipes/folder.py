@@ -36,7 +36,8 @@ class RunFolder:
         """Writes a flat dict of numbers, and prints it."""
         self._write_json("metrics.json", metrics)
         for name, value in metrics.items():
-            print(f"  {name:32} {value:,.4g}" if isinstance(value, float) else f"  {name:32} {value}")
+            number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            print(f"  {name:32} {number}")
         print(f"Everything is in {self.path}")
 
     def write_table(self, name, header, rows):

@@ -88,7 +88,7 @@ def load_data(config):
     )
 
     def encode(corpus, seed=None):
-        return encode_pairs(corpus.sources, corpus.targets, tokenizer, shuffle_seed=seed)
+        return encode_pairs(corpus.sources, corpus.targets, tokenizer, seed, batch_size=8192)
 
     lengths = balanced_lengths(encode(data.train), config.row_length)
     train = data.train.without_long(tokenizer, *lengths)
@@ -122,7 +122,8 @@ def build_model(config, vocab_size, steps):
 
 def draw(folder, history, model, tokenizer, source, translation):
     """Curves, the cross-attention of one test sentence, and the similarity of positions."""
-    training_curves(history, folder.figures / "training_curves.png")
+    groups = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
+    training_curves(history, folder.figures / "training_curves.png", groups)
     ids = {
         "source": tokenizer.tokenize([source], end=True).to_tensor(),
         "target": tokenizer.tokenize([translation], start=True).to_tensor(),
@@ -161,7 +162,9 @@ def run(config):
     )
     best = {"monitor": "val_bleu", "mode": "max"}
     history = model.fit(
-        train,
+        train.repeat(),
+        shuffle=False,  # the pipeline does that
+        steps_per_epoch=len(epoch),  # packing makes an epoch a batch longer or shorter
         validation_data=valid,
         epochs=config.epochs,
         callbacks=[

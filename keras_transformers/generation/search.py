@@ -140,8 +140,8 @@ class BeamSearch:
     def __post_init__(self):
         if self.beam_size < 1 or not 1 <= self.n_best <= self.beam_size:
             raise ValueError(
-                "BeamSearch: `beam_size` must be at least 1 and `n_best` between 1 and `beam_size`. "
-                f"Received: beam_size={self.beam_size}, n_best={self.n_best}"
+                "BeamSearch: `beam_size` must be at least 1 and `n_best` between 1 and "
+                f"`beam_size`. Received: beam_size={self.beam_size}, n_best={self.n_best}"
             )
 
     @property

@@ -31,7 +31,7 @@ def masked_softmax(scores, mask=None):
     dtype = keras.backend.standardize_dtype(scores.dtype)
     scores = ops.cast(scores, "float64" if dtype == "float64" else "float32")
     if mask is not None:
-        # Finite, so that a wholly masked row has no NaN on the way; elsewhere its exp() is exactly 0.
+        # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
         scores = ops.where(mask, scores, -1e38)
     # Keras warns about a softmax over a single key, which is legitimate here.
     weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
@@ -81,9 +81,10 @@ class MultiHeadAttention(keras.layers.Layer):
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
     `Concat(head_1 .. head_H) W^O` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section
-    3.2.2). Weights have Keras's names, shapes and order, so `set_weights(keras_layer.get_weights())`
-    gives Keras's output. Unlike Keras's layer it gives the same result with and without scores for
-    a query that may attend to nothing: zeros before the output projection.
+    3.2.2). Weights have Keras's names, shapes and order: after
+    `set_weights(keras_layer.get_weights())` the output is Keras's. Unlike Keras's layer
+    it gives the same result with and without scores for a query that may attend to nothing: zeros
+    before the output projection.
 
     Args:
         num_heads: Number of heads (H).

@@ -1,4 +1,4 @@
-"""Encoder and decoder blocks: the wiring of attention, feed-forward network, residuals and norms."""
+"""Encoder and decoder blocks: attention, feed-forward network, residuals and norms, wired."""
 
 import keras
 
@@ -133,7 +133,8 @@ class EncoderBlock(_Block):
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
-        attention_mask: Optional bool `(batch, length, length)` or `(length, length)`; True = attend.
+        attention_mask: Optional bool, `(length, length)` or `(batch, length, length)`; True =
+            attend.
         padding_mask: Optional bool `(batch, length)`; True = real token.
         return_attention_scores: Whether to return the attention weights too.
         training: Whether dropout acts.

@@ -29,8 +29,8 @@ class _FeedForward(keras.layers.Layer):
     def build(self, x_shape):
         if len(x_shape) < 2 or x_shape[-1] is None:
             raise ValueError(
-                f"{type(self).__name__} '{self.name}': `x` must have shape (..., hidden_dim) with a "
-                f"known width. Received: shape {tuple(x_shape)}"
+                f"{type(self).__name__} '{self.name}': `x` must have shape (..., hidden_dim) with "
+                f"a known width. Received: shape {tuple(x_shape)}"
             )
         self.dropout_layer = keras.layers.Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
@@ -56,7 +56,8 @@ class _FeedForward(keras.layers.Layer):
 class FeedForward(_FeedForward):
     """The position-wise feed-forward network of a Transformer block.
 
-    `FFN(x) = act(x W1 + b1) W2 + b2` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, eq. 2).
+    `FFN(x) = act(x W1 + b1) W2 + b2` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,
+    eq. 2).
 
     Args:
         mlp_dim: Width of the hidden layer (d_ff).

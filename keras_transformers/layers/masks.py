@@ -1,4 +1,4 @@
-"""Boolean attention masks as pure functions. True always means "may be attended" or "is a real token"."""
+"""Boolean masks as pure functions: True always means "may be attended" or "is a real token"."""
 
 from keras import ops
 

@@ -35,9 +35,9 @@ class Transformer(keras.Model):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
-    and passed through `num_layers` encoder and decoder blocks; logits are the decoder's output times
-    the transposed target embedding. Padding (id 0) is masked inside, exactly: adding more of it
-    changes no real position.
+    and passed through `num_layers` encoder and decoder blocks; logits are the decoder's output
+    times the transposed target embedding. Padding (id 0) is masked inside, exactly: adding more
+    of it changes no real position.
 
     Several pairs can share a row (Krell et al. 2021, https://arxiv.org/abs/2107.02027): with
     `source_segments` and `target_segments`, tokens attend inside their own segment only and

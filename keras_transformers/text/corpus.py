@@ -109,13 +109,14 @@ class PairCorpus:
         number = int((~kept).sum())
         same = [s == t for s, t, keep in zip(self.sources, self.targets, kept, strict=True) if keep]
         reason = f"over {source_length} source or {target_length} target pieces"
+        left_out = collections.Counter(self.left_out) + collections.Counter({reason: number})
         if number == len(self):
             raise ValueError(f"{self.name}: every pair is {reason}; allow longer rows.")
         return dataclasses.replace(
             self,
             sources=[text for text, keep in zip(self.sources, kept, strict=True) if keep],
             targets=[text for text, keep in zip(self.targets, kept, strict=True) if keep],
-            left_out=dict(collections.Counter(self.left_out) + collections.Counter({reason: number})),
+            left_out=dict(left_out),
             noted={"with source equal to target": sum(same)} if any(same) else {},
         )
 

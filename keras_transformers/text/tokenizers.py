@@ -28,7 +28,7 @@ class SentencePieceTokenizer(tf.Module):
     Example:
     >>> from keras_transformers.text import SentencePieceTokenizer
     >>> lines = ["the cat sat on the mat", "the dog sat on the log"] * 20
-    >>> tokenizer = SentencePieceTokenizer.train(lines, vocab_size=30)
+    >>> tokenizer = SentencePieceTokenizer.train(lines, vocab_size=20)
     >>> ids = tokenizer.tokenize(["the cat", ""], end=True)
     >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
     ['the cat', '']
@@ -43,8 +43,8 @@ class SentencePieceTokenizer(tf.Module):
         piece_ids = self._op().string_to_id(tf.constant(["<pad>", "<s>", "</s>", "<unk>"]))
         if piece_ids.numpy().tolist() != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
             raise ValueError(
-                "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, 3. "
-                f"Received: {piece_ids.numpy().tolist()}. Train one with "
+                "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, "
+                f"3. Received: {piece_ids.numpy().tolist()}. Train one with "
                 "SentencePieceTokenizer.train."
             )
 
@@ -125,8 +125,8 @@ class SentencePieceTokenizer(tf.Module):
             sentencepiece.SentencePieceProcessor(model_proto=proto)
         except RuntimeError:
             raise ValueError(
-                f"SentencePieceTokenizer.load: {path} is not a SentencePiece model; give the .model "
-                "file that `save` wrote."
+                f"SentencePieceTokenizer.load: {path} is not a SentencePiece model; give a file "
+                "that `save` wrote."
             ) from None
         return cls(proto)
 
@@ -201,13 +201,13 @@ def _training_advice(message, vocab_size):
     """SentencePiece's refusal in a sentence that says what to do."""
     if limit := re.search(r"value <= (\d+)", message):
         return (
-            f"SentencePieceTokenizer.train: vocab_size={vocab_size} is more than this text supports; "
-            f"use {limit[1]} or fewer, or more text."
+            f"SentencePieceTokenizer.train: vocab_size={vocab_size} is more than this text "
+            f"supports; use {limit[1]} or fewer, or more text."
         )
     if vocab_size <= UNKNOWN_ID + 1:
         return (
-            f"SentencePieceTokenizer.train: vocab_size={vocab_size} leaves no room for text beside the "
-            "four special ids; use at least a few hundred."
+            f"SentencePieceTokenizer.train: vocab_size={vocab_size} leaves no room for text beside "
+            "the four special ids; use at least a few hundred."
         )
     if "smaller than required_chars" in message:
         need = re.search(r"required_chars. *\d+ vs (\d+)", message)

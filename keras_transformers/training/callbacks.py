@@ -10,8 +10,8 @@ import numpy as np
 class TranslationScores(keras.callbacks.Callback):
     """Translates a validation set after each epoch and scores it with sacreBLEU and chrF.
 
-    Puts `val_bleu` and `val_chrf` into the epoch's logs, so that `History`, and `ModelCheckpoint` or
-    `EarlyStopping` that come later in the list of callbacks, see them (BLEU: Papineni et al. 2002;
+    Puts `val_bleu` and `val_chrf` into the epoch's logs, where `History`, and `ModelCheckpoint` or
+    `EarlyStopping` later in the list of callbacks, find them (BLEU: Papineni et al. 2002;
     Post 2018, https://arxiv.org/abs/1804.08771; chrF: Popović 2015).
 
     Args:
@@ -140,8 +140,8 @@ class CheckpointAverage(keras.callbacks.Callback):
 class Throughput(keras.callbacks.Callback):
     """Measures real target tokens per second of training; validation and scoring not counted.
 
-    Puts `tokens_per_second` into the epoch's logs and sums up `seconds` of training. The first epoch
-    holds compilation.
+    Puts `tokens_per_second` into the epoch's logs and sums up `seconds` of training. The first
+    epoch holds compilation.
 
     Args:
         tokens_per_epoch: Number of real target tokens in an epoch.

@@ -30,7 +30,8 @@ class _TokenMean(keras.metrics.Metric):
         self.count.assign_add(ops.sum(weights))
 
     def result(self):
-        return self.total / ops.where(self.count > 0, self.count, 1.0)
+        count = ops.convert_to_tensor(self.count)  # JAX's where() takes no variables
+        return self.total / ops.where(count > 0, count, 1.0)
 
     def get_config(self):
         return {**super().get_config(), "ignore_id": self.ignore_id}

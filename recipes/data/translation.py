@@ -74,8 +74,8 @@ def _from_tfds(name, data_dir):
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
     if len(texts) != 2:
         raise ValueError(
-            f"tfds:{name} is not a translation set: it needs two texts an example, but its features "
-            f"are {', '.join(features)}."
+            f"tfds:{name} is not a translation set: it needs two texts an example, but its "
+            f"features are {', '.join(features)}."
         )
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts

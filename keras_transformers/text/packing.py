@@ -1,0 +1,177 @@
+"""Several pairs in one row: batches of a single shape in which nearly every place is used."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+CHUNK = 8192  # pairs that are packed at a time
+
+
+def balanced_lengths(dataset, longest):
+    """Row lengths for `packed` that both sides fill alike.
+
+    Args:
+        dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`.
+        longest: Places in a row for the side that has more ids.
+
+    Returns:
+        Source and target length; that of the side with fewer ids is a multiple of 8.
+
+    Example:
+    >>> from keras_transformers.text import SentencePieceTokenizer, balanced_lengths, encode_pairs
+    >>> tokenizer = SentencePieceTokenizer.train(["a b", "b a"] * 9, vocab_size=7)
+    >>> balanced_lengths(encode_pairs(["a"], ["b a b a"], tokenizer), longest=48)
+    (16, 48)
+    """
+    totals = np.zeros(2)
+    for chunk in _chunks(dataset):
+        totals += chunk["source"].flat_values.shape[0], chunk["target"].flat_values.shape[0]
+        totals[1] -= chunk["target"].nrows()
+    shares = totals / max(totals.max(), 1)
+    return tuple(min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
+
+
+def packed(dataset, source_length, target_length, rows, seed=0):
+    """Puts several pairs into each row, so that all batches have one shape and few empty places.
+
+    The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
+    both its sides (first-fit decreasing; Krell et al. 2021, https://arxiv.org/abs/2107.02027,
+    packs likewise), and the chunk's rows are shuffled. Segments keep the pairs of a row apart.
+
+    Rows fill evenly only when `source_length / target_length` is near the ratio of the two sides'
+    numbers of ids: with 64 places each, text of 9 source ids to 10 target ids cannot pass 95 %.
+
+    An epoch of several chunks can be a batch longer or shorter than the one before. Keras takes
+    the first epoch's number for all, and would leave out what comes after it: call `fit` with
+    `packed(...).repeat()` and `steps_per_epoch`.
+
+    Args:
+        dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`: single
+            pairs, or ragged batches of some thousands, which go faster and are packed each alone.
+        source_length, target_length: Places in a row on either side.
+        rows: Rows in a batch.
+        seed: Of the shuffling of rows; it differs by epoch.
+
+    Returns:
+        `tf.data.Dataset` of `({"source", "target", "source_segments", "target_segments"}, labels)`,
+        int32, `(rows, source_length)` or `(rows, target_length)`. The pairs of a row are numbered
+        1, 2, 3 ... in its segments, 0 is padding. `target` lacks the last id, `labels` the first.
+        The last batch is filled with rows of padding.
+
+    Raises:
+        ValueError: While iterating, if a pair is longer than a row.
+
+    Example:
+    >>> from keras_transformers.text import SentencePieceTokenizer, encode_pairs, packed
+    >>> lines = ["the cat sat", "a dog", "the cat sat on a dog"]
+    >>> tokenizer = SentencePieceTokenizer.train(lines * 9, vocab_size=16)
+    >>> batches = packed(encode_pairs(lines, lines, tokenizer), 48, 48, rows=2)
+    >>> [tuple(labels.shape) for _, labels in batches]
+    [(2, 48)]
+    """
+    epochs = itertools.count()
+    chunks = _chunks(dataset).prefetch(1)
+    lengths = {"source": source_length, "target": target_length}
+
+    def batches():
+        generator = np.random.default_rng([seed, next(epochs)])
+        left = None
+        for chunk in chunks:
+            ready = _pack(chunk, lengths, generator)
+            if left is not None:
+                ready = {name: np.concatenate([left[name], ready[name]]) for name in ready}
+            whole = len(ready["labels"]) // rows * rows
+            for i in range(0, whole, rows):
+                yield _batch(ready, i, rows)
+            left = {name: array[whole:] for name, array in ready.items()}
+        if left is not None and len(left["labels"]):
+            yield _batch(left, 0, rows)
+
+    source = tf.TensorSpec((rows, source_length), tf.int32)
+    target = tf.TensorSpec((rows, target_length), tf.int32)
+    inputs = {
+        "source": source,
+        "target": target,
+        "source_segments": source,
+        "target_segments": target,
+    }
+    signature = (inputs, target)
+    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(8)
+
+
+def _chunks(dataset):
+    """Ragged batches of pairs, whether the dataset holds those or single pairs."""
+    single = dataset.element_spec["source"].shape.rank == 1
+    return dataset.ragged_batch(CHUNK) if single else dataset
+
+
+def _batch(arrays, start, rows):
+    """Rows `start .. start + rows` of all arrays, filled with padding, as (inputs, labels)."""
+
+    def take(array):
+        part = array[start : start + rows]
+        return np.pad(part, [(0, rows - len(part)), (0, 0)])
+
+    inputs = {name: take(array) for name, array in arrays.items() if name != "labels"}
+    return inputs, take(arrays["labels"])
+
+
+def _pack(chunk, lengths, generator):
+    """Packs one chunk of ragged pairs into arrays of shuffled rows."""
+    source, target = chunk["source"], chunk["target"]
+    sizes = np.stack([source.row_lengths().numpy(), target.row_lengths().numpy() - 1], axis=1)
+    capacity = np.array([lengths["source"], lengths["target"]])
+    if np.any(sizes > capacity):
+        raise ValueError(
+            f"packed: a pair has {sizes.max(axis=0).tolist()} source and target ids, but a row has "
+            f"places for {capacity.tolist()}. Leave such pairs out beforehand, and count them "
+            "(PairCorpus.without_long)."
+        )
+    row, offset, number, count = _first_fit(sizes, capacity)
+    row = generator.permutation(count)[row]
+
+    def lay_out(side, values):
+        """An array of rows, with one value for each token of a side at the token's place."""
+        size = sizes[:, side]
+        array = np.zeros((count, capacity[side]), "int32")
+        array[np.repeat(row, size), np.repeat(offset[:, side], size) + _within(size)] = values
+        return array
+
+    def ids(ragged, size, skip):
+        """The first `size` ids of each sequence, after `skip` of them."""
+        starts = ragged.row_splits.numpy()[:-1] + skip
+        return ragged.flat_values.numpy()[np.repeat(starts, size) + _within(size)]
+
+    return {
+        "source": lay_out(0, ids(source, sizes[:, 0], 0)),
+        "target": lay_out(1, ids(target, sizes[:, 1], 0)),
+        "labels": lay_out(1, ids(target, sizes[:, 1], 1)),
+        "source_segments": lay_out(0, np.repeat(number, sizes[:, 0])),
+        "target_segments": lay_out(1, np.repeat(number, sizes[:, 1])),
+    }
+
+
+def _within(sizes):
+    """0 .. size - 1 for each of the sizes, one after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _first_fit(sizes, capacity):
+    """First-fit decreasing in two dimensions: each pair's row, offsets and number in the row."""
+    pairs = len(sizes)
+    free = np.tile(capacity, (pairs, 1)).T.copy()  # (2, rows): room left in each row
+    row, number = np.empty(pairs, int), np.empty(pairs, int)
+    offset, filled = np.empty((pairs, 2), int), np.zeros(pairs, int)
+    used = 0
+    # By the sum of both sides: fills rows better than by the longer, by one, or by relative sizes.
+    for pair in np.argsort(-sizes.sum(axis=1), kind="stable"):
+        source, target = sizes[pair]
+        room = (free[0, : used + 1] >= source) & (free[1, : used + 1] >= target)
+        place = int(room.argmax())
+        used = max(used, place + 1)
+        row[pair], offset[pair] = place, capacity - free[:, place]
+        filled[place] += 1
+        number[pair] = filled[place]
+        free[:, place] -= source, target
+    return row, offset, number, used

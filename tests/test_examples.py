@@ -1,0 +1,73 @@
+"""Claims about the documentation: every example runs, and every public name has one."""
+
+import doctest
+import importlib
+import pathlib
+import re
+
+import keras
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
+ON_EVERY_BACKEND = ("layers", "models", "generation", "detection", "training")
+DOCUMENTED = ["layers", "models", "generation", "training", *(["text"] if ON_TENSORFLOW else [])]
+
+
+def modules_with_examples():
+    """Names of the modules whose examples this backend can run."""
+    for path in sorted((ROOT / "keras_transformers").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if ON_TENSORFLOW or parts[1] in ON_EVERY_BACKEND:
+            if ">>>" in path.read_text(encoding="utf-8"):
+                yield ".".join(parts).removesuffix(".__init__")
+
+
+def python_blocks(text):
+    """`(line, code)` of each Python block of a Markdown text, but those marked "not run"."""
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        before = text[: block.start()]
+        if not re.search(r"<!-- not run: [^>]+ -->\s*\Z", before):
+            yield before.count("\n") + 1, block[1]
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """Examples write here, and leave the precision of later tests alone."""
+    monkeypatch.chdir(tmp_path)
+    policy = keras.config.dtype_policy()
+    yield tmp_path
+    keras.config.set_dtype_policy(policy)
+
+
+@pytest.mark.parametrize("module", modules_with_examples())
+def test_examples_of_docstrings_give_what_they_show(module, empty_folder):
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    failures = []
+    for example in doctest.DocTestFinder().find(importlib.import_module(module)):
+        runner.run(example, out=failures.append)
+    assert not failures, "".join(failures)
+
+
+@pytest.mark.skipif(not ON_TENSORFLOW, reason="the README is about the TensorFlow backend")
+def test_python_blocks_of_the_readme_run_in_order(empty_folder):
+    namespace = {"__name__": "readme"}
+    for line, code in python_blocks((ROOT / "README.md").read_text(encoding="utf-8")):
+        # Empty lines in front, so that an error names the line of the README.
+        exec(compile("\n" * line + code, ROOT / "README.md", "exec"), namespace)
+
+
+@pytest.mark.parametrize("package", DOCUMENTED)
+def test_every_public_name_has_an_example(package):
+    module = importlib.import_module(f"keras_transformers.{package}")
+    public = [name for name in module.__all__ if not name.startswith("_")]
+    texts = {name: getattr(module, name).__doc__ or "" for name in public}
+    assert [name for name, text in texts.items() if not re.search(r"^ *Example", text, re.M)] == []
+
+
+def test_blocks_marked_as_not_run_are_left_out():
+    texts = ["<!-- not run: trains for an hour -->\n", "", "<!-- a remark -->\n\n"]
+    markdown = "".join(f"text\n{text}```python\n{i} / 0\n```\n" for i, text in enumerate(texts))
+    assert [code for _, code in python_blocks(markdown)] == ["1 / 0\n", "2 / 0\n"]
+    lines = markdown.splitlines()
+    assert all(lines[line - 1] == "```python" for line, _ in python_blocks(markdown))

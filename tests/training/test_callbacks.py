@@ -1,0 +1,170 @@
+"""Claims about the callbacks, in compiled training."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers.training import CheckpointAverage, TranslationScores, score_translations
+
+SOURCES = ["ein Haus", "ein Baum am Fluss", "der Hund schläft heute lange", "guten Tag"]
+REFERENCES = ["a house", "a tree by the river", "the dog sleeps long today", "good day"]
+X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
+Y = X @ np.array([[1.0], [-2.0], [3.0]], "float32")
+
+
+def fit(callbacks, epochs=4, model=None, **kwargs):
+    """Trains a small model, compiled by XLA; returns it and its history."""
+    if model is None:
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse", jit_compile=True)
+    history = model.fit(
+        X, Y, batch_size=4, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks, **kwargs
+    )
+    return model, history.history
+
+
+class Snapshots(keras.callbacks.Callback):
+    """All weights after each epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.weights = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.weights.append([np.array(weight) for weight in self.model.get_weights()])
+
+
+def improving_translator():
+    """A translator that gets one sentence more right each time it is asked."""
+    calls = []
+
+    def translate(sources):
+        calls.append(list(sources))
+        good = len(calls)
+        return REFERENCES[:good] + ["nothing"] * (len(sources) - good)
+
+    return translate, calls
+
+
+def test_scores_are_sacrebleus():
+    from sacrebleu import corpus_bleu, corpus_chrf
+
+    translations = ["a house", "a tree at a river", "the dog sleeps", "good day"]
+    bleu, chrf, signature = score_translations(translations, REFERENCES)
+    assert bleu == corpus_bleu(translations, [REFERENCES]).score
+    assert chrf == corpus_chrf(translations, [REFERENCES]).score
+    assert "tok:13a" in signature
+    assert "version:" in signature
+
+
+def test_scores_stand_in_the_history_of_each_epoch():
+    translate, calls = improving_translator()
+    _, history = fit([TranslationScores(translate, SOURCES, REFERENCES)])
+    assert calls == [SOURCES] * 4
+    for name in ("val_bleu", "val_chrf"):
+        assert history[name] == sorted(history[name])
+        assert history[name][-1] == pytest.approx(100)
+
+
+def test_checkpoint_keeps_the_epoch_of_the_best_score(tmp_path):
+    answers = iter([1, 4, 2, 3])  # right sentences after each epoch
+
+    def translate(sources):
+        good = next(answers)
+        return REFERENCES[:good] + ["nothing"] * (len(sources) - good)
+
+    snapshots, path = Snapshots(), tmp_path / "best.keras"
+    checkpoint = keras.callbacks.ModelCheckpoint(
+        path, monitor="val_bleu", mode="max", save_best_only=True
+    )
+    fit([TranslationScores(translate, SOURCES, REFERENCES), checkpoint, snapshots])
+    best = keras.models.load_model(path).get_weights()
+    np.testing.assert_array_equal(best[0], snapshots.weights[1][0])
+
+
+def test_early_stopping_sees_the_score():
+    scores = TranslationScores(lambda sources: REFERENCES, SOURCES, REFERENCES)
+    stopping = keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=2)
+    _, history = fit([scores, stopping], epochs=9)
+    assert len(history["val_bleu"]) == 3
+
+
+def test_skipped_epochs_never_overwrite_the_best_checkpoint(tmp_path):
+    answers = iter([4, 1, 1])
+    snapshots, path = Snapshots(), tmp_path / "best.keras"
+
+    def translate(sources):
+        good = next(answers)
+        return REFERENCES[:good] + ["nothing"] * (len(sources) - good)
+
+    checkpoint = keras.callbacks.ModelCheckpoint(
+        path, monitor="val_bleu", mode="max", save_best_only=True
+    )
+    fit([TranslationScores(translate, SOURCES, REFERENCES, every=2), checkpoint, snapshots])
+    best = keras.models.load_model(path).get_weights()
+    np.testing.assert_array_equal(best[0], snapshots.weights[0][0])
+
+
+def test_translating_with_the_model_itself_leaves_training_alone():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+
+    def translate(sources):
+        model.predict(X, verbose=0)
+        return REFERENCES
+
+    _, plain = fit([])
+    _, scored = fit([TranslationScores(translate, SOURCES, REFERENCES)], model=model)
+    assert scored["loss"] == plain["loss"]
+
+
+@pytest.mark.parametrize(("sources", "references"), [([], []), (["a"], ["a", "b"])])
+def test_lists_that_do_not_fit_are_refused(sources, references):
+    with pytest.raises(ValueError, match="TranslationScores: `sources` and `references`.*Received"):
+        TranslationScores(list, sources, references)
+
+
+@pytest.mark.parametrize(("last", "epochs"), [(2, 4), (3, 5), (5, 3), (1, 3)])
+def test_trained_model_is_the_mean_of_the_last_epochs(last, epochs):
+    snapshots = Snapshots()
+    model, _ = fit([snapshots, CheckpointAverage(last)], epochs)
+    for index, weight in enumerate(model.get_weights()):
+        copies = [np.asarray(copy[index], "float64") for copy in snapshots.weights[-last:]]
+        np.testing.assert_allclose(weight, np.mean(copies, axis=0), rtol=1e-6)
+
+
+def test_averaging_does_not_disturb_training():
+    _, plain = fit([])
+    _, averaged = fit([CheckpointAverage(2)])
+    assert averaged["loss"] == plain["loss"]
+
+
+def test_the_best_epochs_can_be_averaged_instead_of_the_last():
+    answers = iter([1, 4, 2, 3])
+
+    def translate(sources):
+        good = next(answers)
+        return REFERENCES[:good] + ["nothing"] * (len(sources) - good)
+
+    snapshots = Snapshots()
+    scores = TranslationScores(translate, SOURCES, REFERENCES)
+    average = CheckpointAverage(2, monitor="val_bleu", mode="max")
+    model, _ = fit([scores, average, snapshots])
+    expected = (snapshots.weights[1][0] + snapshots.weights[3][0]) / 2  # 4 and 3 right
+    np.testing.assert_allclose(model.get_weights()[0], expected, rtol=1e-6)
+
+
+def test_low_precision_weights_are_not_summed_in_low_precision():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, dtype="bfloat16")])
+    snapshots = Snapshots()
+    model, _ = fit([snapshots, CheckpointAverage(3)], model=model)
+    copies = [np.asarray(copy[0], "float64") for copy in snapshots.weights[-3:]]
+    kernel = np.asarray(model.get_weights()[0], "float64")
+    np.testing.assert_allclose(kernel, np.mean(copies, axis=0), rtol=2**-8)  # one rounding
+
+
+@pytest.mark.parametrize("arguments", [{"last": 0}, {"mode": "best"}])
+def test_impossible_averages_are_refused(arguments):
+    with pytest.raises(ValueError, match="CheckpointAverage: `last`.*Received"):
+        CheckpointAverage(**arguments)
