@@ -21,6 +21,16 @@ def decode(model, source, forced, search, start_id=1, end_id=2):
 
     Returns:
         The search's dict of `tokens`, `scores` and `lengths`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.generation import Greedy, decode
+    >>> from keras_transformers.models import Transformer
+    >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> model.build({"source": (None, None), "target": (None, None)})
+    >>> source, forced = ops.array([[5, 7, 2]]), ops.zeros((1, 4), "int32")
+    >>> tuple(decode(model, source, forced, Greedy())["tokens"].shape)
+    (1, 4)
     """
     state, shared = model.start_decoding(source, search.beams, forced.shape[1])
 

@@ -93,9 +93,6 @@ class _Block(keras.layers.Layer):
             x, self.feed_forward, self.feed_forward_norm, self.feed_forward_scale, training
         )
 
-    def compute_output_shape(self, x_shape, context_shape=None):
-        return x_shape
-
     def get_config(self):
         return {
             **super().get_config(),

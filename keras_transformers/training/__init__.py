@@ -1,5 +1,6 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
+from keras_transformers.training.budget import StopAfter
 from keras_transformers.training.callbacks import (
     CheckpointAverage,
     Throughput,
@@ -8,16 +9,21 @@ from keras_transformers.training.callbacks import (
 )
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.metrics import MaskedAccuracy, TokenCrossEntropy
-from keras_transformers.training.schedules import InverseSquareRoot
+from keras_transformers.training.optimizers import Muon, orthogonalize
+from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 
 __all__ = [
     "CheckpointAverage",
     "InverseSquareRoot",
     "MaskedAccuracy",
+    "Muon",
     "SmoothedCrossEntropy",
+    "StopAfter",
     "Throughput",
     "TokenCrossEntropy",
     "TranslationScores",
+    "WarmupLinear",
+    "orthogonalize",
     "score_translations",
     "token_cross_entropy",
 ]

@@ -10,19 +10,26 @@ import numpy as np
 class TranslationScores(keras.callbacks.Callback):
     """Translates a validation set after each epoch and scores it with sacreBLEU and chrF.
 
-    Puts `val_bleu` and `val_chrf` into the epoch's logs, where `History`, and `ModelCheckpoint` or
-    `EarlyStopping` later in the list of callbacks, find them (BLEU: Papineni et al. 2002;
-    Post 2018, https://arxiv.org/abs/1804.08771; chrF: Popović 2015).
+    Puts `val_bleu` and `val_chrf` into the epoch's logs, so that `History`, and `ModelCheckpoint`
+    or `EarlyStopping` that come later in the list of callbacks, see them (BLEU: Papineni et al.
+    2002; Post 2018, https://arxiv.org/abs/1804.08771; chrF: Popović 2015).
 
     Args:
         translate: Function from a list of source sentences to a list of translations.
         sources, references: Lists of str of one length.
-        every: Epochs from one scoring to the next. The epochs between carry the last score on.
+        every: Epochs from one scoring to the next; the first and the last epoch always count. The
+            epochs between get NaN, which is never the best: without a score, `ModelCheckpoint`
+            would overwrite the best file. `EarlyStopping` counts them into its patience.
         tokenize: sacreBLEU's tokenizer; "13a" for European languages, "zh", "ja-mecab" ...
         samples: Number of translations to print after each scoring.
+        prefix: What the names in the logs begin with.
+
+    Attributes:
+        signature: sacreBLEU's signature of the last scoring.
+        examples: The first `samples` (3 at least) of (source, translation, reference).
 
     Raises:
-        ValueError: If the lists differ in length or are empty.
+        ValueError: If the lists differ in length or are empty, or `every` is not positive.
 
     Example:
     >>> from keras_transformers.training import TranslationScores
@@ -33,12 +40,22 @@ class TranslationScores(keras.callbacks.Callback):
     (100.0, 100.0)
     """
 
-    def __init__(self, translate, sources, references, every=1, tokenize="13a", samples=0):
+    def __init__(
+        self,
+        translate,
+        sources,
+        references,
+        every=1,
+        tokenize="13a",
+        samples=0,
+        prefix="val_",
+    ):
         super().__init__()
-        if not sources or len(sources) != len(references):
+        if not sources or len(sources) != len(references) or every < 1:
             raise ValueError(
                 "TranslationScores: `sources` and `references` must be as long as each other and "
-                f"not empty. Received: {len(sources)} and {len(references)}"
+                f"not empty, `every` positive. Received: {len(sources)} and {len(references)}, "
+                f"every={every}"
             )
         self.translate = translate
         self.sources = list(sources)
@@ -46,19 +63,43 @@ class TranslationScores(keras.callbacks.Callback):
         self.every = every
         self.tokenize = tokenize
         self.samples = samples
-        self.scores = {}
+        self.prefix = prefix
+        self.signature = None
+        self.examples = []
+        self._first_epoch = None
+
+    def on_train_begin(self, logs=None):
+        self._first_epoch = None
 
     def on_epoch_end(self, epoch, logs=None):
-        if (epoch + 1) % self.every == 0 or not self.scores:
-            translations = self.translate(self.sources)
-            bleu, chrf, _ = score_translations(translations, self.references, self.tokenize)
-            self.scores = {"val_bleu": bleu, "val_chrf": chrf}
-            for source, translation in list(zip(self.sources, translations, strict=True))[
-                : self.samples
-            ]:
-                print(f"\n  {source}\n  -> {translation}")
+        bleu = chrf = float("nan")
+        if self._is_due(epoch):
+            bleu, chrf = self._score()
         if logs is not None:
-            logs.update(self.scores)
+            logs.update({f"{self.prefix}bleu": bleu, f"{self.prefix}chrf": chrf})
+
+    def _is_due(self, epoch):
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+            return True
+        is_last = epoch + 1 == (self.params or {}).get("epochs") or self.model.stop_training
+        return is_last or (epoch + 1) % self.every == 0
+
+    def _score(self):
+        translations = list(self.translate(self.sources))
+        if len(translations) != len(self.sources):
+            raise ValueError(
+                f"TranslationScores: `translate` must return {len(self.sources)} translations. "
+                f"Received: {len(translations)}"
+            )
+        bleu, chrf, self.signature = score_translations(
+            translations, self.references, self.tokenize
+        )
+        triples = zip(self.sources, translations, self.references, strict=True)
+        self.examples = list(triples)[: max(self.samples, 3)]
+        for source, translation, _ in self.examples[: self.samples]:
+            print(f"\n  {source}\n  -> {translation}")
+        return bleu, chrf
 
 
 def score_translations(translations, references, tokenize="13a"):
@@ -76,7 +117,12 @@ def score_translations(translations, references, tokenize="13a"):
     >>> score_translations(["a b c d"], ["a b c d"])[0] > 99.9
     True
     """
-    from sacrebleu.metrics import BLEU, CHRF  # only where translations are scored
+    try:
+        from sacrebleu.metrics import BLEU, CHRF  # only where translations are scored
+    except ImportError as error:
+        raise ImportError(
+            "score_translations: scoring needs sacreBLEU; install it with `pip install sacrebleu`."
+        ) from error
 
     metric = BLEU(tokenize=tokenize)
     bleu = metric.corpus_score(translations, [references]).score
@@ -88,15 +134,18 @@ class CheckpointAverage(keras.callbacks.Callback):
     """Sets the model, when training ends, to the mean of its weights after the last epochs.
 
     Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762, section 6.1) average the last 5
-    checkpoints. The copies are kept in memory; the mean is taken in float64 and cast back.
+    checkpoints. The copies are kept in the host's memory; the mean is taken in float64 and cast
+    back. Counters and seeds are not averaged: they keep their last value.
 
     Args:
         last: Number of epochs to average.
         monitor: Optional name in the logs; then the best `last` epochs count instead of the last.
+            Epochs without it, or with NaN, are passed over.
         mode: "max" or "min", what is best for `monitor`.
+        every: Epochs from one copy to the next.
 
     Raises:
-        ValueError: If `last` is not positive or `mode` unknown.
+        ValueError: If `last` or `every` is not positive or `mode` unknown.
 
     Example:
     >>> import keras, numpy as np
@@ -104,37 +153,68 @@ class CheckpointAverage(keras.callbacks.Callback):
     >>> model = keras.Sequential([keras.layers.Dense(1)])
     >>> model.compile("sgd", "mse")
     >>> x = np.ones((4, 2), "float32")
-    >>> history = model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=[CheckpointAverage(2)])
+    >>> average = CheckpointAverage(last=2)
+    >>> history = model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=[average])
+    >>> average.restore()  # back to the weights of the last step, to compare
     """
 
-    def __init__(self, last=5, monitor=None, mode="max"):
+    def __init__(self, last=5, monitor=None, mode="max", every=1):
         super().__init__()
-        if last < 1 or mode not in ("max", "min"):
+        if last < 1 or every < 1 or mode not in ("max", "min"):
             raise ValueError(
-                'CheckpointAverage: `last` must be positive and `mode` "max" or "min". '
-                f"Received: last={last}, mode={mode!r}"
+                'CheckpointAverage: `last` and `every` must be positive and `mode` "max" or "min". '
+                f"Received: last={last}, every={every}, mode={mode!r}"
             )
         self.last = last
         self.monitor = monitor
+        self.every = every
         self.sign = 1 if mode == "max" else -1
         self.kept = collections.deque()  # of (rank, weights)
+        self._unaveraged = None
 
     def on_train_begin(self, logs=None):
         self.kept.clear()
+        self._unaveraged = None
 
     def on_epoch_end(self, epoch, logs=None):
-        rank = epoch if self.monitor is None else self.sign * (logs or {})[self.monitor]
-        self.kept.append((rank, self.model.get_weights()))
+        if (epoch + 1) % self.every:
+            return
+        rank = epoch
+        if self.monitor is not None:
+            rank = self.sign * (logs or {}).get(self.monitor, float("nan"))
+        if rank != rank:  # NaN
+            return
+        self.kept.append((rank, self._copy_floats()))
         if len(self.kept) > self.last:
             del self.kept[int(np.argmin([rank for rank, _ in self.kept]))]
 
     def on_train_end(self, logs=None):
-        if self.kept:
-            copies = zip(*(weights for _, weights in self.kept), strict=True)
-            self.model.set_weights(
-                [np.mean(copy, axis=0, dtype="float64").astype(copy[0].dtype) for copy in copies]
-            )
-            self.kept.clear()
+        self.apply()
+        self.kept.clear()
+
+    def apply(self):
+        """Sets the model to the mean of the copies; called when training ends."""
+        if not self.kept:
+            return
+        self._unaveraged = self._copy_floats()
+        copies = zip(*(weights for _, weights in self.kept), strict=True)
+        self._assign([np.mean(copy, axis=0, dtype="float64") for copy in copies])
+
+    def restore(self):
+        """Sets the model back to what it was before `apply`."""
+        if self._unaveraged is not None:
+            self._assign(self._unaveraged)
+
+    def _floats(self):
+        return [v for v in self.model.weights if keras.backend.is_float_dtype(v.dtype)]
+
+    def _copy_floats(self):
+        # A copy: on a CPU, JAX and TensorFlow may hand out views of the live buffers.
+        return [np.array(keras.ops.convert_to_numpy(v)) for v in self._floats()]
+
+    def _assign(self, values):
+        for variable, value in zip(self._floats(), values, strict=True):
+            variable.assign(value.astype(variable.dtype))
 
 
 class Throughput(keras.callbacks.Callback):

@@ -9,6 +9,34 @@ def _float(logits):
     return ops.cast(logits, "float64" if dtype == "float64" else "float32")
 
 
+def token_weights(labels, ignore_id=0, sample_weight=None):
+    """Weight of each token, float32, in the shape of `labels`: exactly 0 at padding.
+
+    Args:
+        labels: Integers `(batch, ...)`.
+        ignore_id: Label of padding.
+        sample_weight: Optional weights `(batch,)`, `(batch, 1)` or one for each label.
+    """
+    weights = ops.cast(ops.not_equal(labels, ignore_id), "float32")
+    if sample_weight is not None:
+        sample_weight = ops.cast(sample_weight, "float32")
+        while len(sample_weight.shape) < len(weights.shape):
+            sample_weight = sample_weight[..., None]
+        weights = weights * sample_weight
+    return weights
+
+
+def check_ranks(owner, y_true, y_pred):
+    """Raises ValueError unless the logits have the labels' shape and one axis, the vocabulary."""
+    pairs = zip(y_true.shape, y_pred.shape, strict=False)
+    fit = all(None in pair or pair[0] == pair[1] for pair in pairs)
+    if len(y_pred.shape) != len(y_true.shape) + 1 or not fit:
+        raise ValueError(
+            f"{owner}: `y_pred` must have the shape of the labels and one axis more. Received: "
+            f"y_true of shape {tuple(y_true.shape)}, y_pred of shape {tuple(y_pred.shape)}"
+        )
+
+
 def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
     """Cross-entropy of each token against a smoothed one-hot target.
 
@@ -24,6 +52,13 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
 
     Returns:
         Losses and weights, float32 `(..., )`: at padding both are exactly 0, whatever stands there.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.training import token_cross_entropy
+    >>> losses, weights = token_cross_entropy(ops.array([[3, 0]]), ops.zeros((1, 2, 5)))
+    >>> ops.convert_to_numpy(weights).tolist()
+    [[1.0, 0.0]]
     """
     real = ops.not_equal(labels, ignore_id)
     # Nothing at a padded place may reach the loss or, as 0 * NaN would, the gradient.
@@ -50,11 +85,12 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     Args:
         label_smoothing: `eps`, in `[0, 1)`.
         ignore_id: The label that stands for padding.
+        reduction: Keras's; by default the sum over the sum of the weights.
 
     Call arguments:
         y_true: Integer labels `(batch, length)`.
         y_pred: Logits `(batch, length, vocab)`.
-        sample_weight: Optional weights that broadcast against the labels.
+        sample_weight: Optional weights `(batch,)` or `(batch, length)`.
 
     Returns:
         A scalar, the weighted mean.
@@ -70,31 +106,30 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     1.6094
     """
 
-    def __init__(self, label_smoothing=0.1, ignore_id=0, name="smoothed_cross_entropy", **kwargs):
+    def __init__(
+        self,
+        label_smoothing=0.1,
+        ignore_id=0,
+        reduction="mean_with_sample_weight",
+        name="smoothed_cross_entropy",
+    ):
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 "SmoothedCrossEntropy: `label_smoothing` must be in [0, 1). "
                 f"Received: {label_smoothing}"
             )
-        super().__init__(name=name, **kwargs)
+        # Float32 whatever `floatx` is: Keras casts the labels too, and bfloat16 ends at 256.
+        super().__init__(name=name, reduction=reduction, dtype="float32")
         self.label_smoothing = label_smoothing
         self.ignore_id = ignore_id
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        if len(y_pred.shape) != len(y_true.shape) + 1:
-            raise ValueError(
-                "SmoothedCrossEntropy: `y_pred` must have one axis more than the labels. Received: "
-                f"y_true of shape {tuple(y_true.shape)}, y_pred of shape {tuple(y_pred.shape)}"
-            )
-        losses, weights = token_cross_entropy(y_true, y_pred, self.label_smoothing, self.ignore_id)
-        if sample_weight is not None:
-            sample_weight = ops.cast(sample_weight, weights.dtype)
-            while len(sample_weight.shape) < len(weights.shape):
-                sample_weight = sample_weight[..., None]
-            losses, weights = losses * sample_weight, weights * sample_weight
-        total = ops.sum(weights)
-        return ops.sum(losses) / ops.where(total > 0, total, 1.0)
+        y_true = ops.convert_to_tensor(y_true)
+        check_ranks("SmoothedCrossEntropy", y_true, ops.convert_to_tensor(y_pred))
+        # Padding is weight 0, so Keras's own reduction means over real tokens; it also knows
+        # implicit masks and the number of replicas under tf.distribute.
+        weights = token_weights(y_true, self.ignore_id, sample_weight)
+        return super().__call__(y_true, y_pred, sample_weight=weights)
 
     def call(self, y_true, y_pred):
         """Loss of each token, unreduced."""

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformers.training.losses import token_cross_entropy
+from keras_transformers.training.losses import check_ranks, token_cross_entropy, token_weights
 
 
 class _TokenMean(keras.metrics.Metric):
@@ -16,16 +16,14 @@ class _TokenMean(keras.metrics.Metric):
         self.count = self.add_weight(name="count", initializer="zeros")
 
     def values(self, y_true, y_pred):
-        """Value and weight of each token, `(batch, length)`; weight 0 at padding."""
+        """Value of each token, `(batch, length)`."""
         raise NotImplementedError
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        values, weights = self.values(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
-        if sample_weight is not None:
-            sample_weight = ops.cast(sample_weight, weights.dtype)
-            while len(sample_weight.shape) < len(weights.shape):
-                sample_weight = sample_weight[..., None]
-            weights = weights * sample_weight
+        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        check_ranks(type(self).__name__, y_true, y_pred)
+        weights = token_weights(y_true, self.ignore_id, sample_weight)
+        values = ops.cast(self.values(y_true, y_pred), weights.dtype)
         self.total.assign_add(ops.sum(values * weights))
         self.count.assign_add(ops.sum(weights))
 
@@ -65,7 +63,7 @@ class MaskedAccuracy(_TokenMean):
 
     def values(self, y_true, y_pred):
         right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
-        return ops.cast(right, "float32"), ops.cast(y_true != self.ignore_id, "float32")
+        return ops.cast(right, "float32")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -95,4 +93,4 @@ class TokenCrossEntropy(_TokenMean):
         super().__init__(ignore_id, name, **kwargs)
 
     def values(self, y_true, y_pred):
-        return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)
+        return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)[0]

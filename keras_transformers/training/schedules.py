@@ -48,3 +48,50 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
             "warmup_steps": self.warmup_steps,
             "scale": self.scale,
         }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class WarmupLinear(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up, then linear decay to zero (Devlin et al. 2019, section A.2).
+
+    `lr = peak min(step / warmup, (total + 1 - step) / (total + 1 - warmup))`, steps counted from 1:
+    zero comes after the last step, so that no step is spent on a rate of zero.
+
+    Args:
+        peak: Highest rate, at the last step of the warm-up.
+        warmup_steps: Steps until the peak; 0 starts there.
+        total_steps: Steps of the whole training.
+
+    Raises:
+        ValueError: Unless `0 <= warmup_steps <= total_steps` and `1 <= total_steps`.
+
+    Example:
+    >>> from keras_transformers.training import WarmupLinear
+    >>> schedule = WarmupLinear(peak=1.0, warmup_steps=2, total_steps=5)
+    >>> [round(float(schedule(step)), 2) for step in range(6)]
+    [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
+    """
+
+    def __init__(self, peak, warmup_steps, total_steps):
+        super().__init__()
+        if not 0 <= warmup_steps <= total_steps or total_steps < 1:
+            raise ValueError(
+                "WarmupLinear: `warmup_steps` must be in [0, total_steps] and `total_steps` "
+                f"positive. Received: warmup_steps={warmup_steps}, total_steps={total_steps}"
+            )
+        self.peak = peak
+        self.warmup_steps = warmup_steps
+        self.total_steps = total_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
+        warmup = max(self.warmup_steps, 1)
+        left = (self.total_steps + 1 - step) / (self.total_steps + 1 - warmup)
+        return self.peak * ops.maximum(ops.minimum(step / warmup, left), 0.0)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "warmup_steps": self.warmup_steps,
+            "total_steps": self.total_steps,
+        }

@@ -168,3 +168,46 @@ def test_low_precision_weights_are_not_summed_in_low_precision():
 def test_impossible_averages_are_refused(arguments):
     with pytest.raises(ValueError, match="CheckpointAverage: `last`.*Received"):
         CheckpointAverage(**arguments)
+
+
+def test_skipped_epochs_have_no_score_of_another_epoch():
+    translate, calls = improving_translator()
+    _, history = fit([TranslationScores(translate, SOURCES, REFERENCES, every=3)], epochs=5)
+    scored = ~np.isnan(history["val_bleu"])
+    np.testing.assert_array_equal(scored, [True, False, True, False, True])  # first, third, last
+    assert len(calls) == 3
+
+
+def test_a_second_fit_does_not_carry_scores_of_the_first():
+    translate, calls = improving_translator()
+    scores = TranslationScores(translate, SOURCES, REFERENCES, every=9)
+    model, _ = fit([scores], epochs=1)
+    fit([scores], epochs=1, model=model)
+    assert len(calls) == 2
+
+
+def test_examples_and_signature_are_kept():
+    scores = TranslationScores(lambda _: REFERENCES, SOURCES, REFERENCES, prefix="test_")
+    _, history = fit([scores], epochs=1)
+    assert scores.examples[0] == (SOURCES[0], REFERENCES[0], REFERENCES[0])
+    assert "tok:13a" in scores.signature
+    assert history["test_bleu"][0] == pytest.approx(100)
+
+
+def test_a_translator_that_loses_sentences_is_refused():
+    with pytest.raises(ValueError, match="`translate` must return 4 translations. Received: 1"):
+        fit([TranslationScores(lambda _: ["one"], SOURCES, REFERENCES)])
+
+
+def test_average_can_be_undone():
+    snapshots, average = Snapshots(), CheckpointAverage(3)
+    model, _ = fit([snapshots, average])
+    average.restore()
+    np.testing.assert_array_equal(model.get_weights()[0], snapshots.weights[-1][0])
+
+
+def test_every_other_epoch_can_be_averaged():
+    snapshots = Snapshots()
+    model, _ = fit([snapshots, CheckpointAverage(2, every=2)])
+    expected = (snapshots.weights[1][0] + snapshots.weights[3][0]) / 2
+    np.testing.assert_allclose(model.get_weights()[0], expected, rtol=1e-6)

@@ -163,7 +163,7 @@ def test_impossible_smoothing_is_refused(label_smoothing):
 
 
 def test_logits_of_the_wrong_rank_are_refused():
-    with pytest.raises(ValueError, match="`y_pred` must have one axis more.*Received"):
+    with pytest.raises(ValueError, match="`y_pred` must have the shape of the labels.*Received"):
         SmoothedCrossEntropy()(np.ones((2, 3)), np.ones((2, 3)))
 
 

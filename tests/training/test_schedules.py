@@ -9,6 +9,7 @@ from keras_transformers.training import (
     MaskedAccuracy,
     SmoothedCrossEntropy,
     TokenCrossEntropy,
+    WarmupLinear,
 )
 
 VOCAB = 13
@@ -91,3 +92,25 @@ def test_compiled_model_trains_on_alike_after_reload(tmp_path):
         each.fit(x, x, batch_size=3, epochs=2, shuffle=False, verbose=0)
     for weight, weight_again in zip(model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_allclose(weight_again, weight, atol=1e-6)
+
+
+def test_linear_schedule_peaks_after_the_warm_up_and_ends_at_zero():
+    rates = [float(WarmupLinear(0.3, 4, 10)(step)) for step in range(12)]
+    assert int(np.argmax(rates)) == 4 - 1
+    assert max(rates) == pytest.approx(0.3)
+    assert all(rate > 0 for rate in rates[:10])
+    assert rates[10:] == [0, 0]
+    np.testing.assert_allclose(np.diff(rates[3:11]), -0.3 / 7, rtol=1e-5)
+
+
+@pytest.mark.parametrize("arguments", [(1.0, 5, 4), (1.0, -1, 4), (1.0, 0, 0)])
+def test_linear_schedule_refuses_impossible_steps(arguments):
+    with pytest.raises(ValueError, match="WarmupLinear: `warmup_steps`.*Received"):
+        WarmupLinear(*arguments)
+
+
+def test_linear_schedule_round_trips():
+    schedule = WarmupLinear(0.1, 3, 9)
+    schedules = keras.optimizers.schedules
+    again = schedules.deserialize(schedules.serialize(schedule))
+    assert again.get_config() == schedule.get_config()
