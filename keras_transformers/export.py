@@ -14,7 +14,8 @@ class Translator(tf.Module):
     """A trained model, its tokenizer and a search as one function from text to text.
 
     Sentences are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles
-    a handful of shapes, each when it is first met. The model's weights are shared, not copied: used
+    a handful of shapes, each when it is first met. A sentence of n pieces, END included, gets a
+    translation of at most 2 n + 10. The model's weights are shared, not copied: used
     during training it translates with the weights of the moment.
 
     Args:
@@ -111,11 +112,13 @@ class Translator(tf.Module):
 
 def _decoder(model, search, length, tokenizer):
     """Translates ragged ids of up to `length` pieces; the search is compiled by XLA."""
-    limit = 2 * length + 10
 
     @tf.function(jit_compile=True)
     def run(source):
-        forced = tf.zeros([tf.shape(source)[0], limit], tf.int32)
+        # Each sentence has to end by twice its own length, whatever it is padded to: what it becomes
+        # must not depend on its neighbours in the batch.
+        last = 2 * tf.math.count_nonzero(source, axis=1, keepdims=True, dtype=tf.int32) + 9
+        forced = tf.where(tf.range(2 * length + 10) == last, tokenizer.end_id, 0)
         return decode(model, source, forced, search, tokenizer.start_id, tokenizer.end_id)
 
     def translate(ids):

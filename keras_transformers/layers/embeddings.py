@@ -65,6 +65,7 @@ class TokenEmbedding(keras.layers.Layer):
             raise ValueError(
                 f"TokenEmbedding '{self.name}': `ids` must be integers. Received: {ids.dtype}"
             )
+        ids = ops.cast(ids, "int32")  # TensorFlow takes no rows by bytes
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scale else x
 

@@ -42,6 +42,7 @@ class DropPath(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
+        self.built = True  # no weights; as in keras.layers.Dropout
 
     def call(self, x, training=None):
         if not training or self.rate == 0:

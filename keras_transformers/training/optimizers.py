@@ -48,9 +48,10 @@ class Muon(keras.optimizers.Optimizer):
 
     `M <- mu M + G`, `W <- W - lr 0.2 sqrt(max(rows, columns)) NS(G + mu M)`: with that factor
     Adam's learning rate and weight decay serve both (Liu et al. 2025,
-    https://arxiv.org/abs/2502.16982, eq. 4; Jordan et al. 2024). `keras.optimizers.Muon` leaves every kernel of more than two axes to
-    Adam, attention's among them; here a kernel `(width, heads, key_dim)` or
-    `(heads, value_dim, width)` is flattened to the matrix nearest to a square.
+    https://arxiv.org/abs/2502.16982, eq. 4; Jordan et al. 2024).
+    `keras.optimizers.Muon` leaves every kernel of more than two axes to Adam, attention's among
+    them; here a kernel `(width, heads, key_dim)` or `(heads, value_dim, width)` is flattened to the
+    matrix nearest to a square.
 
     Args:
         learning_rate: A float or a schedule.

@@ -1,0 +1,82 @@
+"""Claims about token embeddings."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keras_transformers.layers import TokenEmbedding
+from tests.contract import assert_close, check_layer, gradients, to_numpy
+
+BATCH, LENGTH, WIDTH, VOCAB = 3, 5, 7, 13
+IDS = np.random.default_rng(0).integers(0, VOCAB, (BATCH, LENGTH)).astype("int32")
+
+
+def make_layer(**kwargs):
+    layer = TokenEmbedding(VOCAB, WIDTH, **kwargs)
+    layer.build()
+    return layer
+
+
+@pytest.mark.parametrize("settings", [{}, {"scale": False, "mask_zero": True}])
+def test_contract(settings):
+    check_layer(lambda **kwargs: TokenEmbedding(VOCAB, WIDTH, **settings, **kwargs), (IDS,))
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_a_token_is_its_row_of_the_table_times_the_root_of_the_width(scale):
+    layer = make_layer(scale=scale)
+    expected = np.float64(layer.get_weights()[0])[IDS] * (np.sqrt(WIDTH) if scale else 1)
+    assert_close(layer(IDS), expected.astype("float32"), 1e-6)
+
+
+@given(seed=st.integers(0, 99))
+def test_logits_are_products_with_the_same_table(seed):
+    layer, x = make_layer(), np.random.default_rng(seed).normal(size=(2, 3, WIDTH))
+    expected = x @ np.float64(layer.get_weights()[0]).T
+    assert_close(layer.logits(x.astype("float32")), expected, 2e-6)
+
+
+def test_scaled_vectors_have_unit_variance():
+    layer = TokenEmbedding(1009, 101)
+    x = to_numpy(layer(np.arange(1009, dtype="int32")[None]))
+    assert x.std() == pytest.approx(1, abs=0.02)
+
+
+def test_the_table_learns_from_both_of_its_uses():
+    class Both(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.embedding = TokenEmbedding(VOCAB, WIDTH)
+
+        def call(self, ids):
+            return self.embedding.logits(self.embedding(ids))
+
+    layer = Both()
+    layer(IDS)
+    assert len(layer.weights) == 1
+    (gradient,) = gradients(layer, (np.full((1, 1), 3, "int32"),))
+    assert np.all(np.any(gradient, axis=-1))  # the input uses one row, the output all
+
+
+def test_zero_is_masked_on_request_only():
+    ids = np.array([[4, 7, 0], [0, 2, 0]], "int32")
+    mask = make_layer(mask_zero=True).compute_mask(ids)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(mask), ids != 0)
+    assert make_layer().compute_mask(ids) is None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
+def test_any_integers_are_ids(dtype):
+    layer = make_layer()
+    assert_close(layer(IDS.astype(dtype)), layer(IDS), 0)
+
+
+def test_errors_name_the_layer_the_argument_and_what_was_received():
+    with pytest.raises(ValueError, match="TokenEmbedding: `vocab_size` and.*vocab_size=0"):
+        TokenEmbedding(0, WIDTH)
+    with pytest.raises(ValueError, match="TokenEmbedding: .*hidden_dim=-1"):
+        TokenEmbedding(VOCAB, -1)
+    with pytest.raises(ValueError, match="'words': `ids` must be integers. Received: .*float32"):
+        make_layer(name="words")(IDS.astype("float32"))

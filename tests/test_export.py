@@ -1,0 +1,131 @@
+"""Claims about the SavedModel that translates raw text."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.export import Translator, translator
+from keras_transformers.generation import BeamSearch, Greedy, generate
+from keras_transformers.models import Transformer
+from keras_transformers.text import SentencePieceTokenizer, encode_pairs, packed
+from keras_transformers.training import SmoothedCrossEntropy
+
+WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
+LINES = [" ".join(np.random.default_rng(i).choice(WORDS, 7)) for i in range(60)]
+SOURCE_LENGTHS = (8, 16)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return SentencePieceTokenizer.train(LINES, vocab_size=36)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    keras.utils.set_random_seed(3)
+    model = Transformer(
+        tokenizer.vocab_size, hidden_dim=32, num_heads=2, mlp_dim=48, num_layers=1, norm_first=True
+    )
+    # Taught to copy a little, so that its outputs differ and end.
+    batches = packed(encode_pairs(LINES, LINES, tokenizer, 1), 48, 48, rows=4)
+    model.compile(keras.optimizers.Adam(1e-2), SmoothedCrossEntropy(), jit_compile=True)
+    model.fit(batches.repeat(), steps_per_epoch=80, shuffle=False, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def served(model, tokenizer):
+    return Translator(model, tokenizer, BeamSearch(3), SOURCE_LENGTHS)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64, 70])
+def test_a_batch_of_any_size_gives_what_its_sentences_give_alone(served, batch):
+    sentences = (LINES * 2)[:batch]
+    together = served(tf.constant(sentences))
+    assert together["translation"].shape == together["score"].shape == (batch,)
+    for i in {0, batch // 2, batch - 1}:
+        alone = served(tf.constant(sentences[i : i + 1]))
+        assert alone["translation"][0] == together["translation"][i]
+        np.testing.assert_allclose(alone["score"][0], together["score"][i], atol=1e-5)
+
+
+def test_no_sentence_gives_no_translation(served):
+    assert served.translate([]) == []
+
+
+def test_an_empty_sentence_gives_an_empty_translation_of_score_zero(served):
+    result = served(tf.constant(["", LINES[0], "   "]))
+    assert result["translation"].numpy()[[0, 2]].tolist() == [b"", b""]
+    assert result["score"].numpy()[[0, 2]].tolist() == [0.0, 0.0]
+    assert not result["truncated"].numpy().any()
+
+
+def test_what_exceeds_the_longest_source_is_cut_and_said_so(served):
+    whole = " ".join(WORDS * 40)
+    result = served(tf.constant([whole, LINES[0][:10]]))
+    assert result["truncated"].numpy().tolist() == [True, False]
+    assert len(result["translation"][0].numpy()) > 0
+
+
+def test_unknown_scripts_are_translated_without_complaint(served):
+    assert len(served.translate(["日本語 😀", "Ελληνικά", "\x00"])) == 3
+
+
+@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3), BeamSearch(3, n_best=2)])
+def test_the_translator_gives_what_generate_gives(model, tokenizer, search):
+    sentences = LINES[:4]
+    source = tokenizer.tokenize(sentences, end=True).to_tensor(shape=(None, 16))
+    limit = 2 * 16 + 10
+    result = generate(model, source, search=search, max_length=limit)
+    tokens = result["tokens"][:, 0] if result["tokens"].ndim == 3 else result["tokens"]
+    expected = [text.decode() for text in tokenizer.detokenize(tokens).numpy()]
+    assert Translator(model, tokenizer, search, (16,)).translate(sentences) == expected
+
+
+def test_the_translator_follows_the_weights_of_the_moment(model, tokenizer):
+    live = Translator(model, tokenizer, Greedy(), (16,))
+    before = live(tf.constant(LINES[:2]))["score"].numpy()
+    table = model.target_embedding.table
+    kept = keras.ops.convert_to_numpy(table)
+    table.assign(0.5 * kept)
+    after = live(tf.constant(LINES[:2]))["score"].numpy()
+    table.assign(kept)
+    assert not np.allclose(before, after)
+
+
+def test_lengths_that_do_not_increase_are_refused(model, tokenizer):
+    with pytest.raises(ValueError, match="`source_lengths` must increase.*16, 8"):
+        Translator(model, tokenizer, source_lengths=(16, 8))
+
+
+LOADER = """
+import importlib.abc, json, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("keras_transformers", "recipes", "sentencepiece"):
+            raise ImportError(name + " is not for the loading process")
+
+sys.meta_path.insert(0, Refuse())
+import tensorflow as tf
+import tensorflow_text
+
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+result = serve(text=tf.constant(json.loads(sys.argv[2])))
+print(json.dumps([text.decode() for text in result["translation"].numpy()]))
+"""
+
+
+def test_a_process_with_tensorflow_alone_gives_the_same_translations(
+    model, tokenizer, served, tmp_path
+):
+    path = translator(model, tokenizer, tmp_path / "served", BeamSearch(3), SOURCE_LENGTHS)
+    sentences = [*LINES[:5], "", "日本語"]
+    command = [sys.executable, "-c", LOADER, str(path), json.dumps(sentences)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(output.stdout.splitlines()[-1]) == served.translate(sentences)

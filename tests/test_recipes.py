@@ -1,0 +1,71 @@
+"""Claims about the recipes: from data to a scored, served model, and no bad input taken."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the tokenizer's ops
+
+from recipes import translation
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    metrics = translation.run(translation.Config(output=str(folder), smoke=True))
+    return folder, metrics
+
+
+def test_a_run_leaves_the_whole_folder(smoke):
+    folder, metrics = smoke
+    figures = {"training_curves.png", "cross_attention.png", "position_similarity.png"}
+    assert {path.name for path in (folder / "figures").iterdir()} == figures
+    assert json.loads((folder / "config.json").read_text())["dataset"] == "ui.en-de"
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    assert all(isinstance(value, (int, float)) for value in metrics.values())
+    assert {"seconds", "parameters", "test_bleu", "test_chrf"} <= set(metrics)
+    with open(folder / "history.csv", newline="") as file:
+        assert {"loss", "val_loss", "val_bleu", "val_chrf"} <= set(next(csv.DictReader(file)))
+
+
+def test_most_places_hold_real_tokens(smoke):
+    assert smoke[1]["real_token_share"] > 0.8
+
+
+def test_the_saved_model_gives_the_translations_of_the_run(smoke):
+    folder, _ = smoke
+    with open(folder / "translations.tsv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
+    result = serve(text=tf.constant([row["source"] for row in rows]))
+    served = [text.decode() for text in result["translation"].numpy()]
+    assert served == [row["translation"] for row in rows]
+
+
+def test_the_keras_file_holds_the_model(smoke):
+    model = keras.models.load_model(smoke[0] / "model.keras")
+    ids = np.array([[5, 6, 2]])
+    assert model({"source": ids, "target": ids}).shape[-1] == 300
+    assert model.optimizer.iterations > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--dataset", "ui.de-en"], "There is no data set 'ui.de-en'"),
+        (["--train", "missing.tsv"], "missing: --valid and --test"),
+        (["--train", "no.tsv", "--valid", "no.tsv", "--test", "no.tsv"], "no.tsv does not exist"),
+        (["--smoke", "--vocab-size", "90000"], "more than this text supports"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments, advice, tmp_path):
+    command = [sys.executable, "-m", "recipes.translation", "--output", str(tmp_path), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert advice in result.stderr
+    assert "Traceback" not in result.stderr
