@@ -115,8 +115,8 @@ def _decoder(model, search, length, tokenizer):
 
     @tf.function(jit_compile=True)
     def run(source):
-        # Each sentence has to end by twice its own length, whatever it is padded to: what it becomes
-        # must not depend on its neighbours in the batch.
+        # Each sentence has to end by twice its own length, whatever it is padded to: what it
+        # becomes must not depend on its neighbours in the batch.
         last = 2 * tf.math.count_nonzero(source, axis=1, keepdims=True, dtype=tf.int32) + 9
         forced = tf.where(tf.range(2 * length + 10) == last, tokenizer.end_id, 0)
         return decode(model, source, forced, search, tokenizer.start_id, tokenizer.end_id)

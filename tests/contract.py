@@ -118,7 +118,7 @@ def check_policies(make_layer, inputs, arguments, policies=POLICIES):
     expected = keras.tree.flatten(to_numpy(call(reference, inputs, arguments)))
     for policy, tolerance in policies.items():
         layer = make_layer(dtype=policy)
-        call(layer, inputs, arguments)
+        layer.build(*shapes_of(inputs))
         layer.set_weights(reference.get_weights())
         for part in sublayers(layer):
             assert part.dtype_policy.name == policy, f"{part.path} ignores {policy}"

@@ -32,10 +32,10 @@ def length_penalty(length, alpha):
 
 
 def _log_probabilities(logits, forced):
-    """Log-softmax in float32; where `forced` (batch,) is not 0, that token alone is allowed."""
+    """Log-softmax in float32; only the token `forced` (batch,), or any but padding where it is 0."""
     logp = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     tokens = ops.arange(logp.shape[-1], dtype="int32")
-    allowed = ops.logical_or(forced[:, None] == 0, forced[:, None] == tokens)
+    allowed = ops.where(forced[:, None] == 0, tokens != 0, forced[:, None] == tokens)
     return ops.where(allowed[:, None, :], logp, NEVER)
 
 

@@ -200,7 +200,7 @@ class MultiHeadAttention(keras.layers.Layer):
         def fresh(initializer):  # one instance for several kernels would make them equal
             return type(initializer).from_config(initializer.get_config())
 
-        return keras.layers.EinsumDense(
+        projection = keras.layers.EinsumDense(
             equation,
             output_shape=output_shape,
             bias_axes=equation.split("->")[1][2:] if self.use_bias else None,
@@ -210,6 +210,8 @@ class MultiHeadAttention(keras.layers.Layer):
             name=name,
             dtype=self.dtype_policy,
         )
+        projection.supports_masking = True  # or Keras warns that it loses an implicit mask
+        return projection
 
     def call(
         self,
@@ -252,7 +254,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return combine_masks(
             self._per_head(query, key, attention_mask, "attention_mask"),
             causal,
-            None if padding is None else padding[:, None, None, :],
+            None if padding is None else self._per_head(query, key, padding[:, None], "mask"),
         )
 
     def _per_head(self, query, key, extra, name):

@@ -15,7 +15,7 @@ from keras_transformers.layers import (
     dot_product_attention,
     masked_softmax,
 )
-from tests.contract import assert_close, call, check_layer, to_numpy
+from tests.contract import POLICIES, assert_close, call, check_layer, to_numpy
 from tests.oracles import multi_head_attention, softmax
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 3, 5, 7, 2, 22  # heads of width 11
@@ -33,7 +33,7 @@ CONTEXT = random(BATCH, KEYS, WIDTH)
 QUERY, VALUE = random(BATCH, QUERIES, QUERY_WIDTH), random(BATCH, KEYS, VALUE_WIDTH)
 KEY = random(BATCH, KEYS, KEY_WIDTH)
 MASK = RNG.random((BATCH, QUERIES, KEYS)) < 0.6
-MASK[..., 2] = True  # nobody is left without a key
+MASK[..., 0] = True  # nobody is left without a key, causal or not
 PADDING = np.arange(KEYS) < np.array([[7], [4], [1]])
 
 
@@ -70,7 +70,13 @@ SCORES = {"return_attention_scores": True}
     ids=["self", "all widths", "SelfAttention", "CausalSelfAttention", "CrossAttention"],
 )
 def test_contract(layer_class, settings, inputs, arguments):
-    check_layer(lambda **kwargs: layer_class(HEADS, **settings, **kwargs), inputs, arguments)
+    policies = {} if inputs[0] is QUERY else POLICIES  # checking them once more takes long
+    check_layer(
+        lambda **kwargs: layer_class(HEADS, **settings, **kwargs),
+        inputs,
+        arguments,
+        policies=policies,
+    )
 
 
 # ----------------------------------------------------------------------------- oracles
@@ -122,7 +128,7 @@ def test_a_bias_is_added_to_the_scores(use_bias):
 )
 def test_with_kerass_weights_it_gives_kerass_output(settings, inputs, arguments):
     theirs = keras.layers.MultiHeadAttention(HEADS, **settings)
-    theirs(*inputs)
+    theirs(*inputs, **arguments)
     randomise(theirs)
     ours = MultiHeadAttention(HEADS, **settings)
     ours(*inputs)
@@ -242,15 +248,15 @@ def test_padding_adds_nothing(length):
     assert_close(layer(X, padded, value_mask=mask), expected, 1e-6)
 
 
-@given(wanted=st.lists(st.integers(0, KEYS - 1), min_size=1, max_size=11))
+@given(wanted=st.lists(st.integers(0, KEYS - 1), min_size=11, max_size=11))
 def test_far_apart_keys_make_a_dictionary(wanted):
     keys = 60 * np.eye(KEYS, dtype="float32")  # a difference of scores of 1361
     values = random(KEYS, 3)
     output, weights = dot_product_attention(
         *(ops.convert_to_tensor(each[None, :, None]) for each in (keys[wanted], keys, values))
     )
-    np.testing.assert_array_equal(to_numpy(output)[0, :, 0], values[wanted])
-    np.testing.assert_array_equal(to_numpy(weights)[0, 0], np.eye(KEYS)[wanted])
+    np.testing.assert_allclose(to_numpy(output)[0, :, 0], values[wanted], rtol=2e-7)
+    np.testing.assert_allclose(to_numpy(weights)[0, 0], np.eye(KEYS)[wanted], rtol=2e-7)
 
 
 def test_the_heads_are_made_by_projections_that_differ():
@@ -350,7 +356,7 @@ def test_a_mask_that_does_not_fit_is_refused_in_a_functional_model_too():
 
 
 def test_a_wrong_rank_is_refused_after_building_too():
-    with pytest.raises(ValueError, match="`query` must be of shape"):
+    with pytest.raises(ValueError, match="'query' .* expected ndim=3, found ndim=2.*5, 22"):
         make(name="heads")(X[0], CONTEXT[0])
 
 

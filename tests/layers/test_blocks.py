@@ -1,0 +1,292 @@
+"""Claims about encoder and decoder blocks."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
+
+from keras_transformers.layers import DecoderBlock, EncoderBlock, PositionalEncoding
+from tests.contract import assert_close, check_layer, to_numpy
+from tests.oracles import layer_norm, multi_head_attention
+
+BATCH, LENGTH, CONTEXT_LENGTH, HEADS, WIDTH, HIDDEN, CONTEXT_WIDTH = 3, 5, 7, 2, 22, 13, 17
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
+CONTEXT = RNG.normal(size=(BATCH, CONTEXT_LENGTH, CONTEXT_WIDTH)).astype("float32")
+CONTEXT_MASK = np.arange(CONTEXT_LENGTH) < np.array([[7], [4], [1]])
+NORM_FIRST = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
+
+
+def make(block_class, *shapes, **settings):
+    """A built block whose weights, biases and norms included, are all random."""
+    block, rng = block_class(HEADS, HIDDEN, **settings), np.random.default_rng(0)
+    block.build(*shapes)
+    block.set_weights([rng.normal(size=weight.shape) / 3 for weight in block.get_weights()])
+    return block
+
+
+def encoder(**settings):
+    return make(EncoderBlock, X.shape, **settings)
+
+
+def decoder(**settings):
+    return make(DecoderBlock, X.shape, CONTEXT.shape, **settings)
+
+
+# ------------------------------------------------------------------- contract and oracle
+
+
+@pytest.mark.parametrize(
+    ("block_class", "inputs", "settings", "arguments"),
+    [
+        (EncoderBlock, (X,), {"dropout": 0.1, "attention_dropout": 0.2}, {}),
+        (
+            EncoderBlock,
+            (X,),
+            {"norm_first": True, "layer_scale": 0.5, "drop_path": 0.3, "activation": "gelu"},
+            {"return_attention_scores": True},
+        ),
+        (DecoderBlock, (X, CONTEXT), {"norm_first": True, "norm_epsilon": 1e-5}, {}),
+        (DecoderBlock, (X,), {}, {}),
+    ],
+    ids=["encoder", "encoder, every setting", "decoder", "decoder only"],
+)
+def test_contract(block_class, inputs, settings, arguments):
+    def make_block(**kwargs):
+        return block_class(HEADS, HIDDEN, **settings, **kwargs)
+
+    check_layer(make_block, inputs, arguments)
+
+
+class Equations:
+    """The branches of a block in float64, from the weights of the block."""
+
+    def __init__(self, block):
+        self.norm_first = block.norm_first
+        self.weights = {weight.path.split("/", 1)[1]: weight.numpy() for weight in block.weights}
+
+    def part(self, name):
+        return [value for path, value in self.weights.items() if path.startswith(f"{name}/")]
+
+    def residual(self, x, name, branch):
+        def norm(x):
+            return layer_norm(x, *self.part(f"{name}_norm"))
+
+        scale = self.part(f"{name}_scale") or [1.0]
+        if self.norm_first:
+            return x + scale[0] * branch(norm(x))
+        return norm(x + scale[0] * branch(x))
+
+    def attend(self, x, name, context=None, mask=True):
+        def branch(x):
+            to = x if context is None else context
+            return multi_head_attention(self.part(name), x, to, mask=mask)[0]
+
+        return self.residual(x, name, branch)
+
+    def feed(self, x):
+        def branch(x):
+            weights = self.weights
+            hidden = x @ weights["feed_forward/hidden/kernel"] + weights["feed_forward/hidden/bias"]
+            output = np.maximum(hidden, 0) @ weights["feed_forward/output/kernel"]
+            return output + weights["feed_forward/output/bias"]
+
+        return self.residual(x, "feed_forward", branch)
+
+
+@pytest.mark.parametrize("layer_scale", [None, 0.1])
+@NORM_FIRST
+def test_an_encoder_block_is_its_two_equations(norm_first, layer_scale):
+    block = encoder(norm_first=norm_first, layer_scale=layer_scale)
+    equations = Equations(block)
+    mask = RNG.random((BATCH, LENGTH, LENGTH)) < 0.7
+    expected = equations.feed(equations.attend(np.float64(X), "attention", mask=mask[:, None]))
+    assert_close(block(X, attention_mask=mask), expected, 1e-5)
+
+
+@NORM_FIRST
+def test_a_decoder_block_is_its_three_equations(norm_first):
+    block = decoder(norm_first=norm_first)
+    equations, causal = Equations(block), np.tril(np.ones((LENGTH, LENGTH), bool))
+    x = equations.attend(np.float64(X), "attention", mask=causal)
+    mask = CONTEXT_MASK[:, None, None]
+    expected = equations.feed(equations.attend(x, "cross_attention", CONTEXT, mask))
+    assert_close(block(X, CONTEXT, context_mask=CONTEXT_MASK), expected, 1e-5)
+    by_query = np.broadcast_to(CONTEXT_MASK[:, None], (BATCH, LENGTH, CONTEXT_LENGTH))
+    assert_close(block(X, CONTEXT, context_mask=by_query), expected, 1e-5)
+
+
+@NORM_FIRST
+def test_without_a_context_there_is_no_cross_attention(norm_first):
+    block = make(DecoderBlock, X.shape, norm_first=norm_first)
+    equations, causal = Equations(block), np.tril(np.ones((LENGTH, LENGTH), bool))
+    expected = equations.feed(equations.attend(np.float64(X), "attention", mask=causal))
+    assert_close(block(X), expected, 1e-5)
+    assert not equations.part("cross_attention")
+
+
+def test_the_number_of_parameters_is_that_of_the_formula():
+    attention, feed_forward = 4 * (WIDTH**2 + WIDTH), 2 * WIDTH * HIDDEN + HIDDEN + WIDTH
+    across = 2 * (WIDTH**2 + CONTEXT_WIDTH * WIDTH) + 4 * WIDTH
+    assert encoder().count_params() == attention + feed_forward + 2 * 2 * WIDTH
+    assert decoder().count_params() == attention + across + feed_forward + 3 * 2 * WIDTH
+    scaled = encoder(layer_scale=0.1).count_params()
+    assert scaled == attention + feed_forward + 2 * 3 * WIDTH
+
+
+# ---------------------------------------------------------------------------- properties
+
+
+@NORM_FIRST
+@given(order=st.permutations(range(LENGTH)))
+def test_an_encoder_block_is_permutation_equivariant(norm_first, order):
+    block = encoder(norm_first=norm_first)
+    assert_close(block(X[:, order]), to_numpy(block(X))[:, order], 1e-5)
+
+
+@NORM_FIRST
+@given(cut=st.integers(1, LENGTH - 1))
+def test_the_future_cannot_alter_the_past_by_a_single_bit(norm_first, cut):
+    block, changed = decoder(norm_first=norm_first), X.copy()
+    changed[:, cut:] = 1e3
+    before, after = to_numpy((block(X, CONTEXT), block(changed, CONTEXT)))
+    np.testing.assert_array_equal(after[:, :cut], before[:, :cut])
+
+
+@NORM_FIRST
+@given(length=st.integers(1, LENGTH), seed=st.integers(0, 99))
+def test_padding_has_no_influence_whatever_it_holds(norm_first, length, seed):
+    block, real = encoder(norm_first=norm_first), np.arange(LENGTH) < length
+    noise = np.random.default_rng(seed).normal(0, 1e3, X.shape)
+    padded = np.where(real[:, None], X, noise).astype("float32")
+    mask = np.broadcast_to(real, (BATCH, LENGTH))
+    expected = to_numpy(block(X, padding_mask=mask))[:, :length]
+    assert_close(to_numpy(block(padded, padding_mask=mask))[:, :length], expected, 1e-6)
+    assert_close(to_numpy(block(padded, mask=mask))[:, :length], expected, 1e-6)
+
+
+@NORM_FIRST
+def test_padding_of_the_context_has_no_influence(norm_first):
+    block = decoder(norm_first=norm_first)
+    noisy = np.where(CONTEXT_MASK[..., None], CONTEXT, 1e3).astype("float32")
+    expected = block(X, CONTEXT, context_mask=CONTEXT_MASK)
+    assert_close(block(X, noisy, context_mask=CONTEXT_MASK), expected, 1e-6)
+
+
+@pytest.mark.filterwarnings("error")  # Keras warns where a mask gets lost
+@NORM_FIRST
+def test_an_implicit_mask_makes_padding_invisible_and_arrives_at_the_end(norm_first):
+    ids = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(13, WIDTH, mask_zero=True, embeddings_initializer="normal")(ids)
+    x = PositionalEncoding()(x)
+    for _ in range(2):
+        x = EncoderBlock(HEADS, HIDDEN, norm_first=norm_first)(x)
+    model = keras.Model(ids, x)
+    short = np.array([[4, 7, 2], [9, 1, 0]])
+    padded = np.pad(short, ((0, 0), (0, 4)))
+    real = short != 0
+    expected, y = model(short), model(padded)
+    np.testing.assert_array_equal(ops.convert_to_numpy(y._keras_mask), padded != 0)
+    assert_close(to_numpy(y)[:, :3][real], to_numpy(expected)[real], 1e-6)
+    alone = model(short[1:, :2])  # the second row without any padding
+    assert_close(to_numpy(y)[1:, :2], alone, 1e-6)
+
+
+def test_implicit_masks_of_both_sides_reach_a_decoder_block():
+    target, source = (keras.Input((None,), dtype="int32") for _ in range(2))
+    embedding = keras.layers.Embedding(13, WIDTH, mask_zero=True, embeddings_initializer="normal")
+    model = keras.Model(
+        [target, source], DecoderBlock(HEADS, HIDDEN)(embedding(target), embedding(source))
+    )
+    targets, sources = np.array([[4, 7, 2]]), np.array([[9, 1, 8, 5]])
+    padded = [np.pad(ids, ((0, 0), (0, 3))) for ids in (targets, sources)]
+    expected, y = model([targets, sources]), model(padded)
+    assert_close(to_numpy(y)[:, :3], expected, 1e-6)
+    np.testing.assert_array_equal(ops.convert_to_numpy(y._keras_mask), padded[0] != 0)
+
+
+@NORM_FIRST
+def test_step_by_step_decoding_is_the_whole_forward_pass(norm_first):
+    beams, block = 2, decoder(norm_first=norm_first, layer_scale=0.7)
+    x = RNG.normal(size=(BATCH, beams, LENGTH, WIDTH)).astype("float32")
+    context, mask = (np.repeat(each, beams, axis=0) for each in (CONTEXT, CONTEXT_MASK))
+    whole = block(x.reshape(-1, LENGTH, WIDTH), context, context_mask=mask)
+    whole = to_numpy(whole).reshape(x.shape)
+    cache = block.start_cache(BATCH, beams, max_length=CONTEXT_LENGTH)
+    projected = block.cross_attention.project_context(ops.convert_to_tensor(CONTEXT))
+    mask = ops.convert_to_tensor(CONTEXT_MASK)
+    for index in range(LENGTH):
+        token = ops.convert_to_tensor(x[:, :, index])
+        y, cache = block.step(token, cache, index, projected, mask)
+        assert_close(y, whole[:, :, index], 1e-5)
+
+
+@NORM_FIRST
+def test_a_block_without_context_decodes_step_by_step_too(norm_first):
+    block = make(DecoderBlock, X.shape, norm_first=norm_first)
+    whole, cache = to_numpy(block(X)), block.start_cache(BATCH, 1, LENGTH)
+    for index in range(LENGTH):
+        y, cache = block.step(ops.convert_to_tensor(X[:, index : index + 1]), cache, index)
+        assert_close(to_numpy(y)[:, 0], whole[:, index], 1e-5)
+
+
+def test_the_reported_weights_are_those_of_the_attention():
+    weights = to_numpy(encoder()(X, return_attention_scores=True)[1])
+    assert weights.shape == (BATCH, HEADS, LENGTH, LENGTH)
+    weights = to_numpy(decoder()(X, CONTEXT, return_attention_scores=True)[1])
+    assert weights.shape == (BATCH, HEADS, LENGTH, CONTEXT_LENGTH)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    weights = to_numpy(make(DecoderBlock, X.shape)(X, return_attention_scores=True)[1])
+    assert not np.any(np.triu(weights, k=1))
+
+
+def test_a_dropped_path_leaves_the_sample_untouched():
+    block = make(EncoderBlock, X.shape, norm_first=True, drop_path=0.5)
+    keras.utils.set_random_seed(5)
+    x = np.repeat(X[:1], 101, axis=0)
+    unchanged = np.all(to_numpy(block(x, training=True)) == x, axis=(1, 2))
+    assert 0.1 < unchanged.mean() < 0.4  # both branches: 0.25
+    assert not np.any(np.all(to_numpy(block(x)) == x, axis=(1, 2)))
+
+
+@pytest.mark.parametrize("rate", ["dropout", "attention_dropout", "drop_path"])
+def test_dropout_acts_in_training_only(rate):
+    block, plain = encoder(**{rate: 0.5}), encoder()
+    assert_close(block(X), plain(X), 0)
+    assert_close(block(X, training=False), plain(X), 0)
+    assert np.any(to_numpy(block(X, training=True)) != to_numpy(plain(X)))
+
+
+# -------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("block_class", [EncoderBlock, DecoderBlock])
+def test_errors_name_the_block_the_argument_and_what_was_received(block_class):
+    name, block = block_class.__name__, block_class(HEADS, HIDDEN, name="third")
+    with pytest.raises(ValueError, match=rf"{name} 'third': `x` must have shape.*\(5, 22\)"):
+        block(X[0])
+    block = block_class(3, HIDDEN, name="third")
+    with pytest.raises(ValueError, match=f"{name} 'third': `num_heads` must divide.*22.*=3"):
+        block(X)
+    block = block_class(HEADS, HIDDEN, name="third")
+    with pytest.raises(ValueError, match=r"'attention': `attention_mask`.*\(4, 5, 5\)"):
+        block(X, attention_mask=np.ones((4, LENGTH, LENGTH), bool))
+
+
+def test_a_context_must_be_given_always_or_never():
+    with pytest.raises(ValueError, match="`context` must be given.*Received: None"):
+        decoder()(X)
+    with pytest.raises(ValueError, match="`context` must be None.*Received: a tensor"):
+        make(DecoderBlock, X.shape)(X, CONTEXT)
+
+
+def test_a_padding_mask_of_another_length_is_refused():
+    with pytest.raises(ValueError, match=r"'attention': `mask` must be of shape.*\(3, 1, 6\)"):
+        encoder()(X, padding_mask=np.ones((BATCH, LENGTH + 1), bool))
+
+
+def test_a_mask_of_the_context_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"'cross_attention': `attention_mask`.*\(3, 1, 4\)"):
+        decoder()(X, CONTEXT, context_mask=CONTEXT_MASK[:, :4])
