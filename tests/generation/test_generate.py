@@ -1,5 +1,6 @@
 """Claims about decoding with a model: the cache, prompts, limits, and what gets compiled."""
 
+import contextlib
 import functools
 
 import keras
@@ -19,29 +20,32 @@ PROMPT = np.array([[4, 9], [7, 0], [0, 0]])
 BEAM = BeamSearch(3, length_penalty=0.6, n_best=3)
 
 
-def make(norm_first=False, seed=0):
-    """A random model with a table so large that its choices are clear and END is among them."""
+def make(norm_first=True, seed=38):
+    """A random model, with weights so large that what it chooses depends on what it reads."""
     model = Transformer(
         VOCAB, hidden_dim=22, num_heads=2, mlp_dim=17, num_layers=2, norm_first=norm_first
     )
     model.build({"source": (None, None), "target": (None, None)})
-    randomise(model, seed)
+    rng = np.random.default_rng(seed)
+
+    def value(weight):
+        noise = rng.normal(size=weight.shape)
+        if weight.path.endswith(("beta", "bias", "gamma")):
+            return noise / 10 + weight.path.endswith("gamma")
+        return noise * (0.4 if weight.path.endswith("embedding") else 0.6)
+
+    model.set_weights([value(weight) for weight in model.weights])
     return model
 
 
-def randomise(model, seed):
-    rng = np.random.default_rng(seed)
-    model.set_weights([rng.normal(size=weight.shape) / 2 for weight in model.get_weights()])
-
-
 @functools.cache
-def shared_model(norm_first=False):
+def shared_model(norm_first=True):
     """One model for the tests that leave it as it is, so that each search compiles once."""
-    return make(norm_first)
+    return make(norm_first, seed=38 if norm_first else 30)  # seeds whose outputs are not dull
 
 
 @functools.cache
-def whole_pass(norm_first=False):
+def whole_pass(norm_first=True):
     """Log-probabilities of all next tokens, by one pass over the whole target: no cache."""
     model = compiled(shared_model(norm_first))
 
@@ -61,6 +65,15 @@ def score(log_probabilities, tokens):
     return np.sum(np.where(tokens != 0, chosen, 0), axis=-1)
 
 
+def eager_loops(eager=True):
+    """Makes loops call their Python bodies once a turn, as TensorFlow does by itself."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.disable_jit(eager)
+    return contextlib.nullcontext()
+
+
 def uncached(norm_first, search, source, max_length):
     """The same search over steps that run the whole model anew."""
     log_probabilities = whole_pass(norm_first)
@@ -71,18 +84,14 @@ def uncached(norm_first, search, source, max_length):
         tokens = to_numpy(state["tokens"]).reshape(-1, max_length)
         if place:  # what the search chose last
             tokens[:, place - 1] = to_numpy(ids).reshape(-1)
-        logits = log_probabilities(rows, tokens)[:, place]
+        with eager_loops(False):
+            logits = log_probabilities(rows, tokens)[:, place]
         state = {"tokens": ops.convert_to_tensor(tokens.reshape(-1, beams, max_length))}
         return ops.convert_to_tensor(logits.reshape(-1, beams, VOCAB)), state
 
     state = {"tokens": ops.zeros((len(source), beams, max_length), "int32")}
     forced = ops.zeros((len(source), max_length), "int32")
-    if keras.backend.backend() == "jax":
-        import jax
-
-        with jax.disable_jit():
-            result = search(step, state, forced, START, END)
-    else:
+    with eager_loops():
         result = search(step, state, forced, START, END)
     return to_numpy(result)
 
@@ -99,7 +108,7 @@ def test_decoding_with_the_cache_is_decoding_without_token_for_token(norm_first,
     np.testing.assert_array_equal(received["tokens"], expected["tokens"])
     np.testing.assert_array_equal(received["lengths"], expected["lengths"])
     np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
-    assert len(np.unique(received["tokens"])) > 3  # the example is not a dull one
+    assert len(np.unique(received["tokens"])) > 3  # see `shared_model`
 
 
 @pytest.mark.parametrize("prompt", [None, PROMPT], ids=["free", "prompted"])
@@ -194,7 +203,7 @@ def test_a_second_call_compiles_nothing():
 
 
 def test_new_weights_are_seen_and_saving_still_works(tmp_path):
-    model, other = make(seed=0), make(seed=1)
+    model, other = make(), make(seed=2)
     before = generate(model, SOURCE, max_length=LENGTH)
     model.set_weights(other.get_weights())
     after = generate(model, SOURCE, max_length=LENGTH)

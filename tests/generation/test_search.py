@@ -92,7 +92,7 @@ def penalty(length, alpha):
 def reference(table, beam_size, alpha, max_length=LENGTH):
     """Beam search as one would explain it, for one batch element: finished and cut sequences."""
     alive, finished = [()], []
-    for length in range(1, max_length + 1):
+    for _ in range(max_length):
         longer = [prefix + (token,) for prefix in alive for token in (END, *WORDS)]
         longer.sort(key=lambda tokens: -log_probability(table, tokens))
         finished += [tokens for tokens in longer[:beam_size] if tokens[-1] == END]
