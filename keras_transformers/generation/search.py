@@ -32,7 +32,7 @@ def length_penalty(length, alpha):
 
 
 def _log_probabilities(logits, forced):
-    """Log-softmax in float32; only the token `forced` (batch,), or any but padding where it is 0."""
+    """Log-softmax in float32; allows `forced` (batch,) alone or, where it is 0, all but padding."""
     logp = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     tokens = ops.arange(logp.shape[-1], dtype="int32")
     allowed = ops.where(forced[:, None] == 0, tokens != 0, forced[:, None] == tokens)
