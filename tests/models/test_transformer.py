@@ -211,9 +211,8 @@ def test_it_can_learn_one_batch_by_heart(norm_first):
     assert last < first / 10
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_it_trains_in_mixed_precision(policy):
-    model = Transformer(VOCAB, **SIZES, dtype=policy)
+def test_it_trains_in_mixed_precision():
+    model = Transformer(VOCAB, **SIZES, dtype="mixed_float16")
     model.compile("adam", SmoothedCrossEntropy())  # compiling takes longer than what is tested
     assert np.isfinite(model.train_on_batch(INPUTS, TARGET))
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
