@@ -64,8 +64,8 @@ def generate(
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
         source: Integer ids `(batch, source_length)`, 0 = padding. Pad to a few fixed lengths: each
             new shape compiles anew.
-        prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin; 0 leaves
-            the choice to the search.
+        prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
+            the first place on; 0 behind it leaves the choice to the search.
         search: `Greedy()` (default) or `BeamSearch(...)`.
         max_length: Limit on tokens, END included; by default `2 * source_length + 10`.
         start_id: The token before the first.

@@ -229,8 +229,10 @@ class BeamSearch:
         cut = alive["logp"] / length_penalty(length, self.length_penalty)
         scores = ops.concatenate([finished["scores"], cut], axis=1)
         tokens = ops.concatenate([finished["tokens"], alive["tokens"]], axis=1)
-        rank = ops.concatenate([finished["scores"], cut + NEVER / 2], axis=1)
-        best = ops.cast(ops.top_k(rank, self.n_best)[1], "int32")
+        # Both halves are sorted: the finished ones that there are, then the best of the cut.
+        place = ops.arange(self.n_best, dtype="int32")[None]
+        ended = ops.minimum(finished["count"], self.beam_size)[:, None]
+        best = ops.where(place < ended, place, place + self.beam_size - ended)
         tokens, scores = _take_beams(tokens, best), ops.take_along_axis(scores, best, axis=1)
         if self.n_best == 1:
             tokens, scores = tokens[:, 0], scores[:, 0]

@@ -23,13 +23,14 @@ from keras_transformers.layers.positions import (
     PositionEmbedding,
     sinusoidal_encoding,
 )
-from keras_transformers.layers.regularization import DropPath, LayerScale
+from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 
 __all__ = [
     "CausalSelfAttention",
     "CrossAttention",
     "DecoderBlock",
     "DropPath",
+    "Dropout",
     "EncoderBlock",
     "FeedForward",
     "GatedFeedForward",
@@ -42,6 +43,7 @@ __all__ = [
     "causal_mask",
     "combine_masks",
     "dot_product_attention",
+    "keep_mask",
     "masked_softmax",
     "padding_mask",
     "segment_mask",

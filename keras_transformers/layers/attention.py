@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.masks import causal_mask, combine_masks, key_mask
+from keras_transformers.layers.regularization import Dropout
 
 
 def masked_softmax(scores, mask=None):
@@ -192,7 +193,7 @@ class MultiHeadAttention(keras.layers.Layer):
         width = self._output_shape or query_shape[-1]
         self.output_dense = self._projection("attention_output", "abcd,cde->abe", (None, width))
         self.output_dense.build((*query_shape[:-1], self.num_heads, value_dim))
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
 

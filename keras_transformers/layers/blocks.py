@@ -5,7 +5,7 @@ import keras
 from keras_transformers.layers.attention import CausalSelfAttention, CrossAttention, SelfAttention
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import combine_masks, key_mask
-from keras_transformers.layers.regularization import DropPath, LayerScale
+from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 
 
 class _Block(keras.layers.Layer):
@@ -76,7 +76,7 @@ class _Block(keras.layers.Layer):
         self.feed_forward_norm, self.feed_forward_scale = self._norm_and_scale(
             "feed_forward", x_shape
         )
-        self.dropout_layer = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.drop_path_layer = DropPath(self.drop_path, dtype=self.dtype_policy)
 
     def _residual(self, x, branch, norm, scale, training):

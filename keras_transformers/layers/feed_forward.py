@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_transformers.layers.regularization import Dropout
+
 
 class _FeedForward(keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
@@ -32,7 +34,7 @@ class _FeedForward(keras.layers.Layer):
                 f"{type(self).__name__} '{self.name}': `x` must have shape (..., hidden_dim) with "
                 f"a known width. Received: shape {tuple(x_shape)}"
             )
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
         self.output_dense = self._dense(x_shape[-1], "output")

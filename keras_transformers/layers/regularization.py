@@ -1,11 +1,114 @@
-"""Regularisers of residual branches: stochastic depth and a learned scale."""
+"""Regularisers: dropout, stochastic depth, and a learned scale of residual branches."""
 
 import keras
 from keras import ops
 
 
+def keep_mask(shape, rate, seed):
+    """Random booleans, False with probability `rate`: one hash of (seed, index) for each.
+
+    On a CPU the generators behind `keras.random` take longer than the matrix product they are
+    meant to regularise. A hash needs no state, runs inside the loop that uses it, and is the same
+    on every backend. Mixing function: lowbias32 (Wellons 2018,
+    https://nullprogram.com/blog/2018/07/31/), with half of the seed before and half inside it.
+
+    Args:
+        shape: Tuple of ints or scalar tensors.
+        rate: Probability of False, in `[0, 1)`.
+        seed: Two integers, as from `keras.random.SeedGenerator.next()`.
+
+    Returns:
+        Bool tensor of that shape.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import keep_mask
+    >>> kept = keep_mask((100, 100), rate=0.1, seed=ops.array([1, 2]))
+    >>> 0.88 < float(ops.mean(ops.cast(kept, "float32"))) < 0.92
+    True
+    """
+    # int32, whose products wrap on every backend; torch has no arithmetic on uint32.
+    seed = ops.cast(seed, "int32")
+    key = _mix(seed[0] + _mix(seed[1]))
+    size = shape[0]
+    for dimension in shape[1:]:
+        size = size * dimension
+    index = ops.reshape(ops.arange(size, dtype="int32"), shape)
+    threshold = min(round(rate * 2**32), 2**32 - 1) - 2**31
+    return _mix(ops.bitwise_xor(index, key), _mix(key + 1)) >= threshold
+
+
+def _mix(x, key=None):
+    """Every bit of int32 `x` changes every bit of the result with probability about 1/2."""
+    x = ops.bitwise_xor(x, _shift(x, 16)) * 0x7FEB352D
+    x = x if key is None else ops.bitwise_xor(x, key)
+    x = ops.bitwise_xor(x, _shift(x, 15)) * (0x846CA68B - 2**32)
+    return ops.bitwise_xor(x, _shift(x, 16))
+
+
+def _shift(x, bits):
+    return ops.bitwise_and(ops.right_shift(x, bits), 2 ** (32 - bits) - 1)  # a logical shift
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class DropPath(keras.layers.Layer):
+class Dropout(keras.layers.Layer):
+    """Sets features to zero at random while training, and scales the rest by `1 / (1 - rate)`.
+
+    Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html. Equal in distribution
+    to `keras.layers.Dropout`, with the random numbers of `keep_mask`.
+
+    Args:
+        rate: Probability of dropping, in `[0, 1)`.
+        seed: Optional integer.
+
+    Call arguments:
+        x: `(...)`.
+        training: Whether to drop.
+
+    Returns:
+        Same shape and dtype as `x`.
+
+    Raises:
+        ValueError: If `rate` is not in `[0, 1)`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import Dropout
+    >>> kept = Dropout(0.5, seed=3)(np.ones((64, 4), "float32"), training=True)
+    >>> sorted(set(np.asarray(kept).ravel().tolist()))
+    [0.0, 2.0]
+    """
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0 <= rate < 1:
+            raise ValueError(
+                f"{type(self).__name__}: `rate` must be in [0, 1). Received: rate={rate}"
+            )
+        self.rate = rate
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed) if rate else None
+        self.supports_masking = True
+        self.built = True  # no weights; as in keras.layers.Dropout
+
+    def call(self, x, training=None):
+        if not training or self.rate == 0:
+            return x
+        kept = keep_mask(self._mask_shape(ops.shape(x)), self.rate, self.seed_generator.next())
+        return ops.where(kept, x * ops.cast(1 / (1 - self.rate), x.dtype), ops.zeros((), x.dtype))
+
+    def _mask_shape(self, x_shape):
+        return x_shape
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class DropPath(Dropout):
     """Drops a whole residual branch, for each sample on its own (stochastic depth).
 
     While training, a sample's branch is set to zero with probability `rate` and divided by
@@ -34,28 +137,8 @@ class DropPath(keras.layers.Layer):
     [0.0, 2.0]
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise ValueError(f"DropPath: `rate` must be in [0, 1). Received: rate={rate}")
-        self.rate = rate
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
-        self.supports_masking = True
-        self.built = True  # no weights; as in keras.layers.Dropout
-
-    def call(self, x, training=None):
-        if not training or self.rate == 0:
-            return x
-        shape = (ops.shape(x)[0],) + (1,) * (len(x.shape) - 1)
-        kept = keras.random.uniform(shape, seed=self.seed_generator, dtype="float32") >= self.rate
-        return x * ops.cast(ops.cast(kept, "float32") / (1 - self.rate), x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return x_shape
-
-    def get_config(self):
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
+    def _mask_shape(self, x_shape):
+        return (x_shape[0],) + (1,) * (len(x_shape) - 1)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

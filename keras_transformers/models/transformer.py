@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformers.layers import (
     DecoderBlock,
+    Dropout,
     EncoderBlock,
     PositionalEncoding,
     TokenEmbedding,
@@ -70,7 +71,7 @@ class Transformer(keras.Model):
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, or `inputs`
-            lacks "source" or "target".
+            lacks "source" or "target", or has segments for one of them only.
 
     Example:
     >>> import numpy as np
@@ -133,7 +134,7 @@ class Transformer(keras.Model):
             )
         )
         self.positional_encoding = PositionalEncoding(name="positional_encoding", dtype=policy)
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=policy)
+        self.dropout_layer = Dropout(dropout, dtype=policy)
         block = {
             "num_heads": num_heads,
             "mlp_dim": mlp_dim,
@@ -195,6 +196,11 @@ class Transformer(keras.Model):
                 f"Received: {sorted(inputs)}"
             )
         segments, target_segments = inputs.get("source_segments"), inputs.get("target_segments")
+        if (segments is None) != (target_segments is None):
+            raise ValueError(
+                f"Transformer '{self.name}': `inputs` must have both 'source_segments' and "
+                f"'target_segments', or neither. Received: {sorted(inputs)}"
+            )
         context = self.encode(inputs["source"], segments, training=training)
         if segments is None:
             self_mask, context_mask = None, padding_mask(inputs["source"])

@@ -1,6 +1,6 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
-from keras_transformers.training.budget import StopAfter
+from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.callbacks import (
     CheckpointAverage,
     Throughput,
@@ -13,12 +13,12 @@ from keras_transformers.training.optimizers import Muon, orthogonalize
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 
 __all__ = [
+    "BudgetedDecay",
     "CheckpointAverage",
     "InverseSquareRoot",
     "MaskedAccuracy",
     "Muon",
     "SmoothedCrossEntropy",
-    "StopAfter",
     "Throughput",
     "TokenCrossEntropy",
     "TranslationScores",

@@ -1,55 +1,96 @@
-"""A budget of time for `model.fit`."""
+"""A learning rate that fits a budget of steps, of time, or both."""
 
 import time
 
 import keras
 
 
-class StopAfter(keras.callbacks.Callback):
-    """Stops training at the end of a step when its time is used up, and logs the seconds.
+class BudgetedDecay(keras.callbacks.Callback):
+    """Warms the learning rate up, decays it linearly to zero over a budget, and stops there.
 
-    Puts `seconds` since the start of training into each epoch's logs. The clock runs during
-    compilation and validation too. Stand it first in the list of callbacks, so that those after
-    it know which epoch is the last.
+    `lr = peak min(step / warmup, 1 - spent)`, where `spent` is the used share of the budget (Li et
+    al. 2020, "Budgeted training", https://arxiv.org/abs/1905.04753). With `steps` alone the rates
+    are the same on every machine; with `minutes` a quicker machine takes more steps, and the decay
+    still ends in time. The clock runs during compilation, validation and other callbacks too. Puts
+    `seconds` since the start of training into each epoch's logs.
+
+    Stand it first in the list of callbacks, so that those after it know which epoch is the last.
+    Compile the model with a number as learning rate, not with a schedule.
 
     Args:
-        minutes: The budget; `None` only logs.
+        learning_rate: The peak.
+        warmup_steps: Steps until the peak; 0 starts there.
+        steps: Budget of steps, or None.
+        minutes: Budget of time, or None.
 
     Raises:
-        ValueError: If `minutes` is not positive.
+        ValueError: If `learning_rate` or a budget is not positive, both budgets are None, or
+            `warmup_steps` is negative; when training begins, if the optimizer has a schedule.
 
     Example:
     >>> import keras, numpy as np
-    >>> from keras_transformers.training import StopAfter
+    >>> from keras_transformers.training import BudgetedDecay
     >>> model = keras.Sequential([keras.layers.Dense(1)])
     >>> model.compile("sgd", "mse")
     >>> x = np.ones((4, 2), "float32")
-    >>> stop = StopAfter(minutes=1e-9)
-    >>> history = model.fit(x, x[:, :1], epochs=3, verbose=0, callbacks=[stop])
-    >>> len(history.history["seconds"])
-    1
+    >>> budget = BudgetedDecay(learning_rate=0.1, steps=2, minutes=5)
+    >>> history = model.fit(x, x[:, :1], epochs=9, verbose=0, callbacks=[budget])
+    >>> len(history.history["seconds"]), round(float(model.optimizer.learning_rate), 2)
+    (2, 0.05)
     """
 
-    def __init__(self, minutes=None):
+    def __init__(self, learning_rate, warmup_steps=0, steps=None, minutes=None):
         super().__init__()
-        if minutes is not None and minutes <= 0:
-            raise ValueError(f"StopAfter: `minutes` must be positive. Received: {minutes}")
+        limits = [limit for limit in (steps, minutes) if limit is not None]
+        if learning_rate <= 0 or warmup_steps < 0 or not limits or min(limits) <= 0:
+            raise ValueError(
+                "BudgetedDecay: `learning_rate` and `steps` or `minutes` must be positive, "
+                "`warmup_steps` not negative. Received: "
+                f"learning_rate={learning_rate}, warmup_steps={warmup_steps}, steps={steps}, "
+                f"minutes={minutes}"
+            )
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+        self.steps = steps
         self.minutes = minutes
+        self._step = 0
         self._start = None
 
     def on_train_begin(self, logs=None):
+        optimizer = self.model.optimizer
+        if isinstance(
+            getattr(optimizer, "_learning_rate", None),
+            keras.optimizers.schedules.LearningRateSchedule,
+        ):
+            raise ValueError(
+                "BudgetedDecay: the optimizer's `learning_rate` must be a number, for this "
+                f"callback to set. Received: {optimizer._learning_rate}"
+            )
+        self._step = 0
         self._start = time.monotonic()
 
     # At the beginning of a step: a callback at its end makes Keras wait for the step's result,
     # and the accelerator for Keras.
     def on_train_batch_begin(self, batch, logs=None):
-        self._stop_if_over()
+        self._set(min((self._step + 1) / max(self.warmup_steps, 1), 1 - self._spent()))
+        self._step += 1
+        self._stop_if_over()  # Keras heeds it after this step
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:
             logs["seconds"] = time.monotonic() - self._start
         self._stop_if_over()
 
+    def _spent(self):
+        by_steps = self._step / self.steps if self.steps else 0.0
+        minutes = (time.monotonic() - self._start) / 60
+        return max(by_steps, minutes / self.minutes if self.minutes else 0.0)
+
+    def _set(self, share):
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()  # else the step would not see the new rate
+        self.model.optimizer.learning_rate = self.learning_rate * max(share, 0.0)
+
     def _stop_if_over(self):
-        if self.minutes is not None and time.monotonic() - self._start > 60 * self.minutes:
+        if self._spent() >= 1:
             self.model.stop_training = True

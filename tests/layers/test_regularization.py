@@ -1,4 +1,4 @@
-"""Claims about stochastic depth and the learned scale of a branch."""
+"""Claims about dropout, stochastic depth and the learned scale of a branch."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformers.layers import DropPath, LayerScale
+from keras_transformers.layers import Dropout, DropPath, LayerScale, keep_mask
 from tests.contract import assert_close, check_layer, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 5, 7)).astype("float32")
@@ -14,11 +14,66 @@ X = np.random.default_rng(0).normal(size=(3, 5, 7)).astype("float32")
 
 @pytest.mark.parametrize(
     "make",
-    [lambda **kwargs: DropPath(0.3, seed=3, **kwargs), lambda **kwargs: LayerScale(0.3, **kwargs)],
-    ids=["DropPath", "LayerScale"],
+    [
+        lambda **kwargs: Dropout(0.3, seed=3, **kwargs),
+        lambda **kwargs: DropPath(0.3, seed=3, **kwargs),
+        lambda **kwargs: LayerScale(0.3, **kwargs),
+    ],
+    ids=["Dropout", "DropPath", "LayerScale"],
 )
 def test_contract(make):
     check_layer(make, (X,))
+
+
+def hashed(shape, rate, seed):
+    """`keep_mask` in NumPy's unsigned integers."""
+
+    def mix(x, key=0):
+        x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32 ^ key
+        x = (x ^ (x >> 15)) * 0x846CA68B % 2**32
+        return x ^ (x >> 16)
+
+    key = mix((seed[0] + mix(seed[1])) % 2**32)
+    index = np.arange(np.prod(shape), dtype="uint64").reshape(shape)
+    bits = mix(index ^ np.uint64(key), np.uint64(mix((key + 1) % 2**32)))
+    return (bits ^ 2**31) >= rate * 2**32  # signed order
+
+
+@given(
+    rate=st.floats(0, 0.999),
+    seed=st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+    shape=st.sampled_from([(7,), (3, 5), (2, 3, 11)]),
+)
+def test_a_mask_is_the_documented_hash_on_every_backend(rate, seed, shape):
+    kept = to_numpy(keep_mask(shape, rate, np.array(seed, "uint32")))
+    np.testing.assert_array_equal(kept, hashed(shape, rate, seed))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_masks_look_random_within_a_call_and_from_call_to_call(rate):
+    layer, x = Dropout(rate, seed=17), np.ones((64, 64, 16), "float32")
+    masks = np.stack([to_numpy(layer(x, training=True)) != 0 for _ in range(16)])
+    deviations = (masks - (1 - rate)) / np.sqrt(rate * (1 - rate))
+    bound = 5 / np.sqrt(masks.size)  # five standard errors of a mean of independent draws
+    assert abs(deviations.mean()) < bound
+    for axis in range(4):  # neighbours in each direction; the first axis is that of the calls
+        for lag in (1, 2, 8):
+            ahead = np.roll(deviations, lag, axis)
+            assert abs((ahead * deviations).mean()) < bound
+    words = np.packbits(masks.reshape(-1, 8), axis=1)[:, 0]
+    share = np.unpackbits(np.arange(256, dtype="uint8")[:, None], axis=1).sum(axis=1)
+    expected = words.size * (1 - rate) ** share * rate ** (8 - share)
+    likely = expected > 20
+    surprise = np.bincount(words, minlength=256)[likely] - expected[likely]
+    chi_square = np.sum(surprise**2 / expected[likely])
+    assert chi_square < likely.sum() + 5 * np.sqrt(2 * likely.sum())
+
+
+@given(rate=st.sampled_from([0.1, 0.3, 0.5, 0.9]), seed=st.integers(0, 99))
+def test_dropout_keeps_the_expectation(rate, seed):
+    y = to_numpy(Dropout(rate, seed=seed)(np.ones((61, 67), "float32"), training=True))
+    np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-6)
+    assert abs(y.mean() - 1) < 5 * np.sqrt(rate / (1 - rate) / y.size)
 
 
 @given(rate=st.sampled_from([0.1, 0.3, 0.5, 0.9]), seed=st.integers(0, 99))
@@ -55,10 +110,11 @@ def test_the_rate_is_kept_in_low_precision(dtype):
     assert abs(np.mean(to_numpy(y) != 0) - 0.75) < 0.035
 
 
+@pytest.mark.parametrize("layer", [Dropout, DropPath])
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5])
-def test_an_impossible_rate_is_refused(rate):
-    with pytest.raises(ValueError, match=rf"DropPath: `rate` must be in \[0, 1\).*{rate}"):
-        DropPath(rate)
+def test_an_impossible_rate_is_refused(layer, rate):
+    with pytest.raises(ValueError, match=rf"{layer.__name__}: `rate` must be in \[0, 1\).*{rate}"):
+        layer(rate)
 
 
 def test_layer_scale_multiplies_each_feature_by_its_own_factor():

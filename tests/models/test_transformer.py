@@ -241,3 +241,5 @@ def test_errors_name_what_was_expected_and_received():
         Transformer.from_variant("huge", VOCAB)
     with pytest.raises(ValueError, match=r"'source' and 'target'.*\['source'\]"):
         make()({"source": SOURCE})
+    with pytest.raises(ValueError, match="both 'source_segments' and 'target_segments'.*Received"):
+        make()({**INPUTS, "source_segments": SOURCE})
