@@ -32,7 +32,7 @@ def balanced_lengths(dataset, longest):
     return tuple(min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
 
 
-def packed(dataset, source_length, target_length, rows, seed=0):
+def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
     """Puts several pairs into each row, so that all batches have one shape and few empty places.
 
     The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
@@ -51,7 +51,11 @@ def packed(dataset, source_length, target_length, rows, seed=0):
             pairs, or ragged batches of some thousands, which go faster and are packed each alone.
         source_length, target_length: Places in a row on either side.
         rows: Rows in a batch.
-        seed: Of the shuffling of rows; it differs by epoch.
+        seed: Of the shuffling of rows and of the joining; both differ by epoch.
+        join: Share of couples of pairs, neighbours in `dataset`, that are made one longer pair:
+            `x x' END` and `START y y' END`. For training on text that is shorter than what will be
+            translated: a model that has seen short text alone ends its sentences too early (Kondo
+            et al. 2021, https://arxiv.org/abs/2104.08478, concatenate sentences likewise).
 
     Returns:
         `tf.data.Dataset` of `({"source", "target", "source_segments", "target_segments"}, labels)`,
@@ -60,7 +64,7 @@ def packed(dataset, source_length, target_length, rows, seed=0):
         The last batch is filled with rows of padding.
 
     Raises:
-        ValueError: While iterating, if a pair is longer than a row.
+        ValueError: If `join` is not in `[0, 1]`; while iterating, if a pair is longer than a row.
 
     Example:
     >>> from keras_transformers.text import SentencePieceTokenizer, encode_pairs, packed
@@ -70,6 +74,8 @@ def packed(dataset, source_length, target_length, rows, seed=0):
     >>> [tuple(labels.shape) for _, labels in batches]
     [(2, 48)]
     """
+    if not 0 <= join <= 1:
+        raise ValueError(f"packed: `join` must be in [0, 1]. Received: {join}")
     epochs = itertools.count()
     chunks = _chunks(dataset).prefetch(1)
     lengths = {"source": source_length, "target": target_length}
@@ -78,7 +84,7 @@ def packed(dataset, source_length, target_length, rows, seed=0):
         generator = np.random.default_rng([seed, next(epochs)])
         left = None
         for chunk in chunks:
-            ready = _pack(chunk, lengths, generator)
+            ready = _pack(chunk, lengths, join, generator)
             if left is not None:
                 ready = {name: np.concatenate([left[name], ready[name]]) for name in ready}
             whole = len(ready["labels"]) // rows * rows
@@ -117,10 +123,9 @@ def _batch(arrays, start, rows):
     return inputs, take(arrays["labels"])
 
 
-def _pack(chunk, lengths, generator):
+def _pack(chunk, lengths, join, generator):
     """Packs one chunk of ragged pairs into arrays of shuffled rows."""
-    source, target = chunk["source"], chunk["target"]
-    sizes = np.stack([source.row_lengths().numpy(), target.row_lengths().numpy() - 1], axis=1)
+    sizes = _sizes(chunk)
     capacity = np.array([lengths["source"], lengths["target"]])
     if np.any(sizes > capacity):
         raise ValueError(
@@ -128,6 +133,10 @@ def _pack(chunk, lengths, generator):
             f"places for {capacity.tolist()}. Leave such pairs out beforehand, and count them "
             "(PairCorpus.without_long)."
         )
+    if join:
+        chunk = _join(chunk, sizes, capacity, join, generator)
+        sizes = _sizes(chunk)
+    source, target = chunk["source"], chunk["target"]
     row, offset, number, count = _first_fit(sizes, capacity)
     row = generator.permutation(count)[row]
 
@@ -150,6 +159,31 @@ def _pack(chunk, lengths, generator):
         "source_segments": lay_out(0, np.repeat(number, sizes[:, 0])),
         "target_segments": lay_out(1, np.repeat(number, sizes[:, 1])),
     }
+
+
+def _sizes(chunk):
+    """Source and target places that each pair of a chunk takes."""
+    source, target = chunk["source"].row_lengths(), chunk["target"].row_lengths()
+    return np.stack([source.numpy(), target.numpy() - 1], axis=1)
+
+
+def _join(chunk, sizes, capacity, share, generator):
+    """Joins that share of the couples (0, 1), (2, 3) ... which fit into a row together."""
+    couples = len(sizes) // 2
+    drawn = generator.random(couples) < share
+    together = sizes[: 2 * couples].reshape(couples, 2, 2).sum(axis=1) - 1
+    first = 2 * np.flatnonzero(drawn & np.all(together <= capacity, axis=1))
+
+    def merge(ragged, after):
+        """Drops the first's END, `after` more ids behind it, and the split between the two."""
+        splits, ids = ragged.row_splits.numpy(), ragged.flat_values.numpy()
+        keep = np.ones(len(ids), bool)
+        for step in range(-1, after):
+            keep[splits[first + 1] + step] = False
+        left = np.concatenate([[0], np.cumsum(keep)])[splits]
+        return tf.RaggedTensor.from_row_splits(ids[keep], np.delete(left, first + 1))
+
+    return {"source": merge(chunk["source"], 0), "target": merge(chunk["target"], 1)}
 
 
 def _within(sizes):

@@ -133,6 +133,38 @@ def test_packed_rows_are_shuffled_by_the_seed_and_the_epoch():
     assert epochs(4)[0] != first
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(2, 13), st.integers(2, 11)), max_size=60),
+    join=st.sampled_from([0.3, 1.0]),
+    batch_size=st.sampled_from([None, 4]),
+)
+def test_joined_pairs_hold_the_ids_of_both_without_the_marks_between(lengths, join, batch_size):
+    pairs = pairs_of(lengths)
+    batches = list(packed(as_dataset(pairs, batch_size), 13, 11, 2, seed=3, join=join))
+    wanted = {}  # what a pair, or a couple of neighbours, reads as -> the places of its pairs
+    for i, (source, target) in enumerate(pairs):
+        wanted[tuple(source), tuple(target)] = [i]
+        if i % 2 == 0 and i + 1 < len(pairs):
+            after = pairs[i + 1]
+            joined = (*source[:-1], *after[0]), (*target[:-1], *after[1][1:])
+            wanted[joined] = [i, i + 1]
+    seen = [i for pair in pairs_in_rows(batches) for i in wanted[pair]]
+    assert sorted(seen) == list(range(len(pairs)))
+
+
+def test_all_couples_that_fit_are_joined_when_the_share_is_one():
+    batches = packed(as_dataset(pairs_of([(4, 3)] * 8 + [(9, 9)] * 2)), 13, 11, 2, join=1.0)
+    sizes = sorted(len(source) for source, _ in pairs_in_rows(batches))
+    assert sizes == [7, 7, 7, 7, 9, 9]
+
+
+@pytest.mark.parametrize("join", [-0.1, 1.1])
+def test_an_impossible_share_of_joins_is_refused(join):
+    with pytest.raises(ValueError, match=rf"`join` must be in \[0, 1\]. Received: {join}"):
+        packed(as_dataset([]), 13, 11, 2, join=join)
+
+
 def test_repeated_rows_hold_every_pair_once_a_round():
     pairs = pairs_of([(5, 4), (2, 3), (13, 11), (7, 1), (4, 9)] * 4)
     rows = packed(as_dataset(pairs, batch_size=6), 13, 11, rows=1, seed=2)
