@@ -60,6 +60,7 @@ class Config:
     epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
     batch_size: int = 2048  # places for target pieces in a batch
     row_length: int = 64  # places in a row; a longer pair is left out of training, and counted
+    sample: float | None = None  # subword regularisation (0.1 to 0.5), for long runs on little data
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
     vocab_size: int = 2500  # joint
     variant: typing.Literal["tiny", "mini", "small", "base", "big"] = "mini"
@@ -94,8 +95,8 @@ def load_data(config):
         data.train.sources + data.train.targets, config.vocab_size
     )
 
-    def encode(corpus, seed=None):
-        return encode_pairs(corpus.sources, corpus.targets, tokenizer, seed, batch_size=8192)
+    def encode(corpus, **options):
+        return encode_pairs(corpus.sources, corpus.targets, tokenizer, batch_size=8192, **options)
 
     lengths = balanced_lengths(encode(data.train), config.row_length)
     train = data.train.without_long(tokenizer, *lengths)
@@ -103,7 +104,8 @@ def load_data(config):
     for corpus in (train, valid, data.test):
         print(corpus.summary())
     rows = config.batch_size // config.row_length
-    batches = packed(encode(train, config.seed), *lengths, rows, config.seed, config.join)
+    pairs = encode(train, shuffle_seed=config.seed, sample=config.sample, longest=lengths)
+    batches = packed(pairs, *lengths, rows, config.seed, config.join)
     return data, tokenizer, batches, packed(encode(valid), *lengths, rows)
 
 

@@ -16,6 +16,7 @@ def encode_pairs(
     sample=None,
     target_tokenizer=None,
     batch_size=None,
+    longest=None,
 ):
     """Makes a dataset of id sequences from two lists of sentences.
 
@@ -29,6 +30,8 @@ def encode_pairs(
         target_tokenizer: Tokenizer of the targets; by default `tokenizer`.
         batch_size: None gives single pairs. A number gives ragged batches of so many pairs, which
             `packed` reads three times as fast.
+        longest: Places for source and target in a row, for `sample`: where a drawn split takes
+            more, the pair gets its best split instead.
 
     Returns:
         `tf.data.Dataset` of `{"source": [x_1 .. x_n, END], "target": [START, y_1 .. y_m, END]}`,
@@ -51,12 +54,24 @@ def encode_pairs(
     target_tokenizer = target_tokenizer or tokenizer
     texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
 
-    def encode(chosen):
+    def split(chosen, sample):
         source, target = (tf.gather(side, chosen) for side in texts)
         return {
             "source": tokenizer.tokenize(source, end=True, sample=sample),
             "target": target_tokenizer.tokenize(target, start=True, end=True, sample=sample),
         }
+
+    def encode(chosen):
+        drawn = split(chosen, sample)
+        if sample is None or longest is None:
+            return drawn
+        places = {"source": longest[0], "target": longest[1] + 1}  # labels lack START
+        too_long = tf.reduce_any(
+            [ids.row_lengths() > places[side] for side, ids in drawn.items()], axis=0
+        )
+        rows = tf.range(tf.size(chosen)) + tf.size(chosen) * tf.cast(too_long, tf.int32)
+        best = split(chosen, None)
+        return {side: tf.gather(tf.concat([drawn[side], best[side]], 0), rows) for side in drawn}
 
     # In chunks: one call of the tokenizer for a single sentence costs as much as for hundreds.
     chunks = _orders(len(sources), batch_size or CHUNK, shuffle_seed).map(encode).prefetch(1)

@@ -76,34 +76,46 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
     """
     if not 0 <= join <= 1:
         raise ValueError(f"packed: `join` must be in [0, 1]. Received: {join}")
+    capacity = np.array([source_length, target_length])
     epochs = itertools.count()
-    chunks = _chunks(dataset).prefetch(1)
-    lengths = {"source": source_length, "target": target_length}
 
-    def batches():
-        generator = np.random.default_rng([seed, next(epochs)])
-        left = None
-        for chunk in chunks:
-            ready = _pack(chunk, lengths, join, generator)
-            if left is not None:
-                ready = {name: np.concatenate([left[name], ready[name]]) for name in ready}
-            whole = len(ready["labels"]) // rows * rows
-            for i in range(0, whole, rows):
-                yield _batch(ready, i, rows)
-            left = {name: array[whole:] for name, array in ready.items()}
-        if left is not None and len(left["labels"]):
-            yield _batch(left, 0, rows)
+    def keys():
+        """Seeds of an epoch's chunks."""
+        epoch = next(epochs)
+        return ([seed, epoch, number] for number in itertools.count())
 
-    source = tf.TensorSpec((rows, source_length), tf.int32)
-    target = tf.TensorSpec((rows, target_length), tf.int32)
-    inputs = {
-        "source": source,
-        "target": target,
-        "source_segments": source,
-        "target_segments": target,
-    }
-    signature = (inputs, target)
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(8)
+    def pack(chunk, key):
+        source, target = chunk["source"], chunk["target"]
+        source, target, labels, source_segments, target_segments = tf.numpy_function(
+            lambda *parts: _pack(*parts, capacity, join),
+            [source.values, source.row_splits, target.values, target.row_splits, key],
+            [tf.int32] * 5,
+        )
+        inputs = {
+            "source": source,
+            "target": target,
+            "source_segments": source_segments,
+            "target_segments": target_segments,
+        }
+        return inputs, labels
+
+    def fill(inputs, labels):
+        """Empty rows until the batch is full; the shape, which `numpy_function` cannot tell."""
+
+        def filled(ids, length):
+            ids = tf.pad(ids, [(0, rows - tf.shape(ids)[0]), (0, 0)])
+            return tf.ensure_shape(ids, (rows, length))
+
+        lengths = {"source": source_length, "target": target_length}
+        inputs = {name: filled(ids, lengths[name.split("_")[0]]) for name, ids in inputs.items()}
+        return inputs, filled(labels, target_length)
+
+    # Not one generator that iterates `dataset`: it would hold a thread of TensorFlow's pool while
+    # it waits for another, and with one such dataset for training and one for validation `fit`
+    # stood still for half a minute an epoch.
+    seeds = tf.data.Dataset.from_generator(keys, output_signature=tf.TensorSpec((3,), tf.int64))
+    chunks = tf.data.Dataset.zip(_chunks(dataset), seeds).map(pack).prefetch(1)
+    return chunks.unbatch().batch(rows).map(fill).prefetch(8)
 
 
 def _chunks(dataset):
@@ -112,21 +124,13 @@ def _chunks(dataset):
     return dataset.ragged_batch(CHUNK) if single else dataset
 
 
-def _batch(arrays, start, rows):
-    """Rows `start .. start + rows` of all arrays, filled with padding, as (inputs, labels)."""
+def _pack(source, source_splits, target, target_splits, key, capacity, join):
+    """Packs a chunk, ids and where each pair's begin and end, into arrays of shuffled rows.
 
-    def take(array):
-        part = array[start : start + rows]
-        return np.pad(part, [(0, rows - len(part)), (0, 0)])
-
-    inputs = {name: take(array) for name, array in arrays.items() if name != "labels"}
-    return inputs, take(arrays["labels"])
-
-
-def _pack(chunk, lengths, join, generator):
-    """Packs one chunk of ragged pairs into arrays of shuffled rows."""
-    sizes = _sizes(chunk)
-    capacity = np.array([lengths["source"], lengths["target"]])
+    Returns source, target, labels, source segments and target segments.
+    """
+    generator = np.random.default_rng(key)
+    sizes = _sizes(source_splits, target_splits)
     if np.any(sizes > capacity):
         raise ValueError(
             f"packed: a pair has {sizes.max(axis=0).tolist()} source and target ids, but a row has "
@@ -134,9 +138,10 @@ def _pack(chunk, lengths, join, generator):
             "(PairCorpus.without_long)."
         )
     if join:
-        chunk = _join(chunk, sizes, capacity, join, generator)
-        sizes = _sizes(chunk)
-    source, target = chunk["source"], chunk["target"]
+        first = _couples(sizes, capacity, join, generator)
+        source, source_splits = _merge(source, source_splits, first, 0)
+        target, target_splits = _merge(target, target_splits, first, 1)
+        sizes = _sizes(source_splits, target_splits)
     row, offset, number, count = _first_fit(sizes, capacity)
     row = generator.permutation(count)[row]
 
@@ -147,43 +152,40 @@ def _pack(chunk, lengths, join, generator):
         array[np.repeat(row, size), np.repeat(offset[:, side], size) + _within(size)] = values
         return array
 
-    def ids(ragged, size, skip):
-        """The first `size` ids of each sequence, after `skip` of them."""
-        starts = ragged.row_splits.numpy()[:-1] + skip
-        return ragged.flat_values.numpy()[np.repeat(starts, size) + _within(size)]
+    def shifted(skip):
+        """The ids of all targets but one each, the first (`skip` 1) or the last (0)."""
+        size = sizes[:, 1]
+        return target[np.repeat(target_splits[:-1] + skip, size) + _within(size)]
 
-    return {
-        "source": lay_out(0, ids(source, sizes[:, 0], 0)),
-        "target": lay_out(1, ids(target, sizes[:, 1], 0)),
-        "labels": lay_out(1, ids(target, sizes[:, 1], 1)),
-        "source_segments": lay_out(0, np.repeat(number, sizes[:, 0])),
-        "target_segments": lay_out(1, np.repeat(number, sizes[:, 1])),
-    }
+    return (
+        lay_out(0, source),
+        lay_out(1, shifted(0)),
+        lay_out(1, shifted(1)),
+        lay_out(0, np.repeat(number, sizes[:, 0])),
+        lay_out(1, np.repeat(number, sizes[:, 1])),
+    )
 
 
-def _sizes(chunk):
+def _sizes(source_splits, target_splits):
     """Source and target places that each pair of a chunk takes."""
-    source, target = chunk["source"].row_lengths(), chunk["target"].row_lengths()
-    return np.stack([source.numpy(), target.numpy() - 1], axis=1)
+    return np.stack([np.diff(source_splits), np.diff(target_splits) - 1], axis=1)
 
 
-def _join(chunk, sizes, capacity, share, generator):
-    """Joins that share of the couples (0, 1), (2, 3) ... which fit into a row together."""
+def _couples(sizes, capacity, share, generator):
+    """The first pairs of that share of the couples (0, 1), (2, 3) ... which fit into a row."""
     couples = len(sizes) // 2
     drawn = generator.random(couples) < share
     together = sizes[: 2 * couples].reshape(couples, 2, 2).sum(axis=1) - 1
-    first = 2 * np.flatnonzero(drawn & np.all(together <= capacity, axis=1))
+    return 2 * np.flatnonzero(drawn & np.all(together <= capacity, axis=1))
 
-    def merge(ragged, after):
-        """Drops the first's END, `after` more ids behind it, and the split between the two."""
-        splits, ids = ragged.row_splits.numpy(), ragged.flat_values.numpy()
-        keep = np.ones(len(ids), bool)
-        for step in range(-1, after):
-            keep[splits[first + 1] + step] = False
-        left = np.concatenate([[0], np.cumsum(keep)])[splits]
-        return tf.RaggedTensor.from_row_splits(ids[keep], np.delete(left, first + 1))
 
-    return {"source": merge(chunk["source"], 0), "target": merge(chunk["target"], 1)}
+def _merge(ids, splits, first, after):
+    """Drops the END of each `first`, `after` more ids behind it, and the split between the two."""
+    keep = np.ones(len(ids), bool)
+    for step in range(-1, after):
+        keep[splits[first + 1] + step] = False
+    left = np.concatenate([[0], np.cumsum(keep)])[splits]
+    return ids[keep], np.delete(left, first + 1)
 
 
 def _within(sizes):

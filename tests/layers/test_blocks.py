@@ -183,6 +183,7 @@ def test_an_implicit_mask_makes_padding_invisible_and_arrives_at_the_end(norm_fi
     x = PositionalEncoding()(x)
     for _ in range(2):
         x = EncoderBlock(HEADS, HIDDEN, norm_first=norm_first)(x)
+    x = keras.layers.LayerNormalization()(x)  # as at the end of every pre-norm stack
     model = keras.Model(ids, x)
     short = np.array([[4, 7, 2], [9, 1, 0]])
     padded = np.pad(short, ((0, 0), (0, 4)))

@@ -244,6 +244,17 @@ def test_sampled_pairs_are_split_anew_each_epoch_and_read_the_same():
         assert [text.decode() for text in texts] == LINES
 
 
+def test_a_drawn_split_that_does_not_fit_gives_way_to_the_best_one():
+    best = TOKENIZER.tokenize(LINES, end=True).to_list()
+    longest = max(map(len, best))
+    pairs = encode_pairs(LINES * 20, LINES * 20, TOKENIZER, sample=0.1, longest=(longest, longest))
+    drawn = [(pair["source"].numpy().tolist(), pair["target"].numpy().tolist()) for pair in pairs]
+    assert all(len(source) <= longest and len(target) <= longest + 1 for source, target in drawn)
+    assert any(source not in best for source, _ in drawn)
+    read = TOKENIZER.detokenize(tf.ragged.constant([source for source, _ in drawn]))
+    assert [text.decode() for text in read.numpy()] == LINES * 20
+
+
 def test_targets_can_have_a_tokenizer_of_their_own():
     other = SentencePieceTokenizer.train(["abc def"] * 9, 12)
     (pair,) = encode_pairs(["the cat"], ["abc"], TOKENIZER, target_tokenizer=other)
