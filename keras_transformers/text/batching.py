@@ -155,7 +155,18 @@ def bucketed(dataset, boundaries, tokens_per_batch):
         bucket_batch_sizes=[*sizes, 1],
         pad_to_bucket_boundary=True,
     )
-    return batches.map(fill).prefetch(tf.data.AUTOTUNE)
+    return without_autotuning(batches.map(fill).prefetch(8))
+
+
+def without_autotuning(dataset):
+    """A dataset whose iterators end at once.
+
+    tf.data's tuner wakes at intervals that double, up to a minute, and an iterator which `fit`
+    drops waits for it: a run stood still for half a minute after each validation.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def real_token_share(batches):

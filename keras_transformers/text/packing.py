@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.text.batching import without_autotuning
+
 CHUNK = 8192  # pairs that are packed at a time
 
 
@@ -110,12 +112,9 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
         inputs = {name: filled(ids, lengths[name.split("_")[0]]) for name, ids in inputs.items()}
         return inputs, filled(labels, target_length)
 
-    # Not one generator that iterates `dataset`: it would hold a thread of TensorFlow's pool while
-    # it waits for another, and with one such dataset for training and one for validation `fit`
-    # stood still for half a minute an epoch.
     seeds = tf.data.Dataset.from_generator(keys, output_signature=tf.TensorSpec((3,), tf.int64))
     chunks = tf.data.Dataset.zip(_chunks(dataset), seeds).map(pack).prefetch(1)
-    return chunks.unbatch().batch(rows).map(fill).prefetch(8)
+    return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 
 def _chunks(dataset):
