@@ -36,20 +36,9 @@ def orthogonalize(matrix, steps=5):
     wide = x.shape[0] <= x.shape[1]
     x = x if wide else ops.transpose(x)  # the smaller of X X^T and X^T X
     x = x / (ops.sqrt(ops.sum(ops.square(x))) + 1e-7)
-    if x.shape[1] >= 2 * x.shape[0]:
-        # The same, in another order: with P = a I + b A + c A A, which commutes with A, X becomes
-        # P X and A becomes P P A. All products but the first and the last are of small squares.
+    for _ in range(steps):
         gram = ops.matmul(x, ops.transpose(x))
-        whole = identity = ops.eye(x.shape[0], dtype=x.dtype)
-        for step in range(steps):
-            factor = a * identity + b * gram + c * ops.matmul(gram, gram)
-            whole = ops.matmul(factor, whole) if step else factor
-            gram = ops.matmul(ops.matmul(factor, factor), gram)
-        x = ops.matmul(whole, x)
-    else:
-        for _ in range(steps):
-            gram = ops.matmul(x, ops.transpose(x))
-            x = a * x + ops.matmul(b * gram + c * ops.matmul(gram, gram), x)
+        x = a * x + ops.matmul(b * gram + c * ops.matmul(gram, gram), x)
     return x if wide else ops.transpose(x)
 
 
