@@ -221,10 +221,10 @@ class Throughput(keras.callbacks.Callback):
     """Measures real target tokens per second of training; validation and scoring not counted.
 
     Puts `tokens_per_second` into the epoch's logs and sums up `seconds` of training. The first
-    epoch holds compilation.
+    epoch holds compilation; an epoch that is stopped early counts with the steps it made.
 
     Args:
-        tokens_per_epoch: Number of real target tokens in an epoch.
+        tokens_per_epoch: Number of real target tokens in a whole epoch.
 
     Example:
     >>> from keras_transformers.training import Throughput
@@ -241,13 +241,17 @@ class Throughput(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.perf_counter()
         self._last = self._started
+        self._steps = 0
 
     def on_train_batch_end(self, batch, logs=None):
         self._last = time.perf_counter()
+        self._steps = batch + 1
 
     def on_epoch_end(self, epoch, logs=None):
         spent = self._last - self._started
         self.seconds += spent
-        self.rates.append(self.tokens_per_epoch / max(spent, 1e-9))
+        whole = (self.params or {}).get("steps") or self._steps
+        tokens = self.tokens_per_epoch * self._steps / max(whole, 1)
+        self.rates.append(tokens / max(spent, 1e-9))
         if logs is not None:
             logs["tokens_per_second"] = self.rates[-1]

@@ -4,7 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.training import CheckpointAverage, TranslationScores, score_translations
+from keras_transformers.training import (
+    CheckpointAverage,
+    Throughput,
+    TranslationScores,
+    score_translations,
+)
 
 SOURCES = ["ein Haus", "ein Baum am Fluss", "der Hund schläft heute lange", "guten Tag"]
 REFERENCES = ["a house", "a tree by the river", "the dog sleeps long today", "good day"]
@@ -211,3 +216,24 @@ def test_every_other_epoch_can_be_averaged():
     model, _ = fit([snapshots, CheckpointAverage(2, every=2)])
     expected = (snapshots.weights[1][0] + snapshots.weights[3][0]) / 2
     np.testing.assert_allclose(model.get_weights()[0], expected, rtol=1e-6)
+
+
+def test_throughput_counts_the_tokens_of_the_steps_that_were_made():
+    class StopInSecondEpoch(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = self.epoch == 1
+
+    throughput = Throughput(tokens_per_epoch=300)  # in three steps
+    tokens, spent = [], 0.0
+
+    class Count(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            nonlocal spent
+            tokens.append(logs["tokens_per_second"] * (throughput.seconds - spent))
+            spent = throughput.seconds
+
+    fit([throughput, Count(), StopInSecondEpoch()], epochs=3)
+    np.testing.assert_allclose(tokens, [300, 100])
