@@ -15,8 +15,9 @@ class Translator(tf.Module):
 
     Sentences are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles
     a handful of shapes, each when it is first met. A sentence of n pieces, END included, gets a
-    translation of at most 2 n + 10. The model's weights are shared, not copied: used
-    during training it translates with the weights of the moment.
+    translation of at most `min(2 n + 10, n + 50)` (n + 50: Vaswani et al. 2017, section 6.1). The
+    model's weights are shared, not copied: used during training it translates with the weights of
+    the moment.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
@@ -115,10 +116,12 @@ def _decoder(model, search, length, tokenizer):
 
     @tf.function(jit_compile=True)
     def run(source):
-        # Each sentence has to end by twice its own length, whatever it is padded to: what it
+        # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
-        last = 2 * tf.math.count_nonzero(source, axis=1, keepdims=True, dtype=tf.int32) + 9
-        forced = tf.where(tf.range(2 * length + 10) == last, tokenizer.end_id, 0)
+        pieces = tf.math.count_nonzero(source, axis=1, keepdims=True, dtype=tf.int32)
+        limits = tf.minimum(2 * pieces + 10, pieces + 50)
+        steps = tf.range(1, min(2 * length + 10, length + 50) + 1)
+        forced = tf.where(steps == limits, tokenizer.end_id, 0)
         return decode(model, source, forced, search, tokenizer.start_id, tokenizer.end_id)
 
     def translate(ids):

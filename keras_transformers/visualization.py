@@ -23,7 +23,8 @@ def training_curves(history, path, groups=None):
     """Draws a training history: a panel for each name, with its training and validation values.
 
     Args:
-        history: Dict of name -> list of numbers, one an epoch, as `History.history` is.
+        history: Dict of name -> list of numbers, one an epoch, as `History.history` is; those that
+            are not finite are left out.
         path: PNG file to write.
         groups: Names to draw, without "val_"; by default all.
 
@@ -50,8 +51,9 @@ def training_curves(history, path, groups=None):
     for axes, name in zip(panels, groups, strict=False):
         for column, label, color in ((name, "training", "C0"), (f"val_{name}", "validation", "C1")):
             if column in history:
-                epochs = range(1, len(history[column]) + 1)
-                axes.plot(epochs, history[column], "o-", color=color, label=label, markersize=3)
+                values = np.asarray(history[column], "float64")
+                known = np.flatnonzero(np.isfinite(values))
+                axes.plot(known + 1, values[known], "o-", color=color, label=label, markersize=3)
         axes.set(title=name.replace("_", " "), xlabel="epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)

@@ -71,7 +71,7 @@ class Config:
     warmup_steps: int = 100
     beam_size: int = 4
     length_penalty: float = 1.0
-    score_every: int = 3  # epochs from one BLEU on the validation set to the next
+    score_every: int = 4  # epochs from one BLEU on the validation set to the next
     patience: int = 5  # scorings without a better BLEU before training stops
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     seed: int = 1
@@ -176,6 +176,7 @@ def run(config):
         shuffle=False,  # the pipeline does that
         steps_per_epoch=len(epoch),  # packing makes an epoch a batch longer or shorter
         validation_data=valid,
+        validation_steps=sum(1 for _ in valid),  # or Keras warns that the data ran out
         epochs=config.epochs,
         callbacks=[
             budget,
@@ -201,7 +202,7 @@ def run(config):
     metrics = {
         "test_bleu": bleu,
         "test_chrf": chrf,
-        "valid_bleu": float(np.nanmax(history["val_bleu"])),
+        "valid_bleu": max(history["val_bleu"]),
         "real_token_share": share,
         "target_tokens_per_second": float(np.median(throughput.rates)),
         "parameters": model.count_params(),

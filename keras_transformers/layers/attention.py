@@ -132,6 +132,8 @@ class MultiHeadAttention(keras.layers.Layer):
     ((2, 5, 12), (2, 3, 5, 7))
     """
 
+    input_names = ("query", "value", "key")  # what errors call them
+
     def __init__(
         self,
         num_heads,
@@ -173,14 +175,15 @@ class MultiHeadAttention(keras.layers.Layer):
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
-        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        for name, shape in shapes.items():
+        shapes = (query_shape, value_shape, key_shape)
+        for name, shape in zip(self.input_names, shapes, strict=True):
             if len(shape) != 3 or shape[-1] is None:
                 expected = "of shape (batch, length, width) with a known width"
                 self._refuse(name, expected, f"shape {tuple(shape)}")
         if self.key_dim is None and query_shape[-1] % self.num_heads:
-            expected = f"a divisor of the width of `query`, {query_shape[-1]}"
+            expected = f"a divisor of the width of `{self.input_names[0]}`, {query_shape[-1]}"
             self._refuse("num_heads", f"{expected}, unless `key_dim` is given", self.num_heads)
+        self._widths = tuple(shape[-1] for shape in shapes)
         key_dim = self.key_dim or query_shape[-1] // self.num_heads
         value_dim = self.value_dim or key_dim
         heads = (None, self.num_heads)
@@ -232,6 +235,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if value is None:
             value, value_mask = query, combine_masks(mask, query_mask, value_mask)
         key = value if key is None else key
+        self._check_widths(query, value, key)
         padding = combine_masks(value_mask, key_mask)
         visible = self._visible(query, key, value, attention_mask, use_causal_mask, padding)
         output, weights = dot_product_attention(
@@ -244,6 +248,11 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         output = self.output_dense(output)
         return (output, weights) if return_attention_scores else output
+
+    def _check_widths(self, *inputs):
+        for name, x, width in zip(self.input_names, inputs, self._widths, strict=True):
+            if len(x.shape) != 3 or x.shape[-1] not in (None, width):
+                self._refuse(name, f"of shape (batch, length, {width})", f"shape {tuple(x.shape)}")
 
     def _visible(self, query, key, value, attention_mask, use_causal_mask, padding):
         """All masks as one that broadcasts against (batch, heads, queries, keys), or None."""
@@ -321,6 +330,7 @@ class SelfAttention(MultiHeadAttention):
     """
 
     causal = False
+    input_names = ("x", "x", "x")
 
     def build(self, x_shape):
         super().build(x_shape)
@@ -449,6 +459,8 @@ class CrossAttention(MultiHeadAttention):
     >>> tuple(CrossAttention(num_heads=3)(x, context).shape)
     (2, 5, 12)
     """
+
+    input_names = ("x", "context", "context")
 
     def build(self, x_shape, context_shape):
         super().build(x_shape, context_shape)

@@ -1,6 +1,7 @@
 """Callbacks of `model.fit`: translation scores during training, and checkpoint averaging."""
 
 import collections
+import math
 import time
 
 import keras
@@ -17,9 +18,10 @@ class TranslationScores(keras.callbacks.Callback):
     Args:
         translate: Function from a list of source sentences to a list of translations.
         sources, references: Lists of str of one length.
-        every: Epochs from one scoring to the next; the first and the last epoch always count. The
-            epochs between get NaN, which is never the best: without a score, `ModelCheckpoint`
-            would overwrite the best file. `EarlyStopping` counts them into its patience.
+        every: Epochs from one scoring to the next; the last epoch is always scored. The others
+            get minus infinity, which is never the best. (After a missing score `ModelCheckpoint`
+            overwrites the best file, and nothing is ever better than a NaN that came first.)
+            `EarlyStopping` counts them into its patience.
         tokenize: sacreBLEU's tokenizer; "13a" for European languages, "zh", "ja-mecab" ...
         samples: Number of translations to print after each scoring.
         prefix: What the names in the logs begin with.
@@ -66,22 +68,15 @@ class TranslationScores(keras.callbacks.Callback):
         self.prefix = prefix
         self.signature = None
         self.examples = []
-        self._first_epoch = None
-
-    def on_train_begin(self, logs=None):
-        self._first_epoch = None
 
     def on_epoch_end(self, epoch, logs=None):
-        bleu = chrf = float("nan")
+        bleu = chrf = -math.inf
         if self._is_due(epoch):
             bleu, chrf = self._score()
         if logs is not None:
             logs.update({f"{self.prefix}bleu": bleu, f"{self.prefix}chrf": chrf})
 
     def _is_due(self, epoch):
-        if self._first_epoch is None:
-            self._first_epoch = epoch
-            return True
         is_last = epoch + 1 == (self.params or {}).get("epochs") or self.model.stop_training
         return is_last or (epoch + 1) % self.every == 0
 
@@ -140,7 +135,7 @@ class CheckpointAverage(keras.callbacks.Callback):
     Args:
         last: Number of epochs to average.
         monitor: Optional name in the logs; then the best `last` epochs count instead of the last.
-            Epochs without it, or with NaN, are passed over.
+            Epochs where it is missing or not finite are passed over.
         mode: "max" or "min", what is best for `monitor`.
         every: Epochs from one copy to the next.
 
@@ -181,8 +176,8 @@ class CheckpointAverage(keras.callbacks.Callback):
             return
         rank = epoch
         if self.monitor is not None:
-            rank = self.sign * (logs or {}).get(self.monitor, float("nan"))
-        if rank != rank:  # NaN
+            rank = self.sign * (logs or {}).get(self.monitor, math.nan)
+        if not math.isfinite(rank):
             return
         self.kept.append((rank, self._copy_floats()))
         if len(self.kept) > self.last:

@@ -355,9 +355,20 @@ def test_a_mask_that_does_not_fit_is_refused_in_a_functional_model_too():
         SelfAttention(HEADS, name="heads")(x, attention_mask=mask)
 
 
-def test_a_wrong_rank_is_refused_after_building_too():
-    with pytest.raises(ValueError, match="'query' .* expected ndim=3, found ndim=2.*5, 22"):
-        make(name="heads")(X[0], CONTEXT[0])
+@pytest.mark.parametrize(
+    ("layer", "inputs", "message"),
+    [
+        (MultiHeadAttention, (X[0], CONTEXT), r"`query` must be .*, 22\). .*shape \(5, 22\)"),
+        (MultiHeadAttention, (X, CONTEXT[..., :9]), r"`value` must be .*, 22\). .*\(3, 7, 9\)"),
+        (SelfAttention, (X[0],), r"`x` must be of shape \(batch, length, 22\)"),
+        (CrossAttention, (X, CONTEXT[0]), r"`context` must be of shape .*Received: shape \(7, 22"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused_after_building_too(layer, inputs, message):
+    built = layer(HEADS, name="heads")
+    built(*(X, CONTEXT)[: len(inputs)])
+    with pytest.raises(ValueError, match=f"{layer.__name__} 'heads': {message}"):
+        built(*inputs)
 
 
 @pytest.mark.parametrize("argument", ["num_heads", "key_dim", "value_dim", "output_shape"])
