@@ -81,7 +81,7 @@ class Config:
 
 
 # What --smoke makes smaller, unless it was chosen.
-SMOKE = {"epochs": 1, "vocab_size": 300, "variant": "tiny", "warmup_steps": 5}
+SMOKE = {"epochs": 1, "batch_size": 512, "vocab_size": 300, "variant": "tiny", "warmup_steps": 5}
 
 
 def load_data(config):
