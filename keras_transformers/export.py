@@ -119,9 +119,8 @@ def _decoder(model, search, length, tokenizer):
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
         pieces = tf.math.count_nonzero(source, axis=1, keepdims=True, dtype=tf.int32)
-        limits = tf.minimum(2 * pieces + 10, pieces + 50)
-        steps = tf.range(1, min(2 * length + 10, length + 50) + 1)
-        forced = tf.where(steps == limits, tokenizer.end_id, 0)
+        steps = tf.range(1, _most_pieces(length) + 1)
+        forced = tf.where(steps == _most_pieces(pieces, tf.minimum), tokenizer.end_id, 0)
         return decode(model, source, forced, search, tokenizer.start_id, tokenizer.end_id)
 
     def translate(ids):
@@ -132,6 +131,11 @@ def _decoder(model, search, length, tokenizer):
         return tokenizer.detokenize(tokens), scores
 
     return translate
+
+
+def _most_pieces(source_pieces, minimum=min):
+    """Most pieces that a translation may have, END included on both sides."""
+    return minimum(2 * source_pieces + 10, source_pieces + 50)
 
 
 def _next_power_of_two(number):

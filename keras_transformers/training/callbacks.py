@@ -77,8 +77,9 @@ class TranslationScores(keras.callbacks.Callback):
             logs.update({f"{self.prefix}bleu": bleu, f"{self.prefix}chrf": chrf})
 
     def _is_due(self, epoch):
-        is_last = epoch + 1 == (self.params or {}).get("epochs") or self.model.stop_training
-        return is_last or (epoch + 1) % self.every == 0
+        is_last = epoch + 1 == (self.params or {}).get("epochs")
+        is_stopping = getattr(self.model, "stop_training", False)
+        return is_last or is_stopping or (epoch + 1) % self.every == 0
 
     def _score(self):
         translations = list(self.translate(self.sources))
