@@ -108,6 +108,17 @@ class _Block(keras.layers.Layer):
         }
 
 
+def _scored(scores, attention, **arguments):
+    """An attention as a function of `x` alone; appends its weights to `scores`."""
+
+    def attend(x):
+        y, weights = attention(x, return_attention_scores=True, **arguments)
+        scores.append(weights)
+        return y
+
+    return attend
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
 class EncoderBlock(_Block):
     """Self-attention and a feed-forward network, each with its residual connection and norm.
@@ -171,18 +182,9 @@ class EncoderBlock(_Block):
     ):
         padding = combine_masks(padding_mask, mask, x_mask)
         scores = []
-
-        def attend(x):
-            y, weights = self.attention(
-                x,
-                attention_mask=attention_mask,
-                x_mask=padding,
-                return_attention_scores=True,
-                training=training,
-            )
-            scores.append(weights)
-            return y
-
+        attend = _scored(
+            scores, self.attention, attention_mask=attention_mask, x_mask=padding, training=training
+        )
         x = self._residual(x, attend, self.attention_norm, self.attention_scale, training)
         x = self._feed(x, training)
         return (x, scores[0]) if return_attention_scores else x
@@ -264,38 +266,19 @@ class DecoderBlock(_Block):
         if context_mask is not None and len(context_mask.shape) == 2:
             context_mask = key_mask(context_mask)
         scores = []
-
-        def keep(result):
-            scores.append(result[1])
-            return result[0]
-
-        x = self._attend(
-            x,
-            lambda x: keep(
-                self.attention(
-                    x,
-                    attention_mask=attention_mask,
-                    x_mask=padding,
-                    return_attention_scores=True,
-                    training=training,
-                )
-            ),
-            training,
+        attend = _scored(
+            scores, self.attention, attention_mask=attention_mask, x_mask=padding, training=training
         )
+        x = self._attend(x, attend, training)
         if context is not None:
-            x = self._attend_across(
-                x,
-                lambda x: keep(
-                    self.cross_attention(
-                        x,
-                        context,
-                        attention_mask=context_mask,
-                        return_attention_scores=True,
-                        training=training,
-                    )
-                ),
-                training,
+            attend = _scored(
+                scores,
+                self.cross_attention,
+                context=context,
+                attention_mask=context_mask,
+                training=training,
             )
+            x = self._attend_across(x, attend, training)
         x = self._feed(x, training)
         return (x, scores[-1]) if return_attention_scores else x
 
