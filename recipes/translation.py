@@ -82,7 +82,7 @@ class Config:
     smoke: bool = False  # the same path in under a minute, on a few hundred pairs
 
 
-SMOKE = {"epochs": 1, "batch_size": 512, "vocab_size": 300, "variant": "tiny", "warmup_steps": 5}
+SMOKE = {"epochs": 1, "batch_size": 512, "vocab_size": 600, "variant": "tiny", "warmup_steps": 5}
 
 
 def load_data(config):
@@ -122,6 +122,9 @@ def build_model(config, vocab_size):
         metrics=[MaskedAccuracy(), TokenCrossEntropy()],
         jit_compile=True,
     )
+    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
+    model.build({"source": (None, None), "target": (None, None)})
+    model.optimizer.build(model.trainable_variables)
     return model
 
 
