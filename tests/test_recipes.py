@@ -50,7 +50,7 @@ def test_the_saved_model_gives_the_translations_of_the_run(smoke):
 def test_the_keras_file_holds_the_model(smoke):
     model = keras.models.load_model(smoke[0] / "model.keras")
     ids = np.array([[5, 6, 2]])
-    assert model({"source": ids, "target": ids}).shape[-1] == translation.SMOKE["vocab_size"]
+    assert model({"source": ids, "target": ids}).shape[-1] == 600
     assert model.optimizer.iterations > 0
 
 

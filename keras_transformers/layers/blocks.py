@@ -88,6 +88,9 @@ class _Block(keras.layers.Layer):
         x = x + self.drop_path_layer(y, training=training)
         return x if self.norm_first else norm(x)
 
+    def _attend(self, x, function, training=False):
+        return self._residual(x, function, self.attention_norm, self.attention_scale, training)
+
     def _feed(self, x, training):
         return self._residual(
             x, self.feed_forward, self.feed_forward_norm, self.feed_forward_scale, training
@@ -185,7 +188,7 @@ class EncoderBlock(_Block):
         attend = _scored(
             scores, self.attention, attention_mask=attention_mask, x_mask=padding, training=training
         )
-        x = self._residual(x, attend, self.attention_norm, self.attention_scale, training)
+        x = self._attend(x, attend, training)
         x = self._feed(x, training)
         return (x, scores[0]) if return_attention_scores else x
 
@@ -281,9 +284,6 @@ class DecoderBlock(_Block):
             x = self._attend_across(x, attend, training)
         x = self._feed(x, training)
         return (x, scores[-1]) if return_attention_scores else x
-
-    def _attend(self, x, function, training=False):
-        return self._residual(x, function, self.attention_norm, self.attention_scale, training)
 
     def _attend_across(self, x, function, training=False):
         norm, scale = self.cross_attention_norm, self.cross_attention_scale
