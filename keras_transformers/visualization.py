@@ -42,6 +42,7 @@ def training_curves(history, path, groups=None):
 
     names = list(dict.fromkeys(name.removeprefix("val_") for name in history))
     groups = [name for name in names if groups is None or name in groups]
+    epochs = max(map(len, history.values()))
     columns = min(3, len(groups))
     rows = -(-len(groups) // columns)
     figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
@@ -54,7 +55,7 @@ def training_curves(history, path, groups=None):
                 values = np.asarray(history[column], "float64")
                 known = np.flatnonzero(np.isfinite(values))
                 axes.plot(known + 1, values[known], "o-", color=color, label=label, markersize=3)
-        axes.set(title=name.replace("_", " "), xlabel="epoch")
+        axes.set(title=name.replace("_", " "), xlabel="epoch", xlim=(0.5, epochs + 0.5))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         axes.legend()
