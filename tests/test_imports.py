@@ -14,9 +14,9 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["masks", "scores", "positions", "patches", "embeddings", "regularization"],
+    ["masks", "scores", "positions", "grid_positions", "patches", "embeddings", "regularization"],
     ["attention", "windows", "feed_forward", "mixers"],
-    ["blocks"],
+    ["blocks", "pooling"],
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
@@ -27,13 +27,14 @@ MAY_IMPORT = {
     "text": ["layers.masks"],
     "vision": ["layers.masks"],
     "visualization": [],
+    "inspection": [],
     "models": ["layers"],
     "pretrained": ["layers", "models", "detection", "text", "vision"],
     "export": ["layers", "models", "detection", "text", "vision", "generation"],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
-    for part in ("layers", "models", "generation", "detection", "training")
+    for part in ("layers", "models", "generation", "detection", "training", "inspection")
 )
 OF_ONE_BACKEND = ("tensorflow", "tensorflow_text", "tensorflow_datasets", "jax", "torch")
 IN_RECIPES_EXTRA = (
@@ -41,6 +42,7 @@ IN_RECIPES_EXTRA = (
     "tensorflow_datasets",
     "sentencepiece",
     "sacrebleu",
+    "sklearn",
     "matplotlib",
     "tyro",
 )

@@ -9,8 +9,14 @@ from keras_transformers.layers.attention import (
     masked_softmax,
 )
 from keras_transformers.layers.blocks import DecoderBlock, EncoderBlock
-from keras_transformers.layers.embeddings import TokenEmbedding
+from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
 from keras_transformers.layers.feed_forward import FeedForward, GatedFeedForward
+from keras_transformers.layers.grid_positions import (
+    GridPositionEmbedding,
+    SinusoidalGrid,
+    resize_positions,
+    sinusoidal_grid,
+)
 from keras_transformers.layers.masks import (
     causal_mask,
     combine_masks,
@@ -18,6 +24,14 @@ from keras_transformers.layers.masks import (
     segment_mask,
     segment_positions,
 )
+from keras_transformers.layers.patches import (
+    ConvolutionalStem,
+    PatchEmbedding,
+    ShiftedPatchEmbedding,
+    patchify,
+    unpatchify,
+)
+from keras_transformers.layers.pooling import AttentionPooling
 from keras_transformers.layers.positions import (
     PositionalEncoding,
     PositionEmbedding,
@@ -26,7 +40,10 @@ from keras_transformers.layers.positions import (
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 
 __all__ = [
+    "AttentionPooling",
     "CausalSelfAttention",
+    "ClassToken",
+    "ConvolutionalStem",
     "CrossAttention",
     "DecoderBlock",
     "DropPath",
@@ -34,11 +51,15 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "GatedFeedForward",
+    "GridPositionEmbedding",
     "LayerScale",
     "MultiHeadAttention",
+    "PatchEmbedding",
     "PositionEmbedding",
     "PositionalEncoding",
     "SelfAttention",
+    "ShiftedPatchEmbedding",
+    "SinusoidalGrid",
     "TokenEmbedding",
     "causal_mask",
     "combine_masks",
@@ -46,7 +67,11 @@ __all__ = [
     "keep_mask",
     "masked_softmax",
     "padding_mask",
+    "patchify",
+    "resize_positions",
     "segment_mask",
     "segment_positions",
     "sinusoidal_encoding",
+    "sinusoidal_grid",
+    "unpatchify",
 ]

@@ -1,5 +1,6 @@
-"""Whole architectures, one a file."""
+"""Models: one architecture a file, made of `keras_transformers.layers`."""
 
 from keras_transformers.models.transformer import Transformer
+from keras_transformers.models.vit import ViT
 
-__all__ = ["Transformer"]
+__all__ = ["Transformer", "ViT"]

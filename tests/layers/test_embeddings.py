@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformers.layers import TokenEmbedding
+from keras_transformers.layers import ClassToken, TokenEmbedding
 from tests.contract import assert_close, check_layer, gradients, to_numpy
 
 BATCH, LENGTH, WIDTH, VOCAB = 3, 5, 7, 13
@@ -80,3 +80,21 @@ def test_errors_name_the_layer_the_argument_and_what_was_received():
         TokenEmbedding(VOCAB, -1)
     with pytest.raises(ValueError, match="'words': `ids` must be integers. Received: .*float32"):
         make_layer(name="words")(IDS.astype("float32"))
+
+
+def test_a_class_token_comes_first_and_leaves_the_rest_alone():
+    x = np.random.default_rng(0).normal(size=(2, 5, 7)).astype("float32")
+    check_layer(lambda **kwargs: ClassToken("random_normal", **kwargs), (x,))
+    layer = ClassToken("random_normal")
+    y = to_numpy(layer(x))
+    np.testing.assert_array_equal(y[:, 1:], x)
+    np.testing.assert_array_equal(y[:, 0], np.tile(layer.get_weights()[0][0], (2, 1)))
+    with pytest.raises(ValueError, match="ClassToken 'first': `x` must have shape"):
+        ClassToken(name="first")(x[0])
+
+
+def test_a_class_token_is_never_masked():
+    ids = np.array([[4, 7, 0]])
+    y = ClassToken()(keras.layers.Embedding(13, 6, mask_zero=True)(ids))
+    mask = keras.ops.convert_to_numpy(y._keras_mask)
+    np.testing.assert_array_equal(mask, [[True, True, True, False]])

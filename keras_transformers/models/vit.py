@@ -1,0 +1,383 @@
+"""The Vision Transformer of Dosovitskiy et al. 2021."""
+
+import re
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import (
+    AttentionPooling,
+    ClassToken,
+    ConvolutionalStem,
+    Dropout,
+    EncoderBlock,
+    GridPositionEmbedding,
+    PatchEmbedding,
+    ShiftedPatchEmbedding,
+    SinusoidalGrid,
+)
+
+# Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
+# one for small pictures.
+VARIANTS = {
+    "mini": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 256, "num_layers": 4},
+    "Ti": {"hidden_dim": 192, "num_heads": 3, "mlp_dim": 768, "num_layers": 12},
+    "S": {"hidden_dim": 384, "num_heads": 6, "mlp_dim": 1536, "num_layers": 12},
+    "B": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
+    "L": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
+    "H": {"hidden_dim": 1280, "num_heads": 16, "mlp_dim": 5120, "num_layers": 32},
+}
+STEMS = {
+    "patches": PatchEmbedding,
+    "shifted": ShiftedPatchEmbedding,
+    "convolutional": ConvolutionalStem,
+}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ViT(keras.Model):
+    """Vision Transformer (Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929).
+
+    `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos`, `num_layers` pre-norm encoder blocks, then
+    `y = LN(z_L^0)` and a linear head. With mean pooling, `y = LN(mean of the patches)`; with
+    attention pooling, `y = AttentionPooling(LN(z_L))`. A batch of images of another size than
+    `image_size` is taken too, its positions resized.
+
+    Args:
+        num_classes: Number of classes; None leaves the head out, and the model gives `y`.
+        image_size: `(height, width)` in pixels, or an int for both; what the positions are made
+            for.
+        patch_size: Side of a patch; must divide `image_size`.
+        hidden_dim: Width of every token (D).
+        num_heads: Heads of every attention; must divide `hidden_dim`.
+        mlp_dim: Width of the feed-forward networks.
+        num_layers: Number of encoder blocks.
+        pooling: "token", "mean" (over the patches) or "attention".
+        class_token: Whether there is a class token; by default with "token" pooling only.
+        positions: "learned" or "sinusoidal".
+        stem: What makes tokens: "patches" (`PatchEmbedding`), "shifted" (`ShiftedPatchEmbedding`)
+            or "convolutional" (`ConvolutionalStem`).
+        representation_dim: Width of a dense layer with tanh before the head (the paper's while
+            pre-training), or None.
+        dropout: Rate on embeddings and on every residual branch.
+        drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
+            on a line (Huang et al. 2016).
+        norm_epsilon: Epsilon of all layer norms.
+        block: Dict of further arguments of every `EncoderBlock`: `layer_scale`, `activation`,
+            `attention_dropout` ...
+
+    Call arguments:
+        images: `(batch, height, width, channels)`, floating.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, num_classes)`, or `(batch, hidden_dim)` without a head.
+
+    Raises:
+        ValueError: If a size is not positive, patches do not fill the image, `num_heads` does not
+            divide `hidden_dim`, or a choice is unknown.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import ViT
+    >>> model = ViT(10, image_size=28, patch_size=7, hidden_dim=16, num_heads=2, mlp_dim=32,
+    ...             num_layers=2)
+    >>> tuple(model(np.zeros((3, 28, 28, 1), "float32")).shape)
+    (3, 10)
+    """
+
+    def __init__(
+        self,
+        num_classes=1000,
+        image_size=224,
+        patch_size=16,
+        hidden_dim=768,
+        num_heads=12,
+        mlp_dim=3072,
+        num_layers=12,
+        pooling="token",
+        class_token=None,
+        positions="learned",
+        stem="patches",
+        representation_dim=None,
+        dropout=0.0,
+        drop_path=0.0,
+        norm_epsilon=1e-6,
+        block=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        size = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
+        self._settings = {
+            "num_classes": num_classes,
+            "image_size": list(size),
+            "patch_size": patch_size,
+            "hidden_dim": hidden_dim,
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "num_layers": num_layers,
+            "pooling": pooling,
+            "class_token": pooling == "token" if class_token is None else class_token,
+            "positions": positions,
+            "stem": stem,
+            "representation_dim": representation_dim,
+            "dropout": dropout,
+            "drop_path": drop_path,
+            "norm_epsilon": norm_epsilon,
+            "block": {"activation": "gelu", **(block or {})},
+        }
+        self._check_settings()
+        self.frozen_blocks = None
+        self.pooling = pooling
+        self.has_class_token = self._settings["class_token"]
+        self.patch_size = patch_size
+        grid = self.grid(size)
+        policy = self.dtype_policy
+        norm = {"epsilon": norm_epsilon, "dtype": policy}
+        self.patch_embedding = STEMS[stem](
+            patch_size, hidden_dim, name="patch_embedding", dtype=policy
+        )
+        prefix = int(self.has_class_token)
+        self.class_token = ClassToken(name="class_token", dtype=policy) if prefix else None
+        kind = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}[positions]
+        self.position_embedding = kind(grid, prefix, name="position_embedding", dtype=policy)
+        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self.encoder_blocks = [
+            EncoderBlock(
+                num_heads,
+                mlp_dim,
+                dropout=dropout,
+                norm_first=True,
+                drop_path=drop_path * i / max(num_layers - 1, 1),
+                norm_epsilon=norm_epsilon,
+                name=f"encoder_{i}",
+                dtype=policy,
+                **self._settings["block"],
+            )
+            for i in range(num_layers)
+        ]
+        self.norm = keras.layers.LayerNormalization(name="norm", **norm)
+        self.attention_pooling = self.representation = self.head = None
+        if pooling == "attention":
+            self.attention_pooling = AttentionPooling(
+                num_heads, mlp_dim, norm_epsilon, name="attention_pooling", dtype=policy
+            )
+        if representation_dim is not None:
+            self.representation = keras.layers.Dense(
+                representation_dim, "tanh", name="representation", dtype=policy
+            )
+        if num_classes is not None:
+            self.head = keras.layers.Dense(num_classes, name="head", dtype=policy)
+
+    def _check_settings(self):
+        settings = self._settings
+        sizes = ("patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
+        for name in (*sizes, *(n for n in ("num_classes", "representation_dim") if settings[n])):
+            if not (isinstance(settings[name], int) and settings[name] > 0):
+                raise ValueError(
+                    f"ViT: `{name}` must be a positive integer. Received: {settings[name]!r}"
+                )
+        if settings["hidden_dim"] % settings["num_heads"]:
+            raise ValueError(
+                f"ViT: `num_heads` must divide `hidden_dim`={settings['hidden_dim']}. "
+                f"Received: num_heads={settings['num_heads']}"
+            )
+        choices = {
+            "pooling": ("token", "mean", "attention"),
+            "positions": ("learned", "sinusoidal"),
+            "stem": tuple(STEMS),
+        }
+        for name, known in choices.items():
+            if settings[name] not in known:
+                raise ValueError(
+                    f"ViT: `{name}` must be one of {', '.join(known)}. Received: {settings[name]!r}"
+                )
+        if settings["pooling"] == "token" and not settings["class_token"]:
+            raise ValueError('ViT: `pooling`="token" needs a class token. Received: False')
+
+    @classmethod
+    def from_variant(cls, name, num_classes=1000, **changes):
+        """A model of a published size with patches of any size.
+
+        Parameters for 1,000 classes at 224 pixels: "Ti/16" 5.7 M, "S/16" 22.1 M, "B/16" 86.6 M,
+        "L/16" 304 M, "H/14" 632 M.
+
+        Args:
+            name: "mini", "Ti", "S", "B", "L" or "H", a slash, and the side of a patch: "S/16".
+            num_classes: Number of classes, or None.
+            **changes: Any constructor argument, instead of the variant's.
+
+        Raises:
+            ValueError: If there is no such variant.
+        """
+        match = re.fullmatch(r"(\w+)/([1-9]\d*)", name)
+        if not match or match[1] not in VARIANTS:
+            raise ValueError(
+                f"ViT.from_variant: `name` must be one of {', '.join(VARIANTS)}, a slash and the "
+                f"patch size, for instance 'S/16'. Received: {name!r}"
+            )
+        variant = {**VARIANTS[match[1]], "patch_size": int(match[2])}
+        return cls(num_classes, **{**variant, **changes})
+
+    def grid(self, image_size):
+        """`(rows, columns)` of patches in an image of `(height, width)`."""
+        if len(image_size) != 2 or any(
+            side < self.patch_size or side % self.patch_size for side in image_size
+        ):
+            raise ValueError(
+                f"ViT '{self.name}': height and width of an image must be multiples of "
+                f"`patch_size`={self.patch_size}; resize or pad it. Received: {tuple(image_size)}"
+            )
+        return tuple(side // self.patch_size for side in image_size)
+
+    def build(self, images_shape):
+        if len(images_shape) != 4 or images_shape[-1] is None:
+            raise ValueError(
+                f"ViT '{self.name}': `images` must have shape (batch, height, width, channels) "
+                f"with known channels. Received: shape {tuple(images_shape)}"
+            )
+        settings = self._settings
+        self.channels = images_shape[-1]
+        self.patch_embedding.build((None, *settings["image_size"], self.channels))
+        patches = (None, None, settings["hidden_dim"])
+        if self.class_token is not None:
+            self.class_token.build(patches)
+        self.position_embedding.build(patches)
+        for block in self.encoder_blocks:
+            block.build(patches)
+        width = settings["hidden_dim"]
+        self.norm.build((None, width) if self.pooling == "mean" else patches)
+        if self.attention_pooling is not None:
+            self.attention_pooling.build(patches)
+        if self.representation is not None:
+            self.representation.build((None, width))
+            width = settings["representation_dim"]
+        if self.head is not None:
+            self.head.build((None, width))
+        if self.frozen_blocks is not None:
+            self.built = True
+            self.freeze(self.frozen_blocks)
+
+    def call(self, images, training=None):
+        y = self.represent(images, training=training)
+        return y if self.head is None else self.head(y)
+
+    def represent(self, images, training=None):
+        """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
+        x = self.encode(images, training=training)
+        if self.pooling == "attention":
+            y = self.attention_pooling(self.norm(x), training=training)
+        elif self.pooling == "mean":
+            y = self.norm(ops.mean(x[:, int(self.has_class_token) :], axis=1))
+        else:
+            y = self.norm(x[:, 0])
+        return y if self.representation is None else self.representation(y)
+
+    def encode(self, images, training=None, return_blocks=False):
+        """Runs the encoder blocks, before the last norm.
+
+        Args:
+            images: `(batch, height, width, channels)`.
+            training: Whether dropout acts.
+            return_blocks: Whether to return the output of every block.
+
+        Returns:
+            `(batch, tokens, hidden_dim)`, the class token first where there is one; or a list of
+            them, one a block.
+        """
+        if images.shape[-1] != self.channels:
+            raise ValueError(
+                f"ViT '{self.name}': `images` must have {self.channels} channels, as when the "
+                f"model was built. Received: shape {tuple(images.shape)}"
+            )
+        size = images.shape[1:3]
+        grid = self.grid(self._settings["image_size"] if None in size else size)
+        x = self.patch_embedding(images)
+        x = x if self.class_token is None else self.class_token(x)
+        x = self.dropout_layer(self.position_embedding(x, grid=grid), training=training)
+        outputs = []
+        for block in self.encoder_blocks:
+            x = block(x, training=training)
+            outputs.append(x)
+        return outputs if return_blocks else x
+
+    def freeze(self, blocks=None):
+        """Keeps the embeddings and the first blocks as they are; compile the model after it.
+
+        Args:
+            blocks: How many; all of them, the default, leave pooling and head to be trained (a
+                linear probe). `save` keeps the choice.
+        """
+        depth = len(self.encoder_blocks)
+        blocks = depth if blocks is None else blocks
+        if not 0 <= blocks <= depth:
+            raise ValueError(
+                f"ViT '{self.name}': `blocks` must be None or between 0 and {depth}. "
+                f"Received: {blocks}"
+            )
+        self.frozen_blocks = blocks
+        if self.built:  # else `build` does it, for what it makes would be trainable
+            front = [self.patch_embedding, self.class_token, self.position_embedding]
+            end = [self.norm] if blocks == depth else []
+            for layer in (*front, *self.encoder_blocks[:blocks], *end):
+                if layer is not None:
+                    layer.trainable = False
+
+    def transferred(self, **changes):
+        """A new model for another task that starts from this one's weights.
+
+        Args:
+            **changes: Constructor arguments that differ, most often `num_classes` and `image_size`,
+                or `drop_path`. A head of the same size is taken over, another starts anew;
+                positions are resized.
+
+        Returns:
+            A built `ViT`.
+
+        Raises:
+            ValueError: If a weight other than the head's and the positions' gets another shape.
+
+        Example:
+        >>> import numpy as np
+        >>> from keras_transformers.models import ViT
+        >>> model = ViT.from_variant("Ti/14", num_classes=10, image_size=28, num_layers=1)
+        >>> model.build((None, 28, 28, 1))
+        >>> larger = model.transferred(num_classes=3, image_size=42)
+        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
+        (2, 3)
+        """
+        config = {**super().get_config(), **self._settings, **changes}
+        model = type(self).from_config(config)
+        model.build((None, *model._settings["image_size"], self.channels))
+        mine = {_path_in(self, weight): weight for weight in self.weights}
+        for weight in model.weights:
+            path = _path_in(model, weight)
+            source = mine.get(path)
+            if path.startswith("position_embedding"):
+                model.position_embedding.assign_resized(
+                    ops.convert_to_numpy(source), self.position_embedding.grid
+                )
+            elif source is not None and source.shape == weight.shape:
+                weight.assign(source)
+            elif not path.startswith(("head", "representation", "seed_generator")):
+                raise ValueError(
+                    f"ViT '{self.name}': `transferred` cannot take over {path} of shape "
+                    f"{None if source is None else tuple(source.shape)} as {tuple(weight.shape)}"
+                )
+        return model
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings, "frozen_blocks": self.frozen_blocks}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        frozen_blocks = config.pop("frozen_blocks", None)
+        model = super().from_config(config)
+        model.frozen_blocks = frozen_blocks
+        return model
+
+
+def _path_in(model, weight):
+    """Path of a weight without the model's own name."""
+    return weight.path.removeprefix(f"{model.name}/")
