@@ -132,3 +132,172 @@ def position_similarity(encodings, path, title="Similarity of positions"):
     axes.set(xlabel="position", ylabel="position", title=title)
     figure.colorbar(image, label="cosine similarity")
     return _save(figure, path)
+
+
+def grid_position_similarity(encodings, grid, path, title="Similarity of position embeddings"):
+    """Draws, for each patch, the cosine similarity of its position with all others.
+
+    The tile in row r and column c is the map of the patch there (Dosovitskiy et al. 2021,
+    https://arxiv.org/abs/2010.11929, figure 7, middle).
+
+    Args:
+        encodings: `(rows * columns, hidden_dim)`.
+        grid: `(rows, columns)`.
+        path: PNG file to write.
+        title: Of the picture.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import grid_position_similarity
+    >>> grid_position_similarity(np.eye(6), (2, 3), tempfile.mkdtemp() + "/grid.png").name
+    'grid.png'
+    """
+    rows, columns = grid
+    encodings = np.asarray(encodings, "float64")
+    encodings = encodings / np.linalg.norm(encodings, axis=1, keepdims=True)
+    similarity = (encodings @ encodings.T).reshape(rows, columns, rows, columns)
+    tiles = np.full((rows, columns, rows + 1, columns + 1), np.nan)  # a line between tiles
+    tiles[:, :, :rows, :columns] = similarity
+    picture = tiles.transpose(0, 2, 1, 3).reshape(rows * (rows + 1), columns * (columns + 1))
+    figure, axes = _axes(6, 5.2)
+    image = axes.imshow(picture[:-1, :-1], cmap="viridis", vmin=-1, vmax=1)
+    axes.set_xticks(np.arange(columns) * (columns + 1) + columns / 2 - 0.5, range(1, columns + 1))
+    axes.set_yticks(np.arange(rows) * (rows + 1) + rows / 2 - 0.5, range(1, rows + 1))
+    axes.set(xlabel="column of the patch", ylabel="row of the patch", title=title)
+    axes.tick_params(length=0)
+    figure.colorbar(image, label="cosine similarity")
+    return _save(figure, path)
+
+
+def confusion_matrix(counts, classes, path):
+    """Draws a confusion matrix, shaded by the share of each true class.
+
+    Args:
+        counts: `(classes, classes)` integers: true class, then predicted class.
+        classes: Their names.
+        path: PNG file to write.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers.visualization import confusion_matrix
+    >>> confusion_matrix([[3, 1], [0, 4]], ["a", "b"], tempfile.mkdtemp() + "/counts.png").name
+    'counts.png'
+    """
+    counts = np.asarray(counts)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = 2.5 + 0.5 * len(classes)
+    figure, axes = _axes(side + 1, side)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    axes.set_xticks(range(len(classes)), classes, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(classes)), classes)
+    axes.set(xlabel="predicted class", ylabel="true class")
+    if len(classes) <= 30:
+        for (row, column), number in np.ndenumerate(counts):
+            color = "white" if shares[row, column] > 0.6 else "black"
+            axes.text(column, row, number or "", ha="center", va="center", color=color, size=8)
+    figure.colorbar(image, label="share of the true class", shrink=0.8)
+    return _save(figure, path)
+
+
+def images_with_attention(images, maps, titles, path, columns=4):
+    """Draws images, each beside itself with attention over it as a heat map.
+
+    Args:
+        images: `(n, height, width, 1 or 3)`, in [0, 1].
+        maps: `(n, rows, columns)`, attention to each patch; each map is shaded from its own 0 to
+            its own maximum.
+        titles: List of str, one an image.
+        path: PNG file to write.
+        columns: Number of images in a row.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If there are not as many maps and titles as images.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import images_with_attention
+    >>> images_with_attention(np.zeros((1, 8, 8, 1)), np.ones((1, 2, 2)), ["cat"],
+    ...                       tempfile.mkdtemp() + "/attention.png").name
+    'attention.png'
+    """
+    from matplotlib.figure import Figure
+
+    images, maps = np.asarray(images), np.asarray(maps)
+    if not len(images) == len(maps) == len(titles) or not len(images):
+        raise ValueError(
+            "images_with_attention: there must be a map and a title for each image. Received: "
+            f"{len(images)} images, {len(maps)} maps, {len(titles)} titles"
+        )
+    columns = min(columns, len(images))
+    rows = -(-len(images) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.0 * rows), layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, image, heat, title in zip(panels, images, maps, titles, strict=False):
+        height, width = image.shape[:2]
+        gray = {"cmap": "gray", "vmin": 0, "vmax": 1}
+        for left in (0, 1.06 * width):
+            axes.imshow(np.squeeze(image), extent=(left, left + width, height, 0), **gray)
+        heat_place = (1.06 * width, 2.06 * width, height, 0)
+        # Interpolated, as a patch's attention is no sharp square.
+        axes.imshow(
+            heat, extent=heat_place, cmap="inferno", alpha=0.6, vmin=0, interpolation="bilinear"
+        )
+        axes.set(xlim=(0, 2.06 * width), ylim=(height, 0))
+        axes.set_title(title, fontsize=8)
+    return _save(figure, path)
+
+
+def patch_filters(filters, path, number=28, title="Principal components of the patch filters"):
+    """Draws the principal components of the filters that patches or pixels are projected by.
+
+    As in Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, figure 7, left.
+
+    Args:
+        filters: `(height, width, channels, hidden_dim)`; other than 3 channels are drawn one by
+            one in grey.
+        path: PNG file to write.
+        number: Most components to draw.
+        title: Of the picture.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import patch_filters
+    >>> filters = np.random.default_rng(0).normal(size=(4, 4, 1, 9))
+    >>> patch_filters(filters, tempfile.mkdtemp() + "/filters.png").name
+    'filters.png'
+    """
+    from matplotlib.figure import Figure
+
+    filters = np.asarray(filters, "float64")
+    *shape, hidden_dim = filters.shape
+    flat = filters.reshape(-1, hidden_dim)
+    left, _, _ = np.linalg.svd(flat - flat.mean(axis=1, keepdims=True), full_matrices=False)
+    components = np.moveaxis(left.reshape(*shape, -1), -1, 0)
+    if shape[-1] != 3:
+        components = np.moveaxis(components, -1, 1).reshape(-1, *shape[:2], 1)
+    components = components[:number]
+    columns = min(7, len(components))
+    rows = -(-len(components) // columns)
+    figure = Figure(figsize=(1.1 * columns, 1.1 * rows + 0.4), layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, component in zip(panels, components, strict=False):
+        span = np.abs(component).max() or 1.0
+        axes.imshow(np.squeeze(0.5 + component / (2 * span)), cmap="gray", vmin=0, vmax=1)
+    figure.suptitle(title, fontsize=10)
+    return _save(figure, path)

@@ -50,3 +50,13 @@ class RunFolder:
     def _write_json(self, name, content):
         text = json.dumps(content, indent=2, default=str)
         (self / name).write_text(text + "\n", encoding="utf-8")
+
+
+def smaller(config, changes):
+    """What `--smoke` makes smaller: `changes`, but for the fields that were chosen."""
+    unchosen = {
+        name: value
+        for name, value in changes.items()
+        if getattr(config, name) == getattr(type(config), name)
+    }
+    return dataclasses.replace(config, **unchosen)

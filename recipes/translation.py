@@ -22,6 +22,7 @@ import tyro
 
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
+from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.text import (
@@ -39,6 +40,7 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
     TranslationScores,
+    keep_freed_memory,
     score_translations,
 )
 from keras_transformers.visualization import (
@@ -47,7 +49,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.translation import load
-from recipes.folder import RunFolder
+from recipes.folder import RunFolder, smaller
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,9 +181,9 @@ def draw(folder, history, model, tokenizer, source, translation):
         "source": tokenizer.tokenize([source], end=True).to_tensor(),
         "target": tokenizer.tokenize([translation], start=True).to_tensor(),
     }
-    _, scores = model(ids, return_attention_scores=True)
+    *_, last = attention_maps(model, ids, match="cross_attention").values()
     attention_heat_map(
-        np.mean(scores[-1][0], axis=0),  # the last block's heads
+        last[0].mean(axis=0),  # its heads
         queries=[*tokenizer.pieces(ids["target"][0])[1:], "</s>"],  # what each query produces
         keys=tokenizer.pieces(ids["source"][0]),
         path=folder.figures / "cross_attention.png",
@@ -195,7 +197,8 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     started = time.perf_counter()
     if config.smoke:
-        config = _small(config)
+        config = smaller(config, SMOKE)
+    keep_freed_memory()
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
     folder = RunFolder(config.output, config)
@@ -228,12 +231,6 @@ def run(config):
     print(f"BLEU signature: {signature}")
     folder.write_metrics(metrics)
     return metrics
-
-
-def _small(config):
-    """What --smoke makes smaller, unless it was chosen."""
-    unchosen = [name for name in SMOKE if getattr(config, name) == getattr(Config, name)]
-    return dataclasses.replace(config, **{name: SMOKE[name] for name in unchosen})
 
 
 def _sentence_to_draw(rows, tokenizer):

@@ -10,8 +10,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
-ON_EVERY_BACKEND = ("layers", "models", "generation", "detection", "training")
-DOCUMENTED = ["layers", "models", "generation", "training", *(["text"] if ON_TENSORFLOW else [])]
+ON_EVERY_BACKEND = (
+    "layers", "models", "generation", "detection", "training", "inspection"
+)
+DOCUMENTED = ["layers", "models", "generation", "training"]
+DOCUMENTED += ["text", "vision", "export"] if ON_TENSORFLOW else []
 
 
 def modules_with_examples():

@@ -6,6 +6,10 @@ import pytest
 
 from keras_transformers.visualization import (
     attention_heat_map,
+    confusion_matrix,
+    grid_position_similarity,
+    images_with_attention,
+    patch_filters,
     position_similarity,
     training_curves,
 )
@@ -34,3 +38,33 @@ def test_tokens_that_do_not_fit_the_weights_are_refused(tmp_path):
 
 def test_positions_are_drawn_in_a_folder_that_is_made(tmp_path):
     assert position_similarity(np.eye(5), tmp_path / "new" / "positions.png").is_file()
+
+
+def test_a_confusion_matrix_grows_with_its_classes(tmp_path):
+    sizes = []
+    for number in (3, 11):
+        classes = [f"class{i}" for i in range(number)]
+        path = confusion_matrix(np.eye(number, dtype=int), classes, tmp_path / "counts.png")
+        sizes.append(matplotlib.image.imread(path).shape[0])
+    assert sizes[1] > 1.5 * sizes[0]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_are_drawn_beside_their_attention(channels, tmp_path):
+    images, maps = np.zeros((5, 8, 8, channels)), np.ones((5, 2, 2))
+    titles = [str(i) for i in range(5)]
+    assert images_with_attention(images, maps, titles, tmp_path / "a.png").is_file()
+    with pytest.raises(ValueError, match="5 images, 4 maps, 5 titles"):
+        images_with_attention(images, maps[:4], titles, tmp_path / "b.png")
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_filters_of_any_number_of_channels_are_drawn(channels, tmp_path):
+    filters = np.random.default_rng(0).normal(size=(4, 4, channels, 20))
+    assert patch_filters(filters, tmp_path / "filters.png").is_file()
+
+
+def test_the_tiles_of_a_grid_are_as_many_as_its_patches(tmp_path):
+    path = grid_position_similarity(np.random.default_rng(0).normal(size=(12, 5)), (3, 4),
+                                    tmp_path / "grid.png")
+    assert path.is_file()

@@ -5,9 +5,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.export.rounds import round_size
 from keras_transformers.generation import BeamSearch, decode
-
-LARGEST_BATCH = 64  # more sentences than this are translated in several rounds
 
 
 class Translator(tf.Module):
@@ -56,7 +55,7 @@ class Translator(tf.Module):
         limits = tf.constant(lengths, tf.int64)
 
         def translate_chunk(ids):
-            """Ragged ids of at most `LARGEST_BATCH` sentences -> (translations, scores)."""
+            """Ragged ids of one round -> (translations, scores)."""
             needed = tf.reduce_max(ids.row_lengths())
             which = tf.cast(tf.searchsorted(limits, [needed])[0], tf.int32)
             return tf.switch_case(which, [lambda run=run: run(ids) for run in branches])
@@ -81,7 +80,7 @@ class Translator(tf.Module):
         end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
         sorted_ids = tf.gather(tf.concat([ids[:, : self._longest - 1], end], axis=1), order)
         batch = tf.size(text)
-        chunk = tf.minimum(LARGEST_BATCH, _next_power_of_two(batch))
+        chunk = round_size(batch)
         rounds = (batch + chunk - 1) // chunk
         translations = tf.TensorArray(tf.string, rounds, infer_shape=False, element_shape=[None])
         scores = tf.TensorArray(tf.float32, rounds, infer_shape=False, element_shape=[None])
@@ -136,12 +135,6 @@ def _decoder(model, search, length, tokenizer):
 def _most_pieces(source_pieces, minimum=min):
     """Most pieces that a translation may have, END included on both sides."""
     return minimum(2 * source_pieces + 10, source_pieces + 50)
-
-
-def _next_power_of_two(number):
-    """The least power of two that is not below `number` (int32 scalar tensor); 1 for 0."""
-    powers = tf.constant([1 << i for i in range(31)])
-    return tf.reduce_min(tf.boolean_mask(powers, powers >= number))
 
 
 def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):

@@ -27,7 +27,8 @@ def patchify(x, patch_size):
     Example:
     >>> import numpy as np
     >>> from keras_transformers.layers import patchify
-    >>> patchify(np.arange(16).reshape(1, 4, 4, 1), 2)[0, 0].tolist()  # the upper left patch
+    >>> patches = patchify(np.arange(16).reshape(1, 4, 4, 1), 2)
+    >>> [int(value) for value in patches[0, 0]]  # the upper left patch
     [0, 1, 4, 5]
     """
     sizes = patch_sizes(patch_size, len(x.shape) - 2, "patchify")

@@ -63,11 +63,10 @@ class Transformer(keras.Model):
             `(batch, target_length)` (the decoder's input, START first), 0 = padding; optionally
             `source_segments` and `target_segments` of the same shapes.
         training: Whether dropout acts.
-        return_attention_scores: Whether to return the cross-attention weights too.
 
     Returns:
-        Logits `(batch, target_length, target vocabulary)`; on request also a list with the weights
-        `(batch, heads, target_length, source_length)` of each decoder block.
+        Logits `(batch, target_length, target vocabulary)`. `inspection.attention_maps` shows the
+        attention weights.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, or `inputs`
@@ -188,7 +187,7 @@ class Transformer(keras.Model):
             self.encoder_norm.build(hidden)
             self.decoder_norm.build(hidden)
 
-    def call(self, inputs, training=None, return_attention_scores=False):
+    def call(self, inputs, training=None):
         missing = [name for name in ("source", "target") if name not in inputs]
         if missing:
             raise ValueError(
@@ -208,20 +207,12 @@ class Transformer(keras.Model):
             self_mask = segment_mask(target_segments)
             context_mask = segment_mask(target_segments, segments)
         x = self._embed(self.target_embedding, inputs["target"], self_mask, training)
-        scores = []
         for block in self.decoder_blocks:
             # Padded targets need no mask: they come last, and no real token sees a later one.
-            x, weights = block(
-                x,
-                context,
-                attention_mask=self_mask,
-                context_mask=context_mask,
-                return_attention_scores=True,
-                training=training,
+            x = block(
+                x, context, attention_mask=self_mask, context_mask=context_mask, training=training
             )
-            scores.append(weights)
-        logits = self._logits(x)
-        return (logits, scores) if return_attention_scores else logits
+        return self._logits(x)
 
     def encode(self, source, source_segments=None, training=None):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""

@@ -7,14 +7,22 @@ from keras_transformers.training.callbacks import (
     TranslationScores,
     score_translations,
 )
+from keras_transformers.training.classification import (
+    ClassificationScores,
+    calibration_error,
+    score_classes,
+)
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
+from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.metrics import MaskedAccuracy, TokenCrossEntropy
-from keras_transformers.training.optimizers import Muon, orthogonalize
+from keras_transformers.training.optimizers import AdamW, Muon, orthogonalize
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 
 __all__ = [
+    "AdamW",
     "BudgetedDecay",
     "CheckpointAverage",
+    "ClassificationScores",
     "InverseSquareRoot",
     "MaskedAccuracy",
     "Muon",
@@ -23,7 +31,10 @@ __all__ = [
     "TokenCrossEntropy",
     "TranslationScores",
     "WarmupLinear",
+    "calibration_error",
+    "keep_freed_memory",
     "orthogonalize",
+    "score_classes",
     "score_translations",
     "token_cross_entropy",
 ]

@@ -1,18 +1,26 @@
 """A learning rate that fits a budget of steps, of time, or both."""
 
+import math
 import time
 
 import keras
 
+DECAYS = {
+    "linear": lambda spent: 1 - spent,
+    "cosine": lambda spent: (1 + math.cos(math.pi * spent)) / 2,
+}
+
 
 class BudgetedDecay(keras.callbacks.Callback):
-    """Warms the learning rate up, decays it linearly to zero over a budget, and stops there.
+    """Warms the learning rate up, decays it to zero over a budget, and stops there.
 
-    `lr = peak min(step / warmup, 1 - spent)`, where `spent` is the used share of the budget (Li et
-    al. 2020, "Budgeted training", https://arxiv.org/abs/1905.04753). With `steps` alone the rates
-    are the same on every machine; with `minutes` a quicker machine takes more steps, and the decay
-    still ends in time. The clock runs during compilation, validation and other callbacks too. Puts
-    `seconds` since the start of training into each epoch's logs.
+    `lr = peak min(step / warmup, decay(spent))`, where `spent` is the used share of the budget and
+    `decay` is `1 - spent` (Li et al. 2020, "Budgeted training", https://arxiv.org/abs/1905.04753)
+    or `(1 + cos(pi spent)) / 2` (Loshchilov & Hutter 2017, https://arxiv.org/abs/1608.03983).
+    With `steps` alone the rates are the same on every machine; with `minutes` a quicker machine
+    takes more steps, and the decay still ends in time. The clock runs during compilation,
+    validation and other callbacks too. Puts `seconds` since the start of training into each epoch's
+    logs.
 
     Stand it first in the list of callbacks, so that those after it know which epoch is the last.
     Compile the model with a number as learning rate, not with a schedule.
@@ -22,10 +30,12 @@ class BudgetedDecay(keras.callbacks.Callback):
         warmup_steps: Steps until the peak; 0 starts there.
         steps: Budget of steps, or None.
         minutes: Budget of time, or None.
+        decay: "linear" or "cosine".
 
     Raises:
-        ValueError: If `learning_rate` or a budget is not positive, both budgets are None, or
-            `warmup_steps` is negative; when training begins, if the optimizer has a schedule.
+        ValueError: If `learning_rate` or a budget is not positive, both budgets are None,
+            `warmup_steps` is negative or `decay` unknown; when training begins, if the optimizer
+            has a schedule.
 
     Example:
     >>> import keras, numpy as np
@@ -39,7 +49,9 @@ class BudgetedDecay(keras.callbacks.Callback):
     (2, 0.05)
     """
 
-    def __init__(self, learning_rate, warmup_steps=0, steps=None, minutes=None):
+    def __init__(
+        self, learning_rate, warmup_steps=0, steps=None, minutes=None, decay="linear"
+    ):
         super().__init__()
         limits = [limit for limit in (steps, minutes) if limit is not None]
         if learning_rate <= 0 or warmup_steps < 0 or not limits or min(limits) <= 0:
@@ -49,6 +61,11 @@ class BudgetedDecay(keras.callbacks.Callback):
                 f"learning_rate={learning_rate}, warmup_steps={warmup_steps}, steps={steps}, "
                 f"minutes={minutes}"
             )
+        if decay not in DECAYS:
+            raise ValueError(
+                f"BudgetedDecay: `decay` must be one of {', '.join(DECAYS)}. Received: {decay!r}"
+            )
+        self.decay = decay
         self.learning_rate = learning_rate
         self.warmup_steps = warmup_steps
         self.steps = steps
@@ -72,7 +89,8 @@ class BudgetedDecay(keras.callbacks.Callback):
     # At the beginning of a step: a callback at its end makes Keras wait for the step's result,
     # and the accelerator for Keras.
     def on_train_batch_begin(self, batch, logs=None):
-        self._set(min((self._step + 1) / max(self.warmup_steps, 1), 1 - self._spent()))
+        decayed = DECAYS[self.decay](min(self._spent(), 1.0))
+        self._set(min((self._step + 1) / max(self.warmup_steps, 1), decayed))
         self._step += 1
         self._stop_if_over()  # Keras heeds it after this step
 

@@ -1,4 +1,4 @@
-"""Muon for attention: orthogonalised momentum for every matrix, Adam for the rest."""
+"""AdamW that remembers what it must not decay, and Muon for attention."""
 
 import math
 import re
@@ -8,6 +8,45 @@ from keras import ops
 
 # Of Jordan et al. 2024: they bring singular values near 1 in few steps, not to 1 exactly.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+# Names of biases, norms and their like, and of learned tokens and positions.
+NO_DECAY = (
+    "bias", "beta", "gamma", "factor", "class_token", "query_token", "position_embedding",
+)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AdamW(keras.optimizers.AdamW):
+    """`keras.optimizers.AdamW` whose weight decay leaves some variables alone, also after reload.
+
+    Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101. What Keras's own
+    `exclude_from_weight_decay` was told is lost when a model is saved and loaded; here it is part
+    of the configuration.
+
+    Args:
+        learning_rate: A float or a schedule.
+        weight_decay: Share of a weight taken off in each step, times the learning rate.
+        no_decay: Parts of the names of the variables that are not decayed; by default biases,
+            norms, layer scales, learned tokens and positions.
+        **kwargs: Of `keras.optimizers.AdamW`.
+
+    Example:
+    >>> import keras
+    >>> from keras_transformers.training import AdamW
+    >>> optimizer = AdamW(1e-3, weight_decay=0.05)
+    >>> again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    >>> again.no_decay == optimizer.no_decay
+    True
+    """
+
+    def __init__(
+        self, learning_rate=1e-3, weight_decay=4e-3, no_decay=NO_DECAY, name="adamw", **kwargs
+    ):
+        super().__init__(learning_rate, weight_decay=weight_decay, name=name, **kwargs)
+        self.no_decay = tuple(no_decay)
+        self.exclude_from_weight_decay(var_names=list(self.no_decay))
+
+    def get_config(self):
+        return {**super().get_config(), "no_decay": list(self.no_decay)}
 
 
 def orthogonalize(matrix, steps=5):

@@ -84,8 +84,9 @@ def test_a_call_with_another_grid_uses_resized_positions():
 def test_rows_and_columns_share_the_features():
     table = to_numpy(sinusoidal_grid(GRID, WIDTH)).reshape(*GRID, WIDTH)
     rows, columns = (sinusoids(np.arange(side), WIDTH // 2) for side in GRID)
-    np.testing.assert_allclose(table[..., : WIDTH // 2], np.tile(rows[:, None], (1, 5, 1)), atol=1e-6)
-    np.testing.assert_allclose(table[..., WIDTH // 2 :], np.tile(columns, (3, 1, 1)), atol=1e-6)
+    half = WIDTH // 2
+    np.testing.assert_allclose(table[..., :half], np.tile(rows[:, None], (1, 5, 1)), atol=1e-6)
+    np.testing.assert_allclose(table[..., half:], np.tile(columns, (3, 1, 1)), atol=1e-6)
 
 
 def test_sinusoids_stay_exact_in_bfloat16_and_leave_the_class_token_alone():
@@ -114,7 +115,7 @@ def test_errors_say_what_was_expected_and_what_was_received():
         layer(TOKENS[:, 1:])
     with pytest.raises(ValueError, match="`grid` must hold positive integers.*grid=\\(0, 5\\)"):
         GridPositionEmbedding((0, 5))
-    with pytest.raises(ValueError, match="resize_positions: `table` must have a row .*grid=\\(9, 9"):
+    with pytest.raises(ValueError, match="resize_positions: `table` must have a row .*\\(9, 9"):
         resize_positions(np.zeros((16, 4)), (9, 9), (3, 3))
     with pytest.raises(ValueError, match="`hidden_dim` must be a multiple of 4.*Received: 10"):
         sinusoidal_grid(GRID, 10)

@@ -162,17 +162,6 @@ def test_source_and_target_may_have_vocabularies_of_their_own():
     assert np.isfinite(call(separate, SOURCE, np.full((BATCH, 1), TARGET_VOCAB - 1))).all()
 
 
-def test_the_cross_attention_of_every_decoder_block_can_be_seen():
-    model = make(num_layers=2)
-    logits, weights = model(INPUTS, return_attention_scores=True)
-    assert_close(logits, model(INPUTS), 0)
-    assert len(weights) == 2
-    for each in to_numpy(weights):
-        assert each.shape == (BATCH, HEADS, TARGET.shape[1], SOURCE.shape[1])
-        np.testing.assert_allclose(each.sum(-1), 1, atol=1e-6)
-        assert not np.any(each[1, ..., 4:])  # padding
-
-
 @NORM_FIRST
 def test_decoding_step_by_step_gives_the_logits_of_the_whole(norm_first):
     model, beams = make(norm_first, num_layers=2), 2

@@ -82,3 +82,13 @@ def test_an_optimizer_with_a_schedule_is_refused():
     schedule = keras.optimizers.schedules.CosineDecay(1.0, 10)
     with pytest.raises(ValueError, match="BudgetedDecay: the optimizer's `learning_rate` must be"):
         fit(BudgetedDecay(1.0, steps=5), learning_rate=schedule)
+
+
+def test_a_cosine_decays_slowly_first_and_last():
+    seen = Rates()
+    fit(BudgetedDecay(0.8, warmup_steps=2, steps=10, decay="cosine"), seen)
+    steps = np.arange(10)
+    expected = 0.8 * np.minimum((steps + 1) / 2, (1 + np.cos(np.pi * steps / 10)) / 2)
+    np.testing.assert_allclose(seen.rates, expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="`decay` must be one of linear, cosine. .*'step'"):
+        BudgetedDecay(0.8, steps=10, decay="step")

@@ -1,11 +1,12 @@
-"""Claims about Muon."""
+"""Claims about Muon, and about the weight decay of AdamW."""
 
 import keras
 import numpy as np
 import pytest
 
 from keras_transformers.layers import SelfAttention
-from keras_transformers.training import Muon, orthogonalize
+from keras_transformers.models import ViT
+from keras_transformers.training import AdamW, Muon, orthogonalize
 
 RATE, MOMENTUM = 0.01, 0.9
 
@@ -67,3 +68,30 @@ def test_it_trains_attention_and_survives_a_file(tmp_path):
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="`momentum` must be in .* momentum=1.5"):
         Muon(momentum=1.5)
+
+
+def test_weight_decay_leaves_norms_biases_tokens_and_positions_alone_also_after_reload(tmp_path):
+    model = ViT(3, 8, 4, hidden_dim=12, num_heads=2, mlp_dim=16, num_layers=1)
+    model.build((None, 8, 8, 1))
+    model.set_weights([np.ones(weight.shape) for weight in model.get_weights()])
+    # Without gradients nothing but the decay changes a weight.
+    model.compile(AdamW(0.1, weight_decay=0.5), "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+        variables = each.trainable_variables
+        each.optimizer.apply([keras.ops.zeros(v.shape) for v in variables], variables)
+        arrays = {v.path.split("/")[-1]: keras.ops.convert_to_numpy(v) for v in variables}
+        values = {name: np.unique(array) for name, array in arrays.items()}
+        decayed = {name for name, value in values.items() if np.allclose(value, 0.95)}
+        kept = {name for name, value in values.items() if np.array_equal(value, [1.0])}
+        assert decayed == {"kernel"}
+        assert kept == {"bias", "gamma", "beta", "class_token", "position_embedding"}
+
+
+def test_what_is_not_decayed_can_be_chosen():
+    optimizer = AdamW(0.1, weight_decay=0.5, no_decay=("kernel",))
+    kernel, bias = (keras.Variable(np.ones(2, "float32"), name=n) for n in ("kernel", "bias"))
+    optimizer.apply([keras.ops.zeros(2), keras.ops.zeros(2)], [kernel, bias])
+    assert np.all(keras.ops.convert_to_numpy(kernel) == 1.0)
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(bias), 0.95)

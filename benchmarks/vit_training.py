@@ -1,0 +1,172 @@
+"""Training speed of ViT-Ti/4 at 32 pixels, batches of 128: ours beside KerasHub and timm.
+
+    pip install torch && pip install -e '.[recipes,benchmark]'
+    python -m benchmarks.vit_training
+
+Everyone trains the same network (12 layers of width 192, 65 tokens, class token, 10 classes) in
+float32 with AdamW on the same random batch; each candidate runs in a process of its own, in turn,
+three times over. Each is measured as it comes and with `keep_freed_memory`, which is ours but
+serves every library that allocates through the C library. Counted are whole steps, the first ones
+(compilation) left out.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+BATCH, SIZE, CLASSES, WARM, STEPS, ROUNDS = 128, 32, 10, 3, 8, 3
+CANDIDATES = ("keras_transformers", "keras_hub", "timm", "timm compiled")
+
+
+def batch():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(BATCH, SIZE, SIZE, 3)).astype("float32"), np.arange(BATCH) % CLASSES
+
+
+def keras_step(model):
+    """A step of `fit` under XLA; waits for the loss."""
+    import keras
+
+    images, labels = batch()
+    model.compile(
+        keras.optimizers.AdamW(1e-3, weight_decay=0.05),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=True,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return lambda: model.train_on_batch(images, labels), model.count_params()
+
+
+def ours():
+    from keras_transformers.models import ViT
+
+    model = ViT.from_variant("Ti/4", CLASSES, image_size=SIZE)
+    model.build((None, SIZE, SIZE, 3))
+    return keras_step(model)
+
+
+def keras_hub():
+    import keras
+    import keras_hub
+
+    backbone = keras_hub.models.ViTBackbone(
+        image_shape=(SIZE, SIZE, 3),
+        patch_size=4,
+        num_layers=12,
+        num_heads=3,
+        hidden_dim=192,
+        mlp_dim=768,
+    )
+    images = keras.Input((SIZE, SIZE, 3))
+    logits = keras.layers.Dense(CLASSES)(backbone(images)[:, 0])
+    return keras_step(keras.Model(images, logits))
+
+
+def of_timm(compiled):
+    import timm
+    import torch
+
+    torch.set_num_threads(os.cpu_count())
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=SIZE, patch_size=4, num_classes=CLASSES
+    ).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
+    images, labels = batch()
+    images = torch.tensor(images).permute(0, 3, 1, 2).contiguous()
+    labels = torch.tensor(labels)
+    forward = torch.compile(model) if compiled else model
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(forward(images), labels).backward()
+        optimizer.step()
+
+    return step, sum(parameter.numel() for parameter in model.parameters())
+
+
+def measure(name, keep):
+    """Prints seconds of each step and the parameters, as JSON."""
+    if keep:
+        from keras_transformers.training import keep_freed_memory
+
+        keep_freed_memory()
+    makers = {
+        "keras_transformers": ours,
+        "keras_hub": keras_hub,
+        "timm": lambda: of_timm(compiled=False),
+        "timm compiled": lambda: of_timm(compiled=True),
+    }
+    step, parameters = makers[name]()
+    for _ in range(WARM):
+        step()
+    seconds = []
+    for _ in range(STEPS):
+        started = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - started)
+    print(json.dumps({"seconds": seconds, "parameters": parameters}))
+
+
+def run_all():
+    """Every candidate in turn, `ROUNDS` times."""
+    found = {}
+    for _ in range(ROUNDS):
+        for name in CANDIDATES:
+            for keep in (False, True):
+                command = [sys.executable, "-m", "benchmarks.vit_training", "--only", name]
+                output = subprocess.run(
+                    [*command, *(["--keep"] if keep else [])],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+                result = json.loads(output.stdout.splitlines()[-1])
+                key = f"{name}, freed memory kept" if keep else name
+                entry = found.setdefault(key, {**result, "rounds": []})
+                entry["rounds"].append(float(np.median(result["seconds"])))
+                print(key, entry["rounds"], flush=True)
+    return {
+        name: {
+            "milliseconds": round(1e3 * float(np.median(entry["rounds"])), 1),
+            "rounds": [round(1e3 * seconds, 1) for seconds in entry["rounds"]],
+            "parameters": entry["parameters"],
+        }
+        for name, entry in found.items()
+    }
+
+
+def main():
+    import importlib.metadata
+
+    packages = ("tensorflow", "keras", "keras-hub", "torch", "timm")
+    result = {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPU cores",
+        "versions": {name: importlib.metadata.version(name) for name in packages},
+        "batch": BATCH,
+        "median milliseconds a step": run_all(),
+    }
+    text = json.dumps(result, indent=2)
+    print(text)
+    folder = pathlib.Path(__file__).parent / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / "vit_training.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=CANDIDATES)
+    parser.add_argument("--keep", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.only:
+        measure(arguments.only, arguments.keep)
+    else:
+        main()

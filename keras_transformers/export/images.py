@@ -1,0 +1,149 @@
+"""Image classifiers that take encoded images: decoding and preprocessing inside."""
+
+import pathlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.export.rounds import round_size
+from keras_transformers.vision import Preprocessing
+
+# The first bytes of JPEG, PNG, GIF and BMP files.
+SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
+
+
+class ImageClassifier(tf.Module):
+    """A trained model, its preprocessing and its class names as one function of encoded images.
+
+    The model's weights are shared, not copied. XLA compiles a handful of batch sizes, each when it
+    is first met.
+
+    Args:
+        model: A `models.ViT`, or any Keras model from normalised images to logits.
+        labels: Names of the classes, one for each logit.
+        preprocessing: The `vision.Preprocessing` of the evaluation; by default one for the model's
+            `image_size` and channels, with mean and deviation 0.5.
+
+    Raises:
+        ValueError: If the labels are not as many as the logits, or there is no preprocessing.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.export import ImageClassifier
+    >>> from keras_transformers.models import ViT
+    >>> model = ViT.from_variant("Ti/14", num_classes=2, image_size=28, num_layers=1)
+    >>> model.build((None, 28, 28, 1))
+    >>> classifier = ImageClassifier(model, ["cat", "dog"])
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> {name: tuple(value.shape) for name, value in classifier(tf.stack([png, png])).items()}
+    {'label': (2,), 'probability': (2,), 'probabilities': (2, 2)}
+    """
+
+    def __init__(self, model, labels, preprocessing=None):
+        super().__init__(name="image_classifier")
+        self._preprocessing = preprocessing or _of_model(model)
+        self._labels = tf.constant(list(labels), tf.string)
+        self._model = model
+        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+        width = model(keras.Input(shape)).shape[-1]
+        if width != len(labels):
+            raise ValueError(
+                f"ImageClassifier: `labels` must have a name for each of the model's {width} "
+                f"logits. Received: {len(labels)}"
+            )
+
+        @tf.function(jit_compile=True)
+        def classify(pixels):
+            logits = model(self._preprocessing.normalize(pixels), training=False)
+            return tf.nn.softmax(tf.cast(logits, tf.float32))
+
+        self._classify = classify
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+    def __call__(self, image):
+        """Encoded images `(batch,)` -> dict of `label`, `probability` and `probabilities`."""
+        numbers = tf.range(tf.size(image))
+        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+        pixels = tf.map_fn(
+            self._decode, (numbers, image), fn_output_signature=tf.TensorSpec(shape, tf.uint8)
+        )
+        probabilities = self._in_rounds(pixels)
+        return {
+            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
+            "probability": tf.reduce_max(probabilities, axis=1),
+            "probabilities": probabilities,
+        }
+
+    def _decode(self, numbered):
+        number, encoded = numbered
+        known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES]
+        size = tf.strings.length(encoded)
+        message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+        check = tf.debugging.Assert(
+            tf.reduce_any(known), ["image number", number, "of the request", message, size]
+        )
+        with tf.control_dependencies([check]):
+            return self._preprocessing.decode(tf.identity(encoded))
+
+    @tf.function(input_signature=None)
+    def _in_rounds(self, pixels):
+        batch = tf.shape(pixels)[0]
+        size = round_size(batch)
+        rounds = (batch + size - 1) // size
+        row = [None, len(self._labels)]
+        found = tf.TensorArray(tf.float32, rounds, infer_shape=False, element_shape=row)
+        for i in tf.range(rounds):
+            part = pixels[i * size : (i + 1) * size]
+            rows = tf.shape(part)[0]
+            filled = tf.pad(part, ((0, size - rows), (0, 0), (0, 0), (0, 0)))
+            found = found.write(i, self._classify(filled)[:rows])
+        return found.concat()
+
+    def probabilities(self, images):
+        """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
+        batches = images.batches(512, self._preprocessing)
+        return np.concatenate([self._in_rounds(pixels).numpy() for pixels, _ in batches])
+
+    def save(self, path):
+        """Writes a SavedModel with the signature `serving_default`, see `image_classifier`."""
+        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
+        return pathlib.Path(path)
+
+
+def _of_model(model):
+    config = model.get_config()
+    if "image_size" not in config or not model.built:
+        raise ValueError(
+            f"ImageClassifier: `preprocessing` must be given for {type(model).__name__}, which "
+            "has no `image_size` or is not built. Received: None"
+        )
+    return Preprocessing(tuple(config["image_size"]), model.channels)
+
+
+def image_classifier(model, path, labels, preprocessing=None):
+    """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
+
+    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
+    of any size, grey, RGB or RGBA, and gives `label` string `(batch,)`, `probability` float32
+    `(batch,)` and `probabilities` float32 `(batch, classes)`. A request with an empty, foreign or
+    broken file fails with `InvalidArgumentError`, which says what is wrong.
+
+    Args:
+        model, labels, preprocessing: See `ImageClassifier`.
+        path: Folder to write.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models
+    >>> model = models.ViT.from_variant("Ti/14", num_classes=2, image_size=28, num_layers=1)
+    >>> model.build((None, 28, 28, 3))
+    >>> path = export.image_classifier(model, tempfile.mkdtemp(), ["cat", "dog"])
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 9, 3), tf.uint8))[None]))
+    ['label', 'probabilities', 'probability']
+    """
+    return ImageClassifier(model, labels, preprocessing).save(path)

@@ -1,0 +1,106 @@
+"""From encoded bytes to what a model sees: the same in training, evaluation and serving."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """Decoding, resizing and normalising of images, in TensorFlow's graph.
+
+    Args:
+        image_size: `(height, width)` in pixels that every image is brought to, or an int for both.
+        channels: 1 (grey) or 3 (RGB); other files are converted, an alpha channel is dropped.
+            Arrays may have any number.
+        mean, std: Of each channel, for pixels in [0, 1]; one number stands for all channels.
+        crop: True resizes the shorter side and cuts the middle out; False squeezes the whole
+            picture into `image_size`.
+
+    Raises:
+        ValueError: If a size is not positive, or `mean` and `std` do not fit the channels.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.vision import Preprocessing
+    >>> preprocessing = Preprocessing(image_size=8, channels=1, mean=0.5, std=0.25)
+    >>> png = tf.io.encode_png(tf.fill((16, 12, 3), tf.constant(255, tf.uint8)))
+    >>> image = preprocessing.decode(png)
+    >>> image.dtype, tuple(image.shape), float(preprocessing.normalize(image)[0, 0, 0])
+    (tf.uint8, (8, 8, 1), 2.0)
+    """
+
+    image_size: tuple
+    channels: int = 3
+    mean: tuple = 0.5
+    std: tuple = 0.5
+    crop: bool = True
+
+    def __post_init__(self):
+        size = self.image_size
+        size = (size, size) if isinstance(size, int) else tuple(size)
+        if len(size) != 2 or min(size) < 1 or self.channels < 1:
+            raise ValueError(
+                "Preprocessing: `image_size` must be (height, width) or an int, `channels` "
+                f"positive. Received: image_size={self.image_size}, channels={self.channels}"
+            )
+        object.__setattr__(self, "image_size", size)
+        for name in ("mean", "std"):
+            value = getattr(self, name)
+            values = tuple(float(each) for each in np.atleast_1d(value))
+            values = values * self.channels if len(values) == 1 else values
+            if len(values) != self.channels or (name == "std" and min(values) <= 0):
+                raise ValueError(
+                    f"Preprocessing: `{name}` must be a number or {self.channels}, one a channel"
+                    f"{', and positive' if name == 'std' else ''}. Received: {value}"
+                )
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def measured(cls, pixels, image_size, crop=True):
+        """Takes channels, mean and standard deviation from images `(n, height, width, c)`.
+
+        `pixels` are unsigned bytes, as `ImageCorpus.decoded` holds them.
+        """
+        axes = (0, 1, 2)
+        mean = pixels.mean(axes, "float64") / 255
+        std = np.maximum(pixels.std(axes, "float64") / 255, 1e-3)
+        return cls(image_size, pixels.shape[-1], tuple(mean), tuple(std), crop)
+
+    def decode(self, encoded):
+        """One encoded JPEG, PNG, GIF or BMP (string scalar) -> `(height, width, channels)` uint8.
+
+        Anything else raises `tf.errors.InvalidArgumentError` when it is decoded.
+        """
+        if self.channels not in (1, 3):
+            raise ValueError(
+                "Preprocessing: encoded images have `channels` of 1 or 3. "
+                f"Received: {self.channels}"
+            )
+        image = tf.io.decode_image(encoded, self.channels, expand_animations=False)
+        return self.resize(image)
+
+    def resize(self, image):
+        """`(h, w, channels)` uint8 of any size -> `(height, width, channels)` uint8."""
+        height, width = self.image_size
+        if image.shape[:2] != self.image_size:
+            if self.crop:
+                extents = tf.cast(tf.shape(image)[:2], tf.float32)
+                scale = tf.reduce_max(tf.constant(self.image_size, tf.float32) / extents)
+                inner = tf.maximum(tf.cast(tf.round(extents * scale), tf.int32), self.image_size)
+                image = tf.image.resize(image, inner, antialias=True)
+                top, left = tf.unstack((inner - self.image_size) // 2)
+                image = image[top : top + height, left : left + width]
+            else:
+                image = tf.image.resize(image, self.image_size, antialias=True)
+            image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
+        return tf.ensure_shape(image, (height, width, self.channels))
+
+    def normalize(self, images):
+        """Pixels `(..., channels)` in [0, 255] -> float32 of mean 0 and deviation 1."""
+        return (tf.cast(images, tf.float32) / 255 - self.mean) / self.std
+
+    def denormalize(self, images):
+        """The inverse of `normalize`, as NumPy floats in [0, 1]: for pictures."""
+        return np.clip(np.asarray(images) * self.std + self.mean, 0, 1)

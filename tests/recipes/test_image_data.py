@@ -1,0 +1,110 @@
+"""Claims about the recipes' images: the embedded set, TensorFlow Datasets, own files."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from keras_transformers.vision import Preprocessing
+from recipes.data import images
+
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (20, 9, 7, 3), dtype="uint8")
+LABELS = np.arange(20) % 2
+PREPROCESSING = Preprocessing((9, 7))
+TOYS = "toys"  # TFDS seeks files beside a builder's module, and fails where that is in no package
+
+
+class ToyImages(tfds.core.GeneratorBasedBuilder):
+    """Twenty pictures to learn from, four to be tested by."""
+
+    __module__ = TOYS
+    VERSION = tfds.core.Version("1.0.0")
+    splits = {"train": 20, "test": 4}
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(shape=(None, None, 3)),
+            "label": tfds.features.ClassLabel(names=["no", "yes"]),
+        }
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {split: self._generate_examples(n) for split, n in self.splits.items()}
+
+    def _generate_examples(self, number):
+        for i in range(number):
+            yield i, {"image": PIXELS[i], "label": int(LABELS[i])}
+
+
+@pytest.fixture
+def toy_set(tmp_path, monkeypatch):
+    builder = ToyImages(data_dir=tmp_path)
+    monkeypatch.setattr(tfds, "builder", lambda name, data_dir=None: builder)
+    return tmp_path
+
+
+def write_folder(path, pixels):
+    for i, each in enumerate(pixels):
+        folder = path / ("yes" if i % 2 else "no")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{i:02}.png").write_bytes(tf.io.encode_png(each).numpy())
+
+
+def test_the_embedded_set_is_what_it_says():
+    data = images.load()
+    assert [len(data.train), len(data.valid), len(data.test)] == [11_400, 600, 2_000]
+    assert data.test.images.shape == (2000, 28, 28, 1)
+    assert np.bincount(data.train.labels).tolist() == [1140] * 10
+    assert data.train.classes[:2] == ["T-shirt/top", "Trouser"]
+
+
+def test_a_tfds_set_gives_its_pictures_and_labels(toy_set):
+    data = images.load("tfds:toy", data_dir=toy_set)
+    assert [len(data.train), len(data.valid), len(data.test)] == [18, 2, 4]
+    assert data.train.classes == ["no", "yes"]
+    decoded = data.test.decoded(PREPROCESSING)
+    known = {pixels.tobytes(): label for pixels, label in zip(PIXELS, LABELS, strict=True)}
+    for pixels, label in zip(decoded.images, decoded.labels, strict=True):
+        assert known[pixels.tobytes()] == label
+
+
+def test_a_folder_of_splits_keeps_them(tmp_path):
+    for split, count in (("train", 12), ("valid", 4), ("test", 4)):
+        write_folder(tmp_path / split, PIXELS[:count])
+    data = images.load(str(tmp_path))
+    assert [len(data.train), len(data.valid), len(data.test)] == [12, 4, 4]
+    np.testing.assert_array_equal(
+        data.train.decoded(PREPROCESSING).images, PIXELS[[*range(0, 12, 2), *range(1, 12, 2)]]
+    )
+
+
+def test_a_folder_without_splits_is_split(tmp_path):
+    write_folder(tmp_path, PIXELS)
+    data = images.load(str(tmp_path))
+    assert [len(data.train), len(data.valid), len(data.test)] == [16, 2, 2]
+
+
+def test_arrays_are_read_from_a_file(tmp_path):
+    path = tmp_path / "set.npz"
+    arrays = {"x_train": PIXELS, "y_train": LABELS, "x_test": PIXELS[:4], "y_test": LABELS[:4]}
+    np.savez(path, **arrays)
+    data = images.load(str(path))
+    assert [len(data.train), len(data.valid), len(data.test)] == [18, 2, 4]
+    assert data.test.classes == ["0", "1"]
+
+
+def test_what_cannot_be_used_is_refused(tmp_path, toy_set, monkeypatch):
+    with pytest.raises(ValueError, match="There is no data set 'mnist'. Choose fashion-mnist-12k"):
+        images.load("mnist")
+    path = tmp_path / "bad.npz"
+    np.savez(path, x_train=PIXELS)
+    with pytest.raises(ValueError, match="lacks y_train, x_test, y_test; it holds x_train"):
+        images.load(str(path))
+    path.write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="is no .npz file of plain arrays"):
+        images.load(str(path))
+    monkeypatch.setitem(ToyImages.splits, "test", 0)
+    monkeypatch.setattr(tfds.features, "ClassLabel", type("Other", (), {}))
+    with pytest.raises(ValueError, match="tfds:toy is no set of labelled images"):
+        images.load("tfds:toy", data_dir=toy_set)

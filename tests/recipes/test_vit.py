@@ -1,0 +1,91 @@
+"""Claims about the recipe: from images to a scored, served model, and no bad input taken."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from recipes import vit
+from recipes.data import images
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    metrics = vit.run(vit.Config(output=str(folder), smoke=True))
+    return folder, metrics
+
+
+def test_a_run_leaves_the_whole_folder(smoke):
+    folder, metrics = smoke
+    assert {path.stem for path in (folder / "figures").iterdir()} == {
+        "training_curves", "confusion", "predictions_attention", "position_similarity",
+        "patch_filters",
+    }
+    assert json.loads((folder / "config.json").read_text())["dataset"] == "fashion-mnist-12k"
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    assert all(isinstance(value, (int, float)) for value in metrics.values())
+    scores = {"test_top1", "test_top5", "test_calibration_error"}
+    assert {"seconds", "parameters"} | scores <= set(metrics)
+    with open(folder / "history.csv", newline="") as file:
+        assert {"loss", "val_loss", "val_accuracy", "val_top5"} <= set(next(csv.DictReader(file)))
+    with open(folder / "classes.tsv", newline="") as file:
+        assert len(list(csv.DictReader(file, delimiter="\t"))) == 10
+
+
+def test_the_saved_model_gives_the_predictions_of_the_run(smoke):
+    folder, _ = smoke
+    with open(folder / "predictions.tsv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    test = images.load().test.split(0.03)[1]
+    serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
+    result = serve(image=tf.stack([tf.io.encode_png(pixels) for pixels in test.images]))
+    assert [name.decode() for name in result["label"].numpy()] == [row["predicted"] for row in rows]
+    probabilities = [float(row["probability"]) for row in rows]
+    np.testing.assert_allclose(result["probability"], probabilities, atol=1e-5)
+
+
+def test_a_run_can_go_on_from_another(smoke, tmp_path):
+    config = vit.Config(pretrained=str(smoke[0]), image_size=48, freeze=True)
+    model = vit.build_model(config, num_classes=4, channels=1)
+    assert model(np.zeros((1, 48, 48, 1), "float32")).shape == (1, 4)
+    assert {weight.path.split("/")[1] for weight in model.trainable_weights} == {"head"}
+    trained = keras.models.load_model(smoke[0] / "model.keras")
+    kernel = trained.encoder_blocks[0].attention.query_dense.kernel
+    np.testing.assert_array_equal(model.encoder_blocks[0].attention.query_dense.kernel, kernel)
+
+
+def test_weight_decay_spares_the_same_weights_after_reload(smoke):
+    optimizer = keras.models.load_model(smoke[0] / "model.keras").optimizer
+    assert {"bias", "gamma", "position_embedding"} <= set(optimizer.no_decay)
+
+
+@pytest.mark.parametrize("pooling", ["token", "mean", "attention"])
+def test_attention_to_patches_is_a_distribution(pooling):
+    config = vit.Config(pooling=pooling, image_size=16, patch_size=4, size="mini")
+    model = vit.build_model(config, 3, 1)
+    attention = vit.attention_to_patches(model, np.random.rand(2, 16, 16, 1).astype("float32"))
+    assert attention.shape == (2, 4, 4)
+    total = attention.sum((1, 2))
+    assert np.all(total <= 1 + 1e-6) and np.all(total > 0.3)  # a class token draws on itself too
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--dataset", "mnist"], "There is no data set 'mnist'"),
+        (["--pretrained", "nowhere"], "there is no nowhere/model.keras"),
+        (["--smoke", "--patch-size", "5"], "multiples of `patch_size`=5"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments, advice, tmp_path):
+    command = [sys.executable, "-m", "recipes.vit", "--output", str(tmp_path), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert advice in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,97 @@
+"""Claims about what happens to a picture on its way to the model."""
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from keras_transformers.vision import Preprocessing
+
+RNG = np.random.default_rng(0)
+
+
+def encoded(pixels, kind="PNG", mode=None):
+    image = Image.fromarray(pixels)
+    file = io.BytesIO()
+    (image if mode is None else image.convert(mode)).save(file, kind)
+    return file.getvalue()
+
+
+def smooth(height, width, channels=3):
+    """A picture without sharp edges, which every resizing treats alike."""
+    rows, columns = np.mgrid[:height, :width]
+    waves = [np.sin(rows / 9 + c) + np.cos(columns / (7 + c)) for c in range(channels)]
+    return np.uint8(127 + 60 * np.stack(waves, axis=-1))
+
+
+def test_a_picture_of_the_right_size_keeps_its_pixels():
+    pixels = RNG.integers(0, 256, (8, 12, 3), dtype="uint8")
+    image = Preprocessing((8, 12)).decode(encoded(pixels))
+    np.testing.assert_array_equal(image, pixels)
+
+
+def test_pixels_are_normalized_channel_by_channel():
+    pixels = RNG.integers(0, 256, (2, 8, 8, 3), dtype="uint8")
+    mean, std = np.array([0.2, 0.3, 0.4]), np.array([0.5, 0.25, 0.125])
+    preprocessing = Preprocessing(8, 3, mean, std)
+    normalized = preprocessing.normalize(pixels)
+    np.testing.assert_allclose(normalized, (pixels / 255 - mean) / std, atol=1e-5)
+    np.testing.assert_allclose(preprocessing.denormalize(normalized), pixels / 255, atol=1e-5)
+
+
+def test_measured_statistics_make_mean_zero_and_deviation_one():
+    pixels = RNG.integers(30, 200, (50, 8, 8, 3), dtype="uint8")
+    normalized = Preprocessing.measured(pixels, 8).normalize(pixels).numpy()
+    np.testing.assert_allclose(normalized.mean((0, 1, 2)), 0, atol=1e-4)
+    np.testing.assert_allclose(normalized.std((0, 1, 2)), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize(("crop", "box"), [(True, (16, 0, 48, 32)), (False, None)])
+def test_resizing_is_pillows(crop, box):
+    pixels = smooth(32, 64)
+    image = Preprocessing(16, crop=crop).decode(encoded(pixels))
+    expected = Image.fromarray(pixels).resize((16, 16), Image.Resampling.BILINEAR, box=box)
+    assert np.abs(np.int32(image) - np.asarray(expected, np.int32)).max() <= 2
+
+
+def test_a_smaller_picture_is_enlarged():
+    image = Preprocessing(32).decode(encoded(smooth(9, 13)))
+    assert image.shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_grey_coloured_and_transparent_files_are_taken(kind, mode, channels):
+    if kind == "JPEG" and mode in ("RGBA", "P"):
+        pytest.skip("JPEG has no such mode")
+    pixels = smooth(16, 16)
+    image = Preprocessing(16, channels).decode(encoded(pixels, kind, mode))
+    assert image.shape == (16, 16, channels) and image.dtype == tf.uint8
+    target = Image.fromarray(pixels).convert("L")
+    if channels == 3 and mode != "L":
+        target = Image.fromarray(pixels)
+    expected = np.asarray(target, np.int32).reshape(16, 16, -1)
+    limit = 40 if mode == "P" else 8  # a palette has few colours
+    assert np.abs(np.int32(image) - expected).mean() < limit
+
+
+@pytest.mark.parametrize(
+    "file", [b"", b"no image", encoded(smooth(16, 16))[:90], encoded(smooth(64, 64), "JPEG")[:300]]
+)
+def test_what_is_no_whole_image_is_refused(file):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        Preprocessing(16).decode(file)
+
+
+def test_errors_say_what_was_expected_and_what_was_received():
+    with pytest.raises(ValueError, match="`image_size` must be .*image_size=0"):
+        Preprocessing(0)
+    with pytest.raises(ValueError, match="`mean` must be a number or 3, one a channel.*0.1, 0.2"):
+        Preprocessing(8, mean=(0.1, 0.2))
+    with pytest.raises(ValueError, match="`std` .* positive. Received: 0"):
+        Preprocessing(8, std=0)
+    with pytest.raises(ValueError, match="`channels` of 1 or 3. Received: 5"):
+        Preprocessing(8, channels=5).decode(b"")
