@@ -20,7 +20,7 @@ class RunFolder:
         self.path = pathlib.Path(path)
         self.figures = self.path / "figures"
         self.figures.mkdir(parents=True, exist_ok=True)
-        self._write_json("config.json", dataclasses.asdict(config))
+        self.write_json("config.json", dataclasses.asdict(config))
 
     def __truediv__(self, name):
         return self.path / name
@@ -34,7 +34,7 @@ class RunFolder:
 
     def write_metrics(self, metrics):
         """Writes a flat dict of numbers, and prints it."""
-        self._write_json("metrics.json", metrics)
+        self.write_json("metrics.json", metrics)
         for name, value in metrics.items():
             number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
             print(f"  {name:32} {number}")
@@ -47,7 +47,8 @@ class RunFolder:
             writer.writerow(header)
             writer.writerows(rows)
 
-    def _write_json(self, name, content):
+    def write_json(self, name, content):
+        """Writes a dict as JSON."""
         text = json.dumps(content, indent=2, default=str)
         (self / name).write_text(text + "\n", encoding="utf-8")
 

@@ -240,6 +240,7 @@ def run(config):
     keras.config.set_dtype_policy(config.precision)
     folder = RunFolder(config.output, config)
     data, preprocessing, batches, valid = load_data(config)
+    folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     classes = data.train.classes
     model = build_model(config, len(classes), preprocessing.channels)
     history, measured = train(config, folder, data, model, batches, valid)

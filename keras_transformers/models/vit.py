@@ -171,8 +171,9 @@ class ViT(keras.Model):
 
     def _check_settings(self):
         settings = self._settings
-        sizes = ("patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
-        for name in (*sizes, *(n for n in ("num_classes", "representation_dim") if settings[n])):
+        sizes = ["patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"]
+        optional = ["num_classes", "representation_dim"]
+        for name in sizes + [name for name in optional if settings[name] is not None]:
             if not (isinstance(settings[name], int) and settings[name] > 0):
                 raise ValueError(
                     f"ViT: `{name}` must be a positive integer. Received: {settings[name]!r}"

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_transformers.vision import ImageCorpus, read_folder
+from recipes.data.tfds import download, find
 
 HERE = pathlib.Path(__file__).parent
 EMBEDDED = ("fashion-mnist-12k",)
@@ -96,17 +97,9 @@ def _from_folder(path):
 
 
 def _from_tfds(name, data_dir):
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError:
-        raise ValueError(
-            f"tfds:{name} needs the package tensorflow-datasets: pip install tensorflow-datasets"
-        ) from None
-    try:
-        builder = tfds.builder(name, data_dir=data_dir)
-    except (tfds.core.DatasetNotFoundError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"TensorFlow Datasets has no data set '{name}': {reason}") from None
+    builder = find(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find` would have said so
+
     features = builder.info.features or {}
     kinds = {tfds.features.Image: [], tfds.features.ClassLabel: []}
     for key, feature in features.items():
@@ -120,11 +113,7 @@ def _from_tfds(name, data_dir):
             f"example, but its features are {', '.join(features)}."
         )
     image, label = images[0], "label" if "label" in labels else labels[0]
-    try:
-        builder.download_and_prepare()
-    except Exception as error:  # a dozen kinds: network, disk, checksums
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"tfds:{name} could not be downloaded and prepared: {reason}") from None
+    download(builder, name)
     if "train" not in builder.info.splits:
         raise ValueError(f"tfds:{name} has no split train; it has {', '.join(builder.info.splits)}")
 

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 
 from keras_transformers.text import PairCorpus, read_pairs
+from recipes.data.tfds import download, find
 
 HERE = pathlib.Path(__file__).parent
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
@@ -59,17 +60,9 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
 
 
 def _from_tfds(name, data_dir):
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError:
-        raise ValueError(
-            f"tfds:{name} needs the package tensorflow-datasets: pip install tensorflow-datasets"
-        ) from None
-    try:
-        builder = tfds.builder(name, data_dir=data_dir)
-    except (tfds.core.DatasetNotFoundError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"TensorFlow Datasets has no data set '{name}': {reason}") from None
+    builder = find(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find` would have said so
+
     features = builder.info.features or {}
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
     if len(texts) != 2:
@@ -79,11 +72,7 @@ def _from_tfds(name, data_dir):
         )
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
-    try:
-        builder.download_and_prepare()
-    except Exception as error:  # a dozen kinds: network, disk, checksums
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"tfds:{name} could not be downloaded and prepared: {reason}") from None
+    download(builder, name)
     missing = [split for split in SPLITS.values() if split not in builder.info.splits]
     if missing:
         raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.vision import Preprocessing
 from recipes import vit
 from recipes.data import images
 
@@ -48,6 +49,13 @@ def test_the_saved_model_gives_the_predictions_of_the_run(smoke):
     assert [name.decode() for name in result["label"].numpy()] == [row["predicted"] for row in rows]
     probabilities = [float(row["probability"]) for row in rows]
     np.testing.assert_allclose(result["probability"], probabilities, atol=1e-5)
+
+
+def test_the_preprocessing_of_a_run_can_be_had_again(smoke):
+    settings = json.loads((smoke[0] / "preprocessing.json").read_text())
+    preprocessing = Preprocessing(**settings)
+    assert preprocessing.image_size == (32, 32) and preprocessing.channels == 1
+    assert 0.2 < preprocessing.mean[0] < 0.4
 
 
 def test_a_run_can_go_on_from_another(smoke, tmp_path):

@@ -1,0 +1,33 @@
+"""TensorFlow Datasets by name, with errors that say in a sentence what is wrong."""
+
+
+def find(name, data_dir=None):
+    """The builder of a set.
+
+    Args:
+        name: As TensorFlow Datasets calls it, for instance "cifar10".
+        data_dir: Where TensorFlow Datasets keeps its files.
+
+    Raises:
+        ValueError: If the package is not installed, or has no such set.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise ValueError(
+            f"tfds:{name} needs the package tensorflow-datasets: pip install tensorflow-datasets"
+        ) from None
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"TensorFlow Datasets has no data set '{name}': {reason}") from None
+
+
+def download(builder, name):
+    """Downloads and prepares a set; ValueError if that fails."""
+    try:
+        builder.download_and_prepare()
+    except Exception as error:  # a dozen kinds: network, disk, checksums
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"tfds:{name} could not be downloaded and prepared: {reason}") from None
