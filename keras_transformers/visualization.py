@@ -205,7 +205,7 @@ def confusion_matrix(counts, classes, path):
     return _save(figure, path)
 
 
-def images_with_attention(images, maps, titles, path, columns=4):
+def images_with_attention(images, maps, titles, path, columns=4, title=None):
     """Draws images, each beside itself with attention over it as a heat map.
 
     Args:
@@ -215,6 +215,7 @@ def images_with_attention(images, maps, titles, path, columns=4):
         titles: List of str, one an image.
         path: PNG file to write.
         columns: Number of images in a row.
+        title: Of the picture, optional.
 
     Returns:
         The path.
@@ -243,7 +244,7 @@ def images_with_attention(images, maps, titles, path, columns=4):
     panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for axes in panels:
         axes.set_axis_off()
-    for axes, image, heat, title in zip(panels, images, maps, titles, strict=False):
+    for axes, image, heat, caption in zip(panels, images, maps, titles, strict=False):
         height, width = image.shape[:2]
         gray = {"cmap": "gray", "vmin": 0, "vmax": 1}
         for left in (0, 1.06 * width):
@@ -254,7 +255,9 @@ def images_with_attention(images, maps, titles, path, columns=4):
             heat, extent=heat_place, cmap="inferno", alpha=0.6, vmin=0, interpolation="bilinear"
         )
         axes.set(xlim=(0, 2.06 * width), ylim=(height, 0))
-        axes.set_title(title, fontsize=8)
+        axes.set_title(caption, fontsize=8)
+    if title:
+        figure.suptitle(title, fontsize=10)
     return _save(figure, path)
 
 

@@ -203,7 +203,11 @@ def draw(folder, history, model, preprocessing, data, probabilities, scores):
     attention = attention_to_patches(model, preprocessing.normalize(shown))
     pixels = shown.mean(-1, keepdims=True) if shown.shape[-1] != 3 else shown
     images_with_attention(
-        pixels / 255, attention, titles, folder.figures / "predictions_attention.png"
+        pixels / 255,
+        attention,
+        titles,
+        folder.figures / "predictions_attention.png",
+        title="True class -> predicted class and its probability; attention by roll-out",
     )
 
     grid = model.grid(preprocessing.image_size)
@@ -213,7 +217,12 @@ def draw(folder, history, model, preprocessing, data, probabilities, scores):
     else:
         table = sinusoidal_grid(grid, model.get_config()["hidden_dim"])
     grid_position_similarity(table, grid, folder.figures / "position_similarity.png")
-    patch_filters(model.patch_embedding.filters(), folder.figures / "patch_filters.png")
+    of = "first convolution" if model.get_config()["stem"] == "convolutional" else "patch filters"
+    patch_filters(
+        model.patch_embedding.filters(),
+        folder.figures / "patch_filters.png",
+        title=f"Principal components of the {of}",
+    )
 
 
 def attention_to_patches(model, images):

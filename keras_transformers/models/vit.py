@@ -329,8 +329,8 @@ class ViT(keras.Model):
 
         Args:
             **changes: Constructor arguments that differ, most often `num_classes` and `image_size`,
-                or `drop_path`. A head of the same size is taken over, another starts anew;
-                positions are resized.
+                or `drop_path`. A head of the same size is taken over, another starts anew, as
+                does a pooling that was not there; positions are resized.
 
         Returns:
             A built `ViT`.
@@ -360,7 +360,7 @@ class ViT(keras.Model):
                 )
             elif source is not None and source.shape == weight.shape:
                 weight.assign(source)
-            elif not path.startswith(("head", "representation", "seed_generator")):
+            elif not path.startswith(("head", "representation", "attention_pooling")):
                 raise ValueError(
                     f"ViT '{self.name}': `transferred` cannot take over {path} of shape "
                     f"{None if source is None else tuple(source.shape)} as {tuple(weight.shape)}"

@@ -96,8 +96,13 @@ class ImageCorpus:
         Raises:
             ValueError: If the labels do not fit, or no image is usable.
         """
-        labels = _checked_labels(name, labels, classes)
-        corpus = cls(name, _class_names(classes, labels), labels, list(encoded), len(labels))
+        encoded, labels = list(encoded), _checked_labels(name, labels, classes)
+        if len(encoded) != len(labels):
+            raise ValueError(
+                f"{name}: there must be a label for each image. Received: {len(encoded)} images, "
+                f"{len(labels)} labels"
+            )
+        corpus = cls(name, _class_names(classes, labels), labels, encoded, len(labels))
         return corpus._without(_problems(encoded))
 
     def _without(self, problems):
@@ -136,12 +141,16 @@ class ImageCorpus:
         return dataclasses.replace(self, labels=self.labels[places], images=images)
 
     def split(self, share, seed=0):
-        """Two corpora: the second gets `share` of each class (one image at least), at random."""
+        """Two corpora: the second gets `share` of each class at random, but never all or none.
+
+        (Of a class with a single image it gets none.)
+        """
         rng = np.random.default_rng(seed)
         second = np.zeros(len(self), bool)
         for label in np.unique(self.labels):
             places = np.flatnonzero(self.labels == label)
-            second[rng.permutation(places)[: max(round(share * len(places)), 1)]] = True
+            number = min(max(round(share * len(places)), 1), len(places) - 1)
+            second[rng.permutation(places)[:number]] = True
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
     def sample(self, number, seed=0):

@@ -227,6 +227,8 @@ def test_a_transferred_model_starts_from_the_same_weights():
     assert_close(other.represent(images), model.represent(images), 1e-5)
     assert other(images).shape == (2, 3)
     assert_close(model.transferred(dropout=0.1)(IMAGES), model(IMAGES), 0)
+    pooled = model.transferred(pooling="attention")  # new, but for what it pools
+    assert_close(pooled.encode(IMAGES), model.encode(IMAGES), 0)
     with pytest.raises(ValueError, match="cannot take over patch_embedding.*kernel"):
         model.transferred(patch_size=2)
 

@@ -73,6 +73,8 @@ def test_a_split_takes_its_share_of_every_class():
     assert np.bincount(second.labels).tolist() == [2, 2, 2]
     both = {image.tobytes() for each in (first, second) for image in each.images}
     assert both == {image.tobytes() for image in PIXELS}
+    lonely = ImageCorpus.from_arrays("toy", PIXELS[:5], [0, 0, 0, 0, 1])
+    assert [sorted(part.labels) for part in lonely.split(0.2)] == [[0, 0, 0, 1], [0]]
 
 
 def test_broken_files_are_counted_and_hidden_ones_passed_over(folder):
@@ -140,6 +142,8 @@ def test_arrays_that_do_not_fit_are_refused(images, labels, complaint):
 
 
 def test_batches_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="a label for each image. Received: 1 images, 2 labels"):
+        ImageCorpus.from_encoded("toy", [png(PIXELS[0])], [0, 1])
     with pytest.raises(ValueError, match="toy: the images have 3 channels.* expects 1"):
         CORPUS.batches(4, Preprocessing(8, channels=1))
     with pytest.raises(ValueError, match="`batch_size` must be at most 30.*Received: 31"):
