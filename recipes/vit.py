@@ -56,7 +56,7 @@ class Config:
     stem: typing.Literal["patches", "shifted", "convolutional"] = "convolutional"
     pooling: typing.Literal["token", "mean", "attention"] = "mean"
     positions: typing.Literal["learned", "sinusoidal"] = "learned"
-    pretrained: str | None = None  # folder of another run of this recipe, to go on from its model
+    pretrained: str | None = None  # folder of another run, to go on from its model and its sizes
     freeze: bool = False  # with --pretrained: train pooling and head only
     crop: bool = True  # cut the middle out of pictures that are no squares, or squeeze them
     crop_padding: int = 2  # pixels of the random crop
@@ -115,6 +115,8 @@ def load_data(config):
 def build_model(config, num_classes, channels):
     """The model, from scratch or from another run, compiled."""
     settings = {"dropout": config.dropout, "drop_path": config.drop_path}
+    if config.freeze and config.pretrained is None:
+        raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
     if config.pretrained is None:
         model = ViT.from_variant(
             f"{config.size}/{config.patch_size}",
@@ -147,7 +149,10 @@ def build_model(config, num_classes, channels):
         keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=config.label_smoothing
         ),
-        metrics=["accuracy", keras.metrics.TopKCategoricalAccuracy(5, name="top5")],
+        metrics=[
+            "accuracy",
+            keras.metrics.TopKCategoricalAccuracy(min(5, num_classes), name="top5"),
+        ],
         jit_compile=True,
     )
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.

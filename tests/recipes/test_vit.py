@@ -88,6 +88,7 @@ def test_attention_to_patches_is_a_distribution(pooling):
     [
         (["--dataset", "mnist"], "There is no data set 'mnist'"),
         (["--pretrained", "nowhere"], "there is no nowhere/model.keras"),
+        (["--freeze"], "--freeze needs --pretrained"),
         (["--smoke", "--patch-size", "5"], "multiples of `patch_size`=5"),
     ],
 )
