@@ -22,7 +22,7 @@ import time
 
 import numpy as np
 
-BATCH, SIZE, CLASSES, WARM, STEPS, ROUNDS = 128, 32, 10, 3, 8, 3
+BATCH, SIZE, CLASSES, WARM, STEPS = 128, 32, 10, 3, 8
 CANDIDATES = ("keras_transformers", "keras_hub", "timm", "timm compiled")
 
 
@@ -115,10 +115,10 @@ def measure(name, keep):
     print(json.dumps({"seconds": seconds, "parameters": parameters}))
 
 
-def run_all():
-    """Every candidate in turn, `ROUNDS` times."""
+def run_all(rounds):
+    """Every candidate in turn, `rounds` times."""
     found = {}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name in CANDIDATES:
             for keep in (False, True):
                 command = [sys.executable, "-m", "benchmarks.vit_training", "--only", name]
@@ -143,7 +143,7 @@ def run_all():
     }
 
 
-def main():
+def main(rounds):
     import importlib.metadata
 
     packages = ("tensorflow", "keras", "keras-hub", "torch", "timm")
@@ -152,7 +152,7 @@ def main():
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPU cores",
         "versions": {name: importlib.metadata.version(name) for name in packages},
         "batch": BATCH,
-        "median milliseconds a step": run_all(),
+        "median milliseconds a step": run_all(rounds),
     }
     text = json.dumps(result, indent=2)
     print(text)
@@ -165,8 +165,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=CANDIDATES)
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     if arguments.only:
         measure(arguments.only, arguments.keep)
     else:
-        main()
+        main(arguments.rounds)

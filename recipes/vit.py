@@ -4,9 +4,9 @@
     python -m recipes.vit --dataset FOLDER             # one folder of images a class
     python -m recipes.vit --dataset tfds:cifar10 --image-size 32
 
-See https://arxiv.org/abs/2010.11929. Measured on the 2,000 test pictures of the first data set, on two
-cores of an AMD EPYC 7003: 89.0, 88.1 and 89.5 % top-1 in 10.2 minutes of training and evaluation
-(seeds 1, 2, 3).
+See https://arxiv.org/abs/2010.11929. Measured on the 2,000 test pictures of the first data set, on
+two cores of an AMD EPYC 7003: 89.0, 88.1 and 89.5 % top-1 in 10.2 minutes of training and
+evaluation (seeds 1, 2, 3).
 """
 
 import dataclasses
