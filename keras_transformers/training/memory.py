@@ -11,8 +11,8 @@ def keep_freed_memory():
 
     XLA on a CPU takes its temporaries anew in each step, hundreds of megabytes, and glibc by
     default returns blocks of that size to the system at once, which then clears and maps every page
-    again: 57,000 page faults a step and two fifths of its time for a ViT of 4 layers of width 128
-    and batches of 128 x 49 tokens (README, "Speed on a CPU"). Call it before the first step; the
+    again: 57,000 page faults a step and a third of its time for a ViT of 4 layers of width 128 and
+    batches of 128 x 49 tokens (README, "Speed on a CPU"). Call it before the first step; the
     process keeps its peak of memory until it ends. Accelerators have no such fault.
 
     Returns:
