@@ -151,10 +151,7 @@ def build_model(config, num_classes, channels):
         keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=config.label_smoothing
         ),
-        metrics=[
-            "accuracy",
-            keras.metrics.TopKCategoricalAccuracy(min(5, num_classes), name="top5"),
-        ],
+        metrics=["accuracy"],
         jit_compile=True,
     )
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
@@ -194,7 +191,7 @@ def train(config, folder, data, model, batches, valid):
 
 def draw(folder, history, model, preprocessing, data, probabilities, scores):
     """Curves, confusion, predictions with attention, positions and filters."""
-    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy", "top5"))
+    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
     classes = data.test.classes
     confusion_matrix(scores.confusion, classes, folder.figures / "confusion.png")
 
