@@ -9,11 +9,6 @@ length and padded to the longest of the batch; ours are packed. Counted are real
 END included, per second of training steps, the first ones (compilation) left out.
 """
 
-import datetime
-import json
-import os
-import pathlib
-import platform
 import time
 
 import keras
@@ -21,6 +16,7 @@ import numpy as np
 import torch
 import transformers
 
+from benchmarks.report import heading, write
 from keras_transformers.models import Transformer
 from keras_transformers.text import SentencePieceTokenizer, balanced_lengths, encode_pairs, packed
 from keras_transformers.training import Muon, SmoothedCrossEntropy
@@ -131,23 +127,13 @@ def main():
     data = data.without_long(tokenizer, ROW_LENGTH - 8, ROW_LENGTH)
     pairs = encode_pairs(data.sources, data.targets, tokenizer, shuffle_seed=1)
     result = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPU cores",
-        "versions": {
-            "keras": keras.__version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
+        **heading("keras", "torch", "transformers"),
         "matrix_product_gflops": matrix_product_rate(),
         "MarianMT, Adam": marian(pairs),
         "keras_transformers, Adam": ours(pairs, keras.optimizers.Adam(1e-3, beta_2=0.98)),
         "keras_transformers, Muon": ours(pairs, Muon(5e-3)),
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    folder = pathlib.Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / "translation_training.json").write_text(text + "\n")
+    write("translation_training", result)
 
 
 if __name__ == "__main__":

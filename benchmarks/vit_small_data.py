@@ -10,16 +10,12 @@ a choice that doubles them must be worth it.
 
 import argparse
 import dataclasses
-import datetime
-import json
-import os
-import pathlib
-import platform
 import tempfile
 
 import keras
 import numpy as np
 
+from benchmarks.report import heading, write
 from recipes import vit
 
 CHOICES = {
@@ -45,15 +41,12 @@ def main(epochs, seeds):
                 metrics = vit.run(dataclasses.replace(config, **changes))
             rows[name].append(metrics)
             keras.backend.clear_session()
-            print(f"{name}: {[row['test_top1'] for row in rows[name]]}", flush=True)
-            write(epochs, seeds, rows)
+            write("vit_small_data", summary(epochs, seeds, rows))
 
 
-def write(epochs, seeds, rows):
-    result = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPU cores",
-        "versions": {"keras": keras.__version__},
+def summary(epochs, seeds, rows):
+    return {
+        **heading("tensorflow", "keras"),
         "epochs": epochs,
         "seeds": list(seeds),
         "rows": {
@@ -69,9 +62,6 @@ def write(epochs, seeds, rows):
             if found
         },
     }
-    folder = pathlib.Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / "vit_small_data.json").write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

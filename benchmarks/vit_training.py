@@ -11,16 +11,15 @@ serves every library that allocates through the C library. Counted are whole ste
 """
 
 import argparse
-import datetime
 import json
 import os
-import pathlib
-import platform
 import subprocess
 import sys
 import time
 
 import numpy as np
+
+from benchmarks.report import heading, write
 
 BATCH, SIZE, CLASSES, WARM, STEPS = 128, 32, 10, 3, 8
 CANDIDATES = ("keras_transformers", "keras_hub", "timm", "timm compiled")
@@ -144,21 +143,12 @@ def run_all(rounds):
 
 
 def main(rounds):
-    import importlib.metadata
-
-    packages = ("tensorflow", "keras", "keras-hub", "torch", "timm")
     result = {
-        "date": datetime.date.today().isoformat(),
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPU cores",
-        "versions": {name: importlib.metadata.version(name) for name in packages},
+        **heading("tensorflow", "keras", "keras-hub", "torch", "timm"),
         "batch": BATCH,
         "median milliseconds a step": run_all(rounds),
     }
-    text = json.dumps(result, indent=2)
-    print(text)
-    folder = pathlib.Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / "vit_training.json").write_text(text + "\n")
+    write("vit_training", result)
 
 
 if __name__ == "__main__":

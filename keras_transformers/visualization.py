@@ -5,11 +5,29 @@ import pathlib
 import numpy as np
 
 
-def _axes(width, height):
+def _panels(number, columns, width, height, extra_height=0.0):
+    """A figure and `number` axes in rows of at most `columns`, each of that size in inches."""
     from matplotlib.figure import Figure  # no pyplot: works without a screen, leaks no figures
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    size = (width * columns, height * rows + extra_height)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for axes in panels[number:]:
+        axes.set_axis_off()
+    return figure, panels[:number]
+
+
+def _axes(width, height):
+    figure, (axes,) = _panels(1, 1, width, height)
+    return figure, axes
+
+
+def _cosine_similarity(encodings):
+    encodings = np.asarray(encodings, "float64")
+    encodings = encodings / np.linalg.norm(encodings, axis=1, keepdims=True)
+    return encodings @ encodings.T
 
 
 def _save(figure, path):
@@ -38,18 +56,11 @@ def training_curves(history, path, groups=None):
     >>> training_curves(history, tempfile.mkdtemp() + "/curves.png").name
     'curves.png'
     """
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(name.removeprefix("val_") for name in history))
     groups = [name for name in names if groups is None or name in groups]
     epochs = max(map(len, history.values()))
-    columns = min(3, len(groups))
-    rows = -(-len(groups) // columns)
-    figure = Figure(figsize=(4.2 * columns, 3.2 * rows), layout="constrained")
-    panels = np.ravel(figure.subplots(rows, columns))
-    for axes in panels[len(groups) :]:
-        axes.set_axis_off()
-    for axes, name in zip(panels, groups, strict=False):
+    figure, panels = _panels(len(groups), 3, 4.2, 3.2)
+    for axes, name in zip(panels, groups, strict=True):
         for column, label, color in ((name, "training", "C0"), (f"val_{name}", "validation", "C1")):
             if column in history:
                 values = np.asarray(history[column], "float64")
@@ -125,10 +136,8 @@ def position_similarity(encodings, path, title="Similarity of positions"):
     >>> position_similarity(np.eye(4), tempfile.mkdtemp() + "/positions.png").name
     'positions.png'
     """
-    encodings = np.asarray(encodings, "float64")
-    encodings = encodings / np.linalg.norm(encodings, axis=1, keepdims=True)
     figure, axes = _axes(5, 4.2)
-    image = axes.imshow(encodings @ encodings.T, cmap="viridis")
+    image = axes.imshow(_cosine_similarity(encodings), cmap="viridis")
     axes.set(xlabel="position", ylabel="position", title=title)
     figure.colorbar(image, label="cosine similarity")
     return _save(figure, path)
@@ -156,9 +165,7 @@ def grid_position_similarity(encodings, grid, path, title="Similarity of positio
     'grid.png'
     """
     rows, columns = grid
-    encodings = np.asarray(encodings, "float64")
-    encodings = encodings / np.linalg.norm(encodings, axis=1, keepdims=True)
-    similarity = (encodings @ encodings.T).reshape(rows, columns, rows, columns)
+    similarity = _cosine_similarity(encodings).reshape(rows, columns, rows, columns)
     tiles = np.full((rows, columns, rows + 1, columns + 1), np.nan)  # a line between tiles
     tiles[:, :, :rows, :columns] = similarity
     picture = tiles.transpose(0, 2, 1, 3).reshape(rows * (rows + 1), columns * (columns + 1))
@@ -230,21 +237,15 @@ def images_with_attention(images, maps, titles, path, columns=4, title=None):
     ...                       tempfile.mkdtemp() + "/attention.png").name
     'attention.png'
     """
-    from matplotlib.figure import Figure
-
     images, maps = np.asarray(images), np.asarray(maps)
     if not len(images) == len(maps) == len(titles) or not len(images):
         raise ValueError(
             "images_with_attention: there must be a map and a title for each image. Received: "
             f"{len(images)} images, {len(maps)} maps, {len(titles)} titles"
         )
-    columns = min(columns, len(images))
-    rows = -(-len(images) // columns)
-    figure = Figure(figsize=(3.2 * columns, 2.0 * rows), layout="constrained")
-    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
-    for axes in panels:
+    figure, panels = _panels(len(images), columns, 3.2, 2.0)
+    for axes, image, heat, caption in zip(panels, images, maps, titles, strict=True):
         axes.set_axis_off()
-    for axes, image, heat, caption in zip(panels, images, maps, titles, strict=False):
         height, width = image.shape[:2]
         gray = {"cmap": "gray", "vmin": 0, "vmax": 1}
         for left in (0, 1.06 * width):
@@ -283,8 +284,6 @@ def patch_filters(filters, path, number=28, title="Principal components of the p
     >>> patch_filters(filters, tempfile.mkdtemp() + "/filters.png").name
     'filters.png'
     """
-    from matplotlib.figure import Figure
-
     filters = np.asarray(filters, "float64")
     *shape, hidden_dim = filters.shape
     flat = filters.reshape(-1, hidden_dim)
@@ -293,13 +292,9 @@ def patch_filters(filters, path, number=28, title="Principal components of the p
     if shape[-1] != 3:
         components = np.moveaxis(components, -1, 1).reshape(-1, *shape[:2], 1)
     components = components[:number]
-    columns = min(7, len(components))
-    rows = -(-len(components) // columns)
-    figure = Figure(figsize=(1.1 * columns, 1.1 * rows + 0.4), layout="constrained")
-    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
-    for axes in panels:
+    figure, panels = _panels(len(components), 7, 1.1, 1.1, extra_height=0.4)  # of the title
+    for axes, component in zip(panels, components, strict=True):
         axes.set_axis_off()
-    for axes, component in zip(panels, components, strict=False):
         span = np.abs(component).max() or 1.0
         axes.imshow(np.squeeze(0.5 + component / (2 * span)), cmap="gray", vmin=0, vmax=1)
     figure.suptitle(title, fontsize=10)

@@ -7,6 +7,8 @@ import pathlib
 
 import keras
 
+from keras_transformers.training import keep_freed_memory
+
 
 class RunFolder:
     """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
@@ -53,8 +55,25 @@ class RunFolder:
         (self / name).write_text(text + "\n", encoding="utf-8")
 
 
-def smaller(config, changes):
-    """What `--smoke` makes smaller: `changes`, but for the fields that were chosen."""
+def begin(config, smoke):
+    """What every run begins with: sizes of a smoke run, memory, seeds, precision and the folder.
+
+    Args:
+        config: The recipe's dataclass, with `smoke`, `seed`, `precision` and `output`.
+        smoke: Dict of field -> value under `--smoke`, where the field was not chosen.
+
+    Returns:
+        The configuration of the run and its `RunFolder`.
+    """
+    if config.smoke:
+        config = _smaller(config, smoke)
+    keep_freed_memory()
+    keras.utils.set_random_seed(config.seed)
+    keras.config.set_dtype_policy(config.precision)
+    return config, RunFolder(config.output, config)
+
+
+def _smaller(config, changes):
     unchosen = {
         name: value
         for name, value in changes.items()

@@ -40,7 +40,6 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
     TranslationScores,
-    keep_freed_memory,
     score_translations,
 )
 from keras_transformers.visualization import (
@@ -49,7 +48,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.translation import load
-from recipes.folder import RunFolder, smaller
+from recipes.folder import begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,12 +195,7 @@ def draw(folder, history, model, tokenizer, source, translation):
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     started = time.perf_counter()
-    if config.smoke:
-        config = smaller(config, SMOKE)
-    keep_freed_memory()
-    keras.utils.set_random_seed(config.seed)
-    keras.config.set_dtype_policy(config.precision)
-    folder = RunFolder(config.output, config)
+    config, folder = begin(config, SMOKE)
     data, tokenizer, batches, valid = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
     model = build_model(config, tokenizer.vocab_size)

@@ -22,7 +22,7 @@ from keras_transformers.export import ImageClassifier
 from keras_transformers.inspection import attention_maps, attention_rollout
 from keras_transformers.layers import sinusoidal_grid
 from keras_transformers.models import ViT
-from keras_transformers.training import AdamW, BudgetedDecay, keep_freed_memory, score_classes
+from keras_transformers.training import AdamW, BudgetedDecay, score_classes
 from keras_transformers.vision import (
     Augmentation,
     Preprocessing,
@@ -38,7 +38,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.images import load
-from recipes.folder import RunFolder, smaller
+from recipes.folder import begin
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
@@ -246,12 +246,7 @@ def attention_to_patches(model, images):
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
     started = time.perf_counter()
-    if config.smoke:
-        config = smaller(config, SMOKE)
-    keep_freed_memory()
-    keras.utils.set_random_seed(config.seed)
-    keras.config.set_dtype_policy(config.precision)
-    folder = RunFolder(config.output, config)
+    config, folder = begin(config, SMOKE)
     data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     classes = data.train.classes

@@ -86,7 +86,7 @@ class ImageClassifier(tf.Module):
         with tf.control_dependencies([check]):
             return self._preprocessing.decode(tf.identity(encoded))
 
-    @tf.function(input_signature=None)
+    @tf.function
     def _in_rounds(self, pixels):
         batch = tf.shape(pixels)[0]
         size = round_size(batch)

@@ -79,8 +79,9 @@ def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None)
 def project(dense, x):
     """Calls a projection with all tokens of the batch in one row.
 
-    XLA on a CPU makes a third less of the same product, bias and gradients when batch and length
-    are one axis.
+    XLA on a CPU is quicker at the product, its bias and its gradients when batch and length are one
+    axis: 36 instead of 41 ms for forward and backward of `SelfAttention` on 128 x 49 tokens of
+    width 128 in 4 heads (two cores of an AMD EPYC 7003, freed memory kept).
     """
     y = dense(ops.reshape(x, (1, -1, *x.shape[2:])))
     return ops.reshape(y, (-1, ops.shape(x)[1], *y.shape[2:]))

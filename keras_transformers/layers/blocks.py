@@ -5,6 +5,7 @@ import keras
 from keras_transformers.layers.attention import CausalSelfAttention, CrossAttention, SelfAttention
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import combine_masks, key_mask
+from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 
 
@@ -37,11 +38,7 @@ class _Block(keras.layers.Layer):
         self.supports_masking = True
 
     def _check(self, x_shape):
-        if len(x_shape) != 3 or x_shape[-1] is None:
-            raise ValueError(
-                f"{type(self).__name__} '{self.name}': `x` must have shape (batch, length, "
-                f"hidden_dim) with a known width. Received: shape {tuple(x_shape)}"
-            )
+        check_sequence(self, x_shape)
         if x_shape[-1] % self.num_heads:
             raise ValueError(
                 f"{type(self).__name__} '{self.name}': `num_heads` must divide the width of `x`, "

@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_transformers.layers.positions import check_sequence
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class TokenEmbedding(keras.layers.Layer):
@@ -123,11 +125,7 @@ class ClassToken(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, x_shape):
-        if len(x_shape) != 3 or x_shape[-1] is None:
-            raise ValueError(
-                f"ClassToken '{self.name}': `x` must have shape (batch, length, hidden_dim) with a "
-                f"known width. Received: shape {tuple(x_shape)}"
-            )
+        check_sequence(self, x_shape)
         self.token = self.add_weight(
             name="class_token", shape=(1, 1, x_shape[-1]), initializer=self.initializer
         )

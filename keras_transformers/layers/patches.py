@@ -137,6 +137,12 @@ class _ToPatches(keras.layers.Layer):
             )
         return sizes
 
+    def _build_projection(self, values):
+        self.projection = keras.layers.Dense(
+            self.hidden_dim, name="projection", dtype=self.dtype_policy
+        )
+        self.projection.build((None, None, values))
+
     def compute_output_shape(self, x_shape):
         sizes = self._check(x_shape)
         extents = x_shape[1:-1]
@@ -187,10 +193,7 @@ class PatchEmbedding(_ToPatches):
     def build(self, x_shape):
         sizes = self._check(x_shape)
         self._channels, self._dims = x_shape[-1], len(x_shape) - 2
-        self.projection = keras.layers.Dense(
-            self.hidden_dim, name="projection", dtype=self.dtype_policy
-        )
-        self.projection.build((None, None, math.prod(sizes) * x_shape[-1]))
+        self._build_projection(math.prod(sizes) * x_shape[-1])
 
     def call(self, x):
         if x.shape[-1] != self._channels:
@@ -251,10 +254,7 @@ class ShiftedPatchEmbedding(PatchEmbedding):
             epsilon=1e-6, name="norm", dtype=self.dtype_policy
         )
         self.norm.build((None, None, values))
-        self.projection = keras.layers.Dense(
-            self.hidden_dim, name="projection", dtype=self.dtype_policy
-        )
-        self.projection.build((None, None, values))
+        self._build_projection(values)
 
     def call(self, x):
         down, right = (size // 2 for size in self._check(x.shape))
@@ -334,8 +334,7 @@ class ConvolutionalStem(_ToPatches):
             norm.build(shape)
             self.convolutions.append(convolution)
             self.norms.append(norm)
-        self.projection = keras.layers.Dense(self.hidden_dim, name="projection", dtype=policy)
-        self.projection.build((None, None, shape[-1]))
+        self._build_projection(shape[-1])
 
     def call(self, x):
         self._check(x.shape)

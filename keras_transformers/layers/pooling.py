@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformers.layers.attention import CrossAttention
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.masks import combine_masks
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -65,7 +66,7 @@ class AttentionPooling(keras.layers.Layer):
         query = ops.broadcast_to(
             ops.cast(self.query, x.dtype), (ops.shape(x)[0], 1, x.shape[-1])
         )
-        padding = x_mask if mask is None else mask
+        padding = combine_masks(mask, x_mask)
         pooled = self.attention(query, x, context_mask=padding, training=training)
         return (pooled + self.feed_forward(self.norm(pooled)))[:, 0]
 

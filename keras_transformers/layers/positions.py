@@ -33,7 +33,8 @@ def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0):
     return table[..., :hidden_dim]
 
 
-def _check_sequence(layer, x_shape):
+def check_sequence(layer, x_shape):
+    """Raises ValueError unless `x` is a batch of sequences of known width."""
     if len(x_shape) != 3 or x_shape[-1] is None:
         raise ValueError(
             f"{type(layer).__name__} '{layer.name}': `x` must have shape (batch, length, "
@@ -84,7 +85,7 @@ class PositionalEncoding(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, x_shape):
-        _check_sequence(self, x_shape)
+        check_sequence(self, x_shape)
 
     def call(self, x, start=0, positions=None):
         if positions is None:
@@ -149,7 +150,7 @@ class PositionEmbedding(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, x_shape):
-        _check_sequence(self, x_shape)
+        check_sequence(self, x_shape)
         self.table = self.add_weight(
             name="position_embedding",
             shape=(self.max_length, x_shape[-1]),
