@@ -19,11 +19,12 @@ spec.loader.exec_module(memory)
 if sys.argv[1] == "keep":
     assert memory.keep_freed_memory()
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for i in range(20):
-    if i == 5:
+for i in range(3):
+    if i == 1:
         before = faults()
-    block = np.ones(2**22)
-    del block
+    for size in (2**20, 2**27 + 2**10):  # 8 MB, over 1 GB
+        block = np.ones(size)
+        del block
 print(faults() - before)
 """
 
