@@ -4,7 +4,8 @@
     python -m benchmarks.vit_training
 
 Everyone trains the same network (12 layers of width 192, 65 tokens, class token, 10 classes) in
-float32 with AdamW on the same random batch; each candidate runs in a process of its own, in turn,
+float32 with AdamW on the same random batch; ours runs under XLA on the TensorFlow backend, and
+without it on the PyTorch backend. Each candidate runs in a process of its own, in turn,
 three times over. Each is measured as it comes and with `keep_freed_memory`, which is ours but
 serves every library that allocates through the C library. Counted are whole steps, the first ones
 (compilation) left out.
@@ -22,7 +23,8 @@ import numpy as np
 from benchmarks.report import heading, write
 
 BATCH, SIZE, CLASSES, WARM, STEPS = 128, 32, 10, 3, 8
-CANDIDATES = ("keras_transformers", "keras_hub", "timm", "timm compiled")
+ON_PYTORCH = "keras_transformers on PyTorch"
+CANDIDATES = ("keras_transformers", ON_PYTORCH, "keras_hub", "timm", "timm compiled")
 
 
 def batch():
@@ -31,14 +33,14 @@ def batch():
 
 
 def keras_step(model):
-    """A step of `fit` under XLA; waits for the loss."""
+    """A step of `fit`, under XLA where the backend has it; waits for the loss."""
     import keras
 
     images, labels = batch()
     model.compile(
         keras.optimizers.AdamW(1e-3, weight_decay=0.05),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        jit_compile=True,
+        jit_compile=keras.backend.backend() != "torch",  # compiled, PyTorch is slower here
     )
     model.optimizer.build(model.trainable_variables)
     return lambda: model.train_on_batch(images, labels), model.count_params()
@@ -99,6 +101,7 @@ def measure(name, keep):
         keep_freed_memory()
     makers = {
         "keras_transformers": ours,
+        ON_PYTORCH: ours,
         "keras_hub": keras_hub,
         "timm": lambda: of_timm(compiled=False),
         "timm compiled": lambda: of_timm(compiled=True),
@@ -121,8 +124,10 @@ def run_all(rounds):
         for name in CANDIDATES:
             for keep in (False, True):
                 command = [sys.executable, "-m", "benchmarks.vit_training", "--only", name]
+                backend = "torch" if name == ON_PYTORCH else "tensorflow"
                 output = subprocess.run(
                     [*command, *(["--keep"] if keep else [])],
+                    env={**os.environ, "KERAS_BACKEND": backend},
                     capture_output=True,
                     text=True,
                     check=True,
