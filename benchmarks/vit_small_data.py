@@ -66,6 +66,6 @@ def summary(epochs, seeds, rows):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     main(**vars(parser.parse_args()))
