@@ -5,8 +5,8 @@
     python -m recipes.translation --train a.tsv --valid b.tsv --test c.tsv
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
-beam 4, on two cores of an AMD EPYC 7003 at some 2,200 target tokens a second: 20.6, 20.8 and 21.3
-BLEU in 12 minutes, training and evaluation (seeds 1, 2, 3; 51.4, 51.8, 52.2 chrF); 27.9 and 57.3 in
+beam 4, on two cores of an AMD EPYC 7003 at some 2,200 target tokens a second: 21.8, 20.8 and 21.3
+BLEU in 12 minutes, training and evaluation (seeds 1, 2, 3; 52.9, 51.8, 52.2 chrF); 27.9 and 57.3 in
 22 (`--minutes 21`); 32.9 and 62.1 in 60 (`--minutes 59 --dropout 0.2 --batch-size 2048
 --learning-rate 6e-3 --score-every 6`).
 sacreBLEU nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
