@@ -95,6 +95,8 @@ def of_timm(compiled):
 
 def measure(name, keep):
     """Prints seconds of each step and the parameters, as JSON."""
+    # Before the first import of Keras, which reads it then.
+    os.environ["KERAS_BACKEND"] = "torch" if name == ON_PYTORCH else "tensorflow"
     if keep:
         from keras_transformers.training import keep_freed_memory
 
@@ -124,10 +126,8 @@ def run_all(rounds):
         for name in CANDIDATES:
             for keep in (False, True):
                 command = [sys.executable, "-m", "benchmarks.vit_training", "--only", name]
-                backend = "torch" if name == ON_PYTORCH else "tensorflow"
                 output = subprocess.run(
                     [*command, *(["--keep"] if keep else [])],
-                    env={**os.environ, "KERAS_BACKEND": backend},
                     capture_output=True,
                     text=True,
                     check=True,
