@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export.rounds import round_size
-from keras_transformers.generation import BeamSearch, decode
+from keras_transformers.generation import BeamSearch, Request, Sampling, decode
+from keras_transformers.generation.request import most_tokens
 
 
 class Translator(tf.Module):
@@ -21,7 +22,7 @@ class Translator(tf.Module):
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
         tokenizer: A `text.SentencePieceTokenizer`.
-        search: `BeamSearch(...)` (default: 4 beams) or `Greedy()`.
+        search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
         source_lengths: Lengths in pieces, END included, to which sources are padded; what exceeds
             the last is cut off, and said so in `truncated`.
 
@@ -112,29 +113,39 @@ class Translator(tf.Module):
 
 def _decoder(model, search, length, tokenizer):
     """Translates ragged ids of up to `length` pieces; the search is compiled by XLA."""
+    most = most_tokens(length)
 
     @tf.function(jit_compile=True)
-    def run(source):
+    def run(source, uniform):
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
-        pieces = tf.math.count_nonzero(source, axis=1, keepdims=True, dtype=tf.int32)
-        steps = tf.range(1, _most_pieces(length) + 1)
-        forced = tf.where(steps == _most_pieces(pieces, tf.minimum), tokenizer.end_id, 0)
-        return decode(model, source, forced, search, tokenizer.start_id, tokenizer.end_id)
+        pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
+        limits = search.constraints.limits(pieces, most_tokens(pieces, tf.minimum))
+        forced = tf.zeros([tf.shape(source)[0], most], tf.int32)
+        request = Request(forced, tokenizer.start_id, tokenizer.end_id, *limits, uniform)
+        return decode(model, source, search, request)
 
     def translate(ids):
-        result = run(ids.to_tensor(tokenizer.pad_id, shape=[None, length]))
+        source = ids.to_tensor(tokenizer.pad_id, shape=[None, length])
+        result = run(source, _uniform(search, most, tf.shape(source)[0]))
         tokens, scores = result["tokens"], result["scores"]
-        if tokens.shape.rank == 3:  # the best of `n_best`
+        if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
         return tokenizer.detokenize(tokens), scores
 
     return translate
 
 
-def _most_pieces(source_pieces, minimum=min):
-    """Most pieces that a translation may have, END included on both sides."""
-    return minimum(2 * source_pieces + 10, source_pieces + 50)
+def _uniform(search, max_length, batch):
+    """The random numbers of `Sampling`; those of a seed are the same in every round."""
+    if not isinstance(search, Sampling):
+        return None
+    shape = [batch, max_length, search.beams]
+    if search.seed is None:
+        numbers = tf.random.uniform(shape)
+    else:
+        numbers = tf.random.stateless_uniform(shape, seed=[search.seed, 0])
+    return tf.transpose(numbers, [1, 0, 2])
 
 
 def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):

@@ -1,6 +1,21 @@
 """Decoding: searches over one `decode_step`, sharing one key/value cache."""
 
-from keras_transformers.generation.generate import decode, generate
-from keras_transformers.generation.search import BeamSearch, Greedy, length_penalty
+from keras_transformers.generation.beam import BeamSearch, coverage_penalty, length_penalty
+from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.generate import decode, generate, generate_all
+from keras_transformers.generation.request import Ancestry, Request
+from keras_transformers.generation.stepwise import Greedy, Sampling
 
-__all__ = ["BeamSearch", "Greedy", "decode", "generate", "length_penalty"]
+__all__ = [
+    "Ancestry",
+    "BeamSearch",
+    "Constraints",
+    "Greedy",
+    "Request",
+    "Sampling",
+    "coverage_penalty",
+    "decode",
+    "generate",
+    "generate_all",
+    "length_penalty",
+]

@@ -1,43 +1,47 @@
-"""From a model and a batch of ids to decoded ids."""
+"""From a model and ids to decoded ids: one batch, or as many sequences as there are."""
+
+import dataclasses
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.generation.search import Greedy
+from keras_transformers.generation.request import Request, most_tokens
+from keras_transformers.generation.stepwise import Greedy, Sampling
 
 
-def decode(model, source, forced, search, start_id=1, end_id=2):
+def decode(model, source, search, request):
     """Runs a search on a model's decoder: the traceable heart of `generate`.
 
     Args:
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
         source: Integer ids `(batch, source_length)`, 0 = padding.
-        forced: Integer ids `(batch, max_length)`; 0 leaves the choice to the search. Its static
-            second size is the limit on tokens.
-        search: `Greedy()` or `BeamSearch(...)`.
-        start_id: The token before the first.
-        end_id: The token that ends a sequence.
+        search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)`.
+        request: A `Request`.
 
     Returns:
         The search's dict of `tokens`, `scores` and `lengths`.
 
     Example:
     >>> from keras import ops
-    >>> from keras_transformers.generation import Greedy, decode
+    >>> from keras_transformers.generation import Greedy, Request, decode
     >>> from keras_transformers.models import Transformer
     >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
     >>> model.build({"source": (None, None), "target": (None, None)})
     >>> source, forced = ops.array([[5, 7, 2]]), ops.zeros((1, 4), "int32")
-    >>> tuple(decode(model, source, forced, Greedy())["tokens"].shape)
+    >>> request = Request(forced, start_id=1, end_id=2)
+    >>> tuple(decode(model, source, Greedy(), request)["tokens"].shape)
     (1, 4)
     """
-    state, shared = model.start_decoding(source, search.beams, forced.shape[1])
+    options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
+    state, shared = model.start_decoding(
+        source, search.beams, request.forced.shape[1], **options
+    )
 
-    def step(ids, index, state):
-        return model.decode_step(ids, index, state, shared)
+    def step(ids, index, state, ancestry):
+        return model.decode_step(ids, index, state, shared, ancestry)
 
-    return search(step, state, forced, start_id, end_id)
+    return search(step, state, request)
 
 
 class _Generator(keras.Model):
@@ -47,12 +51,16 @@ class _Generator(keras.Model):
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
-        self.ids = (start_id, end_id)
+        self.ids = {"start_id": start_id, "end_id": end_id}
         self.compile(jit_compile=True)
         self.built = True
 
     def call(self, inputs):
-        return decode(self.model, inputs["source"], inputs["forced"], self.search, *self.ids)
+        source, request = inputs["source"], {**inputs, **self.ids}
+        del request["source"]
+        if "uniform" in request:  # the batch first, as Keras wants it
+            request["uniform"] = ops.transpose(request["uniform"], (1, 0, 2))
+        return decode(self.model, source, self.search, Request(**request))
 
 
 def generate(
@@ -63,20 +71,24 @@ def generate(
     Args:
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
         source: Integer ids `(batch, source_length)`, 0 = padding. Pad to a few fixed lengths: each
-            new shape compiles anew.
+            new shape compiles anew (`generate_all` does all this). None for a decoder-only model,
+            which is given a source of no length.
         prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
             the first place on; 0 behind it leaves the choice to the search.
-        search: `Greedy()` (default) or `BeamSearch(...)`.
-        max_length: Limit on tokens, END included; by default `2 * source_length + 10`.
+        search: `Greedy()` (default), `BeamSearch(...)` or `Sampling(...)`.
+        max_length: Limit on tokens, END included, where sequences are cut; by default
+            `2 * source_length + 10`.
         start_id: The token before the first.
         end_id: The token that ends a sequence.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
-        END, then 0; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included.
+        END, then 0; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included; from
+        `BeamSearch` also `log_probabilities`, the scores without penalties.
 
     Raises:
-        ValueError: If `source` is not a batch of integer ids, or `prompt` does not fit it.
+        ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it, or a
+            decoder-only model lacks `prompt` or `max_length`.
 
     Example:
     >>> import numpy as np
@@ -87,7 +99,10 @@ def generate(
     >>> result["tokens"].shape
     (1, 6)
     """
-    search = Greedy() if search is None else search
+    if source is None:
+        if prompt is None or max_length is None:
+            raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
+        source = np.zeros((len(prompt), 0), "int32")
     source = np.asarray(source)
     if source.ndim != 2 or not np.issubdtype(source.dtype, np.integer):
         raise ValueError(
@@ -104,12 +119,139 @@ def generate(
                 f"Received: shape {prompt.shape}"
             )
         forced[:, : prompt.shape[1]] = prompt
+    return _run(model, source, forced, None, search or Greedy(), start_id, end_id)
+
+
+def generate_all(
+    model,
+    sources,
+    search=None,
+    lengths=None,
+    batch_size=32,
+    max_length=None,
+    start_id=1,
+    end_id=2,
+    verbose=1,
+):
+    """Decodes any number of sequences of any length; compiles at most once for each of `lengths`.
+
+    Sequences are sorted by length, padded to the next of `lengths` and decoded in batches of one
+    size; results come in the order of `sources`. What a sequence becomes does not depend on the
+    others: one of n ids is given at most `min(2 n + 10, n + 50)` tokens, or `max_length`.
+
+    Args:
+        model, search, start_id, end_id: See `generate`.
+        sources: Iterable of sequences of integer ids, END included, without padding.
+        lengths: Increasing lengths to pad to; by default powers of two from 16 on.
+        batch_size: Sequences decoded at once.
+        max_length: Optional smaller limit on the tokens of each.
+        verbose: 1 shows a progress bar, 0 does not.
+
+    Returns:
+        Dict as from `generate`, the arrays' first axis as long as `sources` and their last as the
+        longest result.
+
+    Raises:
+        ValueError: If a source is empty, not made of integers, or longer than the last of
+            `lengths`, or `lengths` do not increase.
+
+    Example:
+    >>> from keras_transformers.generation import generate_all
+    >>> from keras_transformers.models import Transformer
+    >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> result = generate_all(model, [[5, 7, 2], [6, 2]], max_length=6, verbose=0)
+    >>> len(result["tokens"])
+    2
+    """
+    search = search or Greedy()
+    sources = [np.asarray(source) for source in sources]
+    lengths = _buckets(sources, lengths)
+    if not sources:
+        return {
+            "tokens": np.zeros((0, 0), "int32"),
+            "scores": np.zeros(0, "float32"),
+            "lengths": np.zeros(0, "int32"),
+        }
+    sizes = np.array([len(source) for source in sources])
+    bucket = np.searchsorted(lengths, sizes)
+    order = np.argsort(sizes, kind="stable")
+    uniform = _uniform(search, len(sources), most_tokens(lengths[-1]))
+    bar = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="sequence")
+    results = [None] * len(sources)
+    for which, length in enumerate(lengths):
+        mine = order[bucket[order] == which]
+        for start in range(0, len(mine), batch_size):
+            rows = mine[start : start + batch_size]
+            # One size for all: the last batch is filled with its own longest sequence.
+            filled = np.pad(rows, (0, batch_size - len(rows)), mode="edge")
+            source = np.zeros((batch_size, length), "int32")
+            for row, number in zip(source, filled, strict=True):
+                row[: sizes[number]] = sources[number]
+            limits = most_tokens(sizes[filled], np.minimum)
+            most = most_tokens(length)
+            if max_length is not None:
+                limits, most = np.minimum(limits, max_length), min(most, max_length)
+            forced = np.zeros((batch_size, most), "int32")
+            random = None if uniform is None else uniform[filled, :most]
+            found = _run(model, source, forced, limits, search, start_id, end_id, random)
+            for place, number in enumerate(rows):
+                results[number] = {name: value[place] for name, value in found.items()}
+            bar.add(len(rows))
+    longest = max(int(np.max(result["lengths"])) for result in results)
+    for result in results:
+        tokens = result["tokens"][..., :longest]
+        widths = [(0, 0)] * (tokens.ndim - 1) + [(0, longest - tokens.shape[-1])]
+        result["tokens"] = np.pad(tokens, widths)
+    return {name: np.stack([result[name] for result in results]) for name in results[0]}
+
+
+def _buckets(sources, lengths):
+    """The lengths to pad to, after checking them and the sources."""
+    for number, source in enumerate(sources):
+        if source.ndim != 1 or not len(source) or not np.issubdtype(source.dtype, np.integer):
+            raise ValueError(
+                "generate_all: `sources` must be sequences of at least one integer id. "
+                f"Received: number {number}, {source.dtype} of shape {source.shape}"
+            )
+    longest = max((len(source) for source in sources), default=1)
+    if lengths is None:
+        lengths = [16]
+        while lengths[-1] < longest:
+            lengths.append(2 * lengths[-1])
+    if not len(lengths) or any(np.diff(lengths) <= 0) or longest > lengths[-1]:
+        raise ValueError(
+            f"generate_all: `lengths` must increase up to the longest source, {longest}. "
+            f"Received: {tuple(lengths)}"
+        )
+    return np.asarray(lengths)
+
+
+def _uniform(search, batch, max_length):
+    """The random numbers of `Sampling`, `(batch, max_length, samples)`; None for other searches."""
+    if not isinstance(search, Sampling):
+        return None
+    shape = (batch, max_length, search.num_samples)
+    return np.random.default_rng(search.seed).random(shape, "float32")
+
+
+def _run(model, source, forced, max_lengths, search, start_id, end_id, uniform=None):
+    """Compiles where that is new, and decodes one batch."""
     if not model.built:
         model({"source": source[:1], "target": forced[:1, :1]})
+    inputs = {"source": source.astype("int32"), "forced": forced}
+    sizes = np.count_nonzero(source, axis=1)
+    limits = search.constraints.limits(sizes, max_lengths)
+    for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
+        if limit is not None:
+            inputs[name] = ops.convert_to_numpy(limit).astype("int32")
+    if isinstance(search, Sampling):
+        inputs["uniform"] = _uniform(search, *forced.shape) if uniform is None else uniform
+        search = dataclasses.replace(search, seed=None)  # data, not code: compiles nothing
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})
-    key = (search, source.shape, limit, start_id, end_id)
+    shapes = tuple((name, value.shape) for name, value in inputs.items())
+    key = (search, shapes, start_id, end_id)
     if key not in compiled:
         compiled[key] = _Generator(model, search, start_id, end_id)
-    inputs = {"source": source.astype("int32"), "forced": forced}
-    return keras.tree.map_structure(ops.convert_to_numpy, compiled[key].predict_on_batch(inputs))
+    result = compiled[key].predict_on_batch(inputs)
+    return keras.tree.map_structure(ops.convert_to_numpy, result)

@@ -6,7 +6,6 @@ from keras_transformers.layers.attention import (
     MultiHeadAttention,
     SelfAttention,
     dot_product_attention,
-    masked_softmax,
 )
 from keras_transformers.layers.blocks import DecoderBlock, EncoderBlock
 from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
@@ -20,6 +19,7 @@ from keras_transformers.layers.grid_positions import (
 from keras_transformers.layers.masks import (
     causal_mask,
     combine_masks,
+    masked_softmax,
     padding_mask,
     segment_mask,
     segment_positions,

@@ -5,38 +5,20 @@ import math
 import keras
 from keras import ops
 
-from keras_transformers.layers.masks import causal_mask, combine_masks, key_mask
+from keras_transformers.layers.cache import (
+    attend_cache,
+    empty_cache,
+    fold_heads,
+    visible_slots,
+    write_cache,
+)
+from keras_transformers.layers.masks import (
+    causal_mask,
+    combine_masks,
+    key_mask,
+    masked_softmax,
+)
 from keras_transformers.layers.regularization import Dropout
-
-
-def masked_softmax(scores, mask=None):
-    """Softmax over the last axis, as if every masked score were minus infinity.
-
-    Computed in float32 (float64 for float64 scores). A row that may attend to nothing gets weights
-    of exactly zero, never NaN.
-
-    Args:
-        scores: `(..., keys)`, any floating dtype.
-        mask: Optional bool that broadcasts against `scores`; True = attend.
-
-    Returns:
-        Weights of the same shape, float32 or float64.
-
-    Example:
-    >>> from keras import ops
-    >>> from keras_transformers.layers import masked_softmax
-    >>> weights = masked_softmax(ops.zeros((2, 2)), ops.array([[True, True], [False, False]]))
-    >>> ops.convert_to_numpy(weights).tolist()
-    [[0.5, 0.5], [0.0, 0.0]]
-    """
-    dtype = keras.backend.standardize_dtype(scores.dtype)
-    scores = ops.cast(scores, "float64" if dtype == "float64" else "float32")
-    if mask is not None:
-        # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
-        scores = ops.where(mask, scores, -1e38)
-    # Keras warns about a softmax over a single key, which is legitimate here.
-    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
-    return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
 def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None):
@@ -85,6 +67,20 @@ def project(dense, x):
     """
     y = dense(ops.reshape(x, (1, -1, *x.shape[2:])))
     return ops.reshape(y, (-1, ops.shape(x)[1], *y.shape[2:]))
+
+
+def project_token(dense, x):
+    """Calls a projection to heads with one token of every sequence, `(batch, beams, width)`.
+
+    A single row gets a second one: XLA on a CPU fuses the product of one row with a reshaped kernel
+    into a loop over columns, which takes ten times as long as the product of two rows.
+    """
+    batch, beams, width = x.shape
+    if beams > 1 or batch not in (None, 1):
+        return dense(x)
+    rows = ops.reshape(x, (1, -1, width))
+    y = dense(ops.concatenate([rows, rows[:, :1]], axis=1))[:, :-1]
+    return ops.reshape(y, (-1, beams, *y.shape[2:]))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -198,6 +194,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self._widths = tuple(shape[-1] for shape in shapes)
         key_dim = self.key_dim or query_shape[-1] // self.num_heads
         value_dim = self.value_dim or key_dim
+        self._head_dims = {"key": key_dim, "value": value_dim}
         heads = (None, self.num_heads)
         self.query_dense = self._projection("query", "abc,cde->abde", (*heads, key_dim))
         self.query_dense.build(query_shape)
@@ -405,38 +402,40 @@ class CausalSelfAttention(SelfAttention):
     def start_cache(self, batch, beams, max_length):
         """Empty keys and values for `beams` sequences of each batch element.
 
+        They take `batch * beams * max_length * heads * (key_dim + value_dim)` numbers of the
+        compute dtype.
+
         Returns:
-            `{"key": (batch, beams, heads, max_length, key_dim), "value": likewise}`.
+            `{"key": (batch * heads, max_length * beams, key_dim), "value": likewise}`.
         """
-        shape = (batch, beams, self.num_heads, max_length)
-        key_dim, value_dim = self.key_dense.kernel.shape[-1], self.value_dense.kernel.shape[-1]
+        sizes = (batch, self.num_heads, beams, max_length)
         return {
-            "key": ops.zeros((*shape, key_dim), self.compute_dtype),
-            "value": ops.zeros((*shape, value_dim), self.compute_dtype),
+            name: empty_cache(*sizes, dim, self.compute_dtype)
+            for name, dim in self._head_dims.items()
         }
 
-    def step(self, x, cache, index):
+    def step(self, x, cache, index, visible=None):
         """Attends from the token at position `index` to itself and those before it.
 
         Args:
             x: `(batch, beams, hidden_dim)`, one token of every sequence.
             cache: From `start_cache`, filled by the steps before.
             index: Position of the token, an int or a scalar tensor.
+            visible: Bool `(batch or 1, beams, max_length * beams)` from `cache.visible_slots`; by
+                default every beam sees its own slot.
 
         Returns:
             `(batch, beams, hidden_dim)` and the cache with this token in it.
         """
-        query = self.query_dense(x)  # (batch, beams, heads, key_dim)
-        new = {"key": self.key_dense(x), "value": self.value_dense(x)}
-        cache = {
-            name: ops.slice_update(stored, (0, 0, 0, index, 0), new[name][:, :, :, None])
-            for name, stored in cache.items()
+        beams = x.shape[1]
+        if visible is None:
+            visible = visible_slots(index, cache["key"].shape[1] // beams, beams)
+        new = {
+            "key": project_token(self.key_dense, x),
+            "value": project_token(self.value_dense, x),
         }
-        scale = ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
-        scores = ops.einsum("bnhd,bnhld->bnhl", query * scale, cache["key"])
-        weights = masked_softmax(scores, ops.arange(cache["key"].shape[3]) <= index)
-        weights = ops.cast(weights, query.dtype)
-        output = ops.einsum("bnhl,bnhld->bnhd", weights, cache["value"])
+        cache = {name: write_cache(stored, new[name], index) for name, stored in cache.items()}
+        output, _ = attend_cache(project_token(self.query_dense, x), cache, visible)
         return self.output_dense(output), cache
 
 
@@ -500,12 +499,18 @@ class CrossAttention(MultiHeadAttention):
         )
 
     def project_context(self, context):
-        """Keys and values of `context`, computed once for all steps of `step`.
+        """Keys and values of `context`, computed once for all steps and beams of `step`.
+
+        They take `batch * context_length * heads * (key_dim + value_dim)` numbers of the compute
+        dtype.
 
         Returns:
-            `{"key": (batch, context_length, heads, key_dim), "value": likewise}`.
+            `{"key": (batch * heads, context_length, key_dim), "value": likewise}`.
         """
-        return {"key": self.key_dense(context), "value": self.value_dense(context)}
+        return {
+            "key": fold_heads(self.key_dense(context)),
+            "value": fold_heads(self.value_dense(context)),
+        }
 
     def step(self, x, cache, context_mask=None):
         """Attends from one token of each of several sequences that share a context.
@@ -516,13 +521,8 @@ class CrossAttention(MultiHeadAttention):
             context_mask: Optional bool `(batch, context_length)`.
 
         Returns:
-            `(batch, beams, hidden_dim)`.
+            `(batch, beams, hidden_dim)` and the weights `(batch, heads, beams, context_length)`.
         """
-        mask = key_mask(context_mask)
-        output, _ = dot_product_attention(
-            self.query_dense(x),
-            cache["key"],
-            cache["value"],
-            None if mask is None else mask[:, None],
-        )
-        return self.output_dense(output)
+        query = project_token(self.query_dense, x)
+        output, weights = attend_cache(query, cache, key_mask(context_mask))
+        return self.output_dense(output), weights

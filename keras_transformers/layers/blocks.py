@@ -290,29 +290,34 @@ class DecoderBlock(_Block):
         """Empty keys and values of the self-attention; see `CausalSelfAttention.start_cache`."""
         return self.attention.start_cache(batch, beams, max_length)
 
-    def step(self, x, cache, index, context_cache=None, context_mask=None):
+    def step(self, x, cache, index, visible=None, context_cache=None, context_mask=None):
         """Decodes one token of `beams` sequences for each batch element.
 
         Args:
             x: `(batch, beams, hidden_dim)`.
             cache: From `start_cache`, filled by the steps before.
             index: Position of the token, an int or a scalar tensor.
+            visible: See `CausalSelfAttention.step`.
             context_cache: `cross_attention.project_context(context)`, or None.
             context_mask: Optional bool `(batch, context_length)`.
 
         Returns:
-            `(batch, beams, hidden_dim)` and the cache with this token in it.
+            `(batch, beams, hidden_dim)`, the cache with this token in it, and the weights of the
+            cross-attention `(batch, heads, beams, context_length)`, None without a context.
         """
-        updated = {}
+        updated, weights = {}, []
 
         def attend(x):
-            y, cache_after = self.attention.step(x, cache, index)
+            y, cache_after = self.attention.step(x, cache, index, visible)
             updated.update(cache_after)
+            return y
+
+        def attend_across(x):
+            y, cross_weights = self.cross_attention.step(x, context_cache, context_mask)
+            weights.append(cross_weights)
             return y
 
         x = self._attend(x, attend)
         if context_cache is not None:
-            x = self._attend_across(
-                x, lambda x: self.cross_attention.step(x, context_cache, context_mask)
-            )
-        return self._feed(x, training=False), updated
+            x = self._attend_across(x, attend_across)
+        return self._feed(x, training=False), updated, weights[0] if weights else None

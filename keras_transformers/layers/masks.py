@@ -1,5 +1,9 @@
-"""Boolean masks as pure functions: True always means "may be attended" or "is a real token"."""
+"""Boolean masks as pure functions, and the softmax that obeys them.
 
+True always means "may be attended" or "is a real token".
+"""
+
+import keras
 from keras import ops
 
 
@@ -113,3 +117,33 @@ def combine_masks(*masks):
 def key_mask(mask):
     """Turns a padding mask of the keys, `(batch, keys)` or None, into `(batch, 1, keys)`."""
     return None if mask is None else ops.cast(mask, "bool")[:, None, :]
+
+
+def masked_softmax(scores, mask=None):
+    """Softmax over the last axis, as if every masked score were minus infinity.
+
+    Computed in float32 (float64 for float64 scores). A row that may attend to nothing gets weights
+    of exactly zero, never NaN.
+
+    Args:
+        scores: `(..., keys)`, any floating dtype.
+        mask: Optional bool that broadcasts against `scores`; True = attend.
+
+    Returns:
+        Weights of the same shape, float32 or float64.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import masked_softmax
+    >>> weights = masked_softmax(ops.zeros((2, 2)), ops.array([[True, True], [False, False]]))
+    >>> ops.convert_to_numpy(weights).tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
+    """
+    dtype = keras.backend.standardize_dtype(scores.dtype)
+    scores = ops.cast(scores, "float64" if dtype == "float64" else "float32")
+    if mask is not None:
+        # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
+        scores = ops.where(mask, scores, -1e38)
+    # Keras warns about a softmax over a single key, which is legitimate here.
+    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    return weights if mask is None else ops.where(mask, weights, 0.0)

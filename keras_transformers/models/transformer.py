@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     segment_mask,
     segment_positions,
 )
+from keras_transformers.layers.cache import visible_slots
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -212,7 +213,7 @@ class Transformer(keras.Model):
             x = block(
                 x, context, attention_mask=self_mask, context_mask=context_mask, training=training
             )
-        return self._logits(x)
+        return self.target_embedding.logits(self._finish(x))
 
     def encode(self, source, source_segments=None, training=None):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
@@ -228,54 +229,78 @@ class Transformer(keras.Model):
         x = self.positional_encoding(embedding(ids), positions=positions)
         return self.dropout_layer(x, training=training)
 
-    def _logits(self, x):
-        x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self.target_embedding.logits(x)
+    def _finish(self, x):
+        return x if self.decoder_norm is None else self.decoder_norm(x)
 
-    def start_decoding(self, source, beams, max_length):
+    def start_decoding(self, source, beams, max_length, coverage=False):
         """Encodes the source once, and makes what `decode_step` needs.
+
+        The caches hold `batch * heads * (key_dim + value_dim) * (beams * max_length +
+        source_length)` numbers of the compute dtype for each decoder block.
 
         Args:
             source: Integer ids `(batch, source_length)`, 0 = padding.
             beams: Number of sequences to decode for each source.
             max_length: Number of steps there may be.
+            coverage: Whether to sum up how much each source token was attended to.
 
         Returns:
-            `(beam_state, shared)`: `beam_state` holds tensors `(batch, beams, ...)` that a search
-            reorders with its beams; `shared` belongs to the source and never changes.
+            `(state, shared)`. `state` changes with every step: `cache`, and on request `coverage`
+            float32 `(batch, beams, source_length)`, the sums of the last block's cross-attention
+            (mean of its heads); 1 at padding. `shared` belongs to the source and never changes.
         """
         context = self.encode(source, training=False)
+        mask = padding_mask(source)
         shared = {
-            "source_mask": padding_mask(source),
+            "source_mask": mask,
             "context": [
                 block.cross_attention.project_context(context) for block in self.decoder_blocks
             ],
         }
-        batch = ops.shape(source)[0]
-        cache = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
-        return cache, shared
+        batch, length = ops.shape(source)
+        state = {
+            "cache": [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
+        }
+        if coverage:
+            padding = ops.cast(ops.logical_not(mask), "float32")[:, None]
+            state["coverage"] = ops.broadcast_to(padding, (batch, beams, length))
+        return state, shared
 
-    def decode_step(self, ids, index, beam_state, shared):
+    def decode_step(self, ids, index, state, shared, ancestry=None):
         """Scores the next token of every sequence.
 
         Args:
             ids: Integers `(batch, beams)`, the token at position `index`.
             index: Int or scalar tensor.
-            beam_state, shared: From `start_decoding` or the step before.
+            state, shared: From `start_decoding` or the step before.
+            ancestry: `generation.Ancestry` of the beams; None where none has moved.
 
         Returns:
-            Logits `(batch, beams, target vocabulary)` and the new `beam_state`.
+            Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
+        beams = ids.shape[1]
         x = self.target_embedding(ids)
         positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
         x = self.positional_encoding(x, positions=positions)
-        caches = []
+        max_length = state["cache"][0]["key"].shape[1] // beams
+        slots = None if ancestry is None else ancestry.slots
+        visible = visible_slots(index, max_length, beams, slots)
+        caches, weights = [], None
         for block, cache, context in zip(
-            self.decoder_blocks, beam_state, shared["context"], strict=True
+            self.decoder_blocks, state["cache"], shared["context"], strict=True
         ):
-            x, cache = block.step(x, cache, index, context, shared["source_mask"])
+            x, cache, weights = block.step(
+                x, cache, index, visible, context, shared["source_mask"]
+            )
             caches.append(cache)
-        return self._logits(x), caches
+        state = {**state, "cache": caches}
+        if "coverage" in state:
+            covered = state["coverage"]
+            if ancestry is not None:
+                covered = ops.take_along_axis(covered, ancestry.parents[..., None], axis=1)
+            attended = ops.mean(ops.cast(weights, "float32"), axis=1)
+            state["coverage"] = covered + attended
+        return self.target_embedding.step_logits(self._finish(x)), state
 
     def get_config(self):
         return {**super().get_config(), **self._settings}

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.export import Translator, translator
-from keras_transformers.generation import BeamSearch, Greedy, generate
+from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling, generate
 from keras_transformers.models import Transformer
 from keras_transformers.text import SentencePieceTokenizer, encode_pairs, packed
 from keras_transformers.training import SmoothedCrossEntropy
@@ -85,6 +85,18 @@ def test_the_translator_gives_what_generate_gives(model, tokenizer, search):
     tokens = result["tokens"][:, 0] if result["tokens"].ndim == 3 else result["tokens"]
     expected = [text.decode() for text in tokenizer.detokenize(tokens).numpy()]
     assert Translator(model, tokenizer, search, (16,)).translate(sentences) == expected
+
+
+def test_a_sampling_translator_obeys_its_seed_and_its_constraints(model, tokenizer):
+    def translate(seed, **settings):
+        search = Sampling(temperature=2.0, seed=seed, **settings)
+        return Translator(model, tokenizer, search, (16,)).translate(LINES[:8])
+
+    assert translate(1) == translate(1) != translate(2)
+    first = translate(1)[0].split()[0]
+    banned = tokenizer.tokenize([first]).numpy()[0, 0]
+    constrained = translate(1, constraints=Constraints(banned=(int(banned),)))
+    assert not any(first in line.split() for line in constrained)
 
 
 def test_the_translator_follows_the_weights_of_the_moment(model, tokenizer):

@@ -8,7 +8,21 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.generation import BeamSearch, Greedy, generate, length_penalty
+from keras_transformers.generation import (
+    BeamSearch,
+    Constraints,
+    Greedy,
+    Request,
+    Sampling,
+    coverage_penalty,
+    decode,
+    generate,
+    generate_all,
+    length_penalty,
+)
+from keras_transformers.inspection import attention_maps
+from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
+from keras_transformers.layers.cache import visible_slots
 from keras_transformers.models import Transformer
 from tests.contract import compiled, to_numpy
 
@@ -79,9 +93,12 @@ def uncached(norm_first, search, source, max_length):
     log_probabilities = whole_pass(norm_first)
     beams, rows = search.beams, np.repeat(source, search.beams, axis=0)
 
-    def step(ids, index, state):
+    def step(ids, index, state, ancestry):
         place = int(index)
-        tokens = to_numpy(state["tokens"]).reshape(-1, max_length)
+        tokens = to_numpy(state["tokens"])
+        if ancestry is not None:
+            tokens = np.take_along_axis(tokens, to_numpy(ancestry.parents)[..., None], axis=1)
+        tokens = tokens.reshape(-1, max_length)
         if place:  # what the search chose last
             tokens[:, place - 1] = to_numpy(ids).reshape(-1)
         with eager_loops(False):
@@ -92,7 +109,7 @@ def uncached(norm_first, search, source, max_length):
     state = {"tokens": ops.zeros((len(source), beams, max_length), "int32")}
     forced = ops.zeros((len(source), max_length), "int32")
     with eager_loops():
-        result = search(step, state, forced, START, END)
+        result = search(step, state, Request(forced, START, END))
     return to_numpy(result)
 
 
@@ -213,6 +230,176 @@ def test_new_weights_are_seen_and_saving_still_works(tmp_path):
     again = generate(loaded, SOURCE, max_length=LENGTH)
     np.testing.assert_array_equal(again["tokens"], after["tokens"])
     np.testing.assert_array_equal(again["scores"], after["scores"])
+
+
+# ------------------------------------------------------------------- sampling and coverage
+
+
+def test_a_seed_gives_the_same_tokens_and_compiles_nothing_new():
+    model = shared_model()
+    first = generate(model, SOURCE, search=Sampling(seed=1), max_length=LENGTH)
+    number = len(model._generators)
+    again = generate(model, SOURCE, search=Sampling(seed=1), max_length=LENGTH)
+    other = generate(model, SOURCE, search=Sampling(seed=2), max_length=LENGTH)
+    free = [generate(model, SOURCE, search=Sampling(), max_length=LENGTH) for _ in range(2)]
+    assert len(model._generators) == number
+    np.testing.assert_array_equal(again["tokens"], first["tokens"])
+    assert np.any(other["tokens"] != first["tokens"])
+    assert np.any(free[0]["tokens"] != free[1]["tokens"])
+    expected = score(whole_pass()(SOURCE, first["tokens"]), first["tokens"])
+    np.testing.assert_allclose(first["scores"], expected, atol=1e-4)
+
+
+def test_the_coverage_penalty_counts_what_the_last_block_attends_to():
+    search = BeamSearch(3, length_penalty=0.6, coverage_penalty=0.8, n_best=3)
+    model = shared_model()
+    result = generate(model, SOURCE, search=search, max_length=LENGTH)
+    for place in range(3):
+        tokens = result["tokens"][:, place]
+        target = np.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=START)
+        *_, last = attention_maps(
+            model, {"source": SOURCE, "target": target}, match="cross_attention"
+        ).values()
+        attended = last.mean(axis=1) * (tokens != 0)[..., None]  # each chosen token's step
+        covered = np.where(SOURCE != 0, attended.sum(axis=1), 1.0)
+        lengths = result["lengths"][:, place]
+        expected = score(whole_pass()(SOURCE, tokens), tokens)
+        np.testing.assert_allclose(
+            result["log_probabilities"][:, place], expected, atol=1e-4
+        )
+        expected = expected / ops.convert_to_numpy(length_penalty(lengths, 0.6))
+        expected += ops.convert_to_numpy(coverage_penalty(covered, 0.8))
+        np.testing.assert_allclose(result["scores"][:, place], expected, atol=1e-4)
+
+
+# --------------------------------------------------------------- many sentences, any length
+
+
+def sentences(number, longest, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, longest + 1, number)
+    return [np.append(rng.integers(3, VOCAB, length - 1), END) for length in lengths]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [Greedy(), BeamSearch(2, n_best=2), Sampling(seed=3), Greedy(Constraints(max_ratio=0.6))],
+    ids=["greedy", "beam", "sampling", "constrained"],
+)
+def test_any_number_of_sentences_come_back_in_order_as_each_gives_alone(search):
+    sources = sentences(23, 11)
+    lengths, options = (4, 8, 11), {"batch_size": 5, "max_length": 9, "verbose": 0}
+    together = generate_all(shared_model(), sources, search, lengths, **options)
+    assert together["lengths"].max() == together["tokens"].shape[-1]
+    for number in (0, 7, 22):
+        source = sources[number : number + 1]
+        alone = generate_all(shared_model(), source, search, lengths, **options)
+        size = alone["tokens"].shape[-1]
+        if not isinstance(search, Sampling) or number == 0:  # each has its own random numbers
+            received = together["tokens"][number, ..., :size]
+            np.testing.assert_array_equal(received, alone["tokens"][0])
+            np.testing.assert_allclose(
+                together["scores"][number], alone["scores"][0], atol=1e-4
+            )
+
+
+def test_a_thousand_sentences_compile_once_for_each_bucket():
+    model, traces = make(), []
+    step = model.decode_step
+    model.decode_step = lambda *arguments: traces.append(arguments[0].shape) or step(*arguments)
+    generate_all(model, sentences(1000, 15), lengths=(8, 16), batch_size=64, verbose=0)
+    number = len(traces)
+    assert len(model._generators) == 2
+    generate_all(model, sentences(50, 15, seed=1), lengths=(8, 16), batch_size=64, verbose=0)
+    assert len(model._generators) == 2 and len(traces) == number
+
+
+def test_no_sentence_gives_nothing():
+    assert len(generate_all(shared_model(), [], verbose=0)["tokens"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("sources", "lengths", "message"),
+    [
+        ([[3, 2], []], None, r"at least one integer id. Received: number 1, .*shape \(0,\)"),
+        ([[3.5]], None, "number 0, float64"),
+        ([[3] * 9], (4, 8), r"`lengths` must increase up to the longest source, 9.*\(4, 8\)"),
+        ([[3]], (8, 8), r"`lengths` must increase.*\(8, 8\)"),
+    ],
+)
+def test_sources_and_lengths_that_do_not_fit_are_refused(sources, lengths, message):
+    with pytest.raises(ValueError, match=f"generate_all: .*{message}"):
+        generate_all(shared_model(), sources, lengths=lengths, verbose=0)
+
+
+# ---------------------------------------------------------------------- decoder-only models
+
+
+class Decoder(keras.Model):
+    """A decoder-only model with one block, as small as its interface allows."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = TokenEmbedding(VOCAB, 22)
+        self.positions = PositionalEncoding()
+        self.block = DecoderBlock(2, 17, norm_first=True)
+
+    def call(self, ids):
+        return self.embedding.logits(self.block(self.positions(self.embedding(ids))))
+
+    def start_decoding(self, source, beams, max_length):
+        return self.block.start_cache(ops.shape(source)[0], beams, max_length), None
+
+    def decode_step(self, ids, index, state, shared, ancestry):
+        x = self.embedding(ids)
+        x = self.positions(x, positions=ops.broadcast_to(index, ops.shape(ids)))
+        slots = None if ancestry is None else ancestry.slots
+        visible = visible_slots(index, LENGTH, ids.shape[1], slots)
+        x, cache, _ = self.block.step(x, state, index, visible)
+        return self.embedding.logits(x), cache
+
+
+@pytest.mark.parametrize("search", [Greedy(), BEAM], ids=["greedy", "beam"])
+def test_a_decoder_only_model_continues_its_prompts(search):
+    model = Decoder()
+    model(np.ones((1, 3), "int32"))
+    rng = np.random.default_rng(1)
+    model.set_weights([rng.normal(size=weight.shape) * 0.6 for weight in model.weights])
+    result = generate(model, prompt=PROMPT[:2], search=search, max_length=LENGTH)
+    assert np.all(result["tokens"].reshape(2, -1, LENGTH)[0, :, :2] == [4, 9])
+    tokens = result["tokens"].reshape(2, -1, LENGTH)[:, 0]
+    target = np.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=START)
+    expected = score(to_numpy(ops.log_softmax(model(target))), tokens)
+    name = "scores" if search == Greedy() else "log_probabilities"
+    np.testing.assert_allclose(result[name].reshape(2, -1)[:, 0], expected, atol=1e-4)
+
+
+# ---------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX tells what memory XLA takes")
+@pytest.mark.parametrize("beams", [1, 4])
+def test_the_caches_take_the_memory_that_their_formula_says(beams):
+    import jax
+
+    model = Transformer(VOCAB, hidden_dim=64, num_heads=2, mlp_dim=64, num_layers=2)
+    model.build({"source": (None, None), "target": (None, None)})
+    search = Greedy() if beams == 1 else BeamSearch(beams)
+    batch, source_length = 8, 16
+
+    def temporaries(max_length):
+        def run(source, forced):
+            return decode(model, source, search, Request(forced, START, END))
+
+        ids = (np.ones((batch, size), "int32") for size in (source_length, max_length))
+        return jax.jit(run).lower(*ids).compile().memory_analysis().temp_size_in_bytes
+
+    def formula(max_length):
+        heads, dims = 2, 32 + 32
+        return 2 * 4 * batch * heads * dims * (beams * max_length + source_length)
+
+    grown = temporaries(1024) - temporaries(256)
+    assert grown == pytest.approx(formula(1024) - formula(256), rel=0.25)
 
 
 # ---------------------------------------------------------------------------------- errors

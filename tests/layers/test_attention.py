@@ -15,6 +15,7 @@ from keras_transformers.layers import (
     dot_product_attention,
     masked_softmax,
 )
+from keras_transformers.layers.cache import visible_slots
 from tests.contract import POLICIES, assert_close, call, check_layer, to_numpy
 from tests.oracles import multi_head_attention, softmax
 
@@ -322,9 +323,40 @@ def test_decoding_projects_the_context_once_for_all_beams():
     layer = make(CrossAttention)
     cache = layer.project_context(ops.convert_to_tensor(CONTEXT))
     x = ops.convert_to_tensor(X)  # the queries stand for beams
-    assert_close(layer.step(x, cache), layer(x, CONTEXT), 1e-5)
-    expected = layer(x, CONTEXT, context_mask=PADDING)
-    assert_close(layer.step(x, cache, ops.convert_to_tensor(PADDING)), expected, 1e-5)
+    assert_close(layer.step(x, cache)[0], layer(x, CONTEXT), 1e-5)
+    expected = layer(x, CONTEXT, context_mask=PADDING, return_attention_scores=True)
+    received = layer.step(x, cache, ops.convert_to_tensor(PADDING))
+    for mine, theirs in zip(received, expected, strict=True):  # the output and the weights
+        assert_close(mine, theirs, 1e-5)
+
+
+def test_beams_that_moved_find_their_own_past_where_it_was_written():
+    beams, layer = 3, make(CausalSelfAttention, (X.shape,), key_dim=KEY_DIM, value_dim=VALUE_DIM)
+    x = random(BATCH, beams, QUERIES, WIDTH)
+    cache = layer.start_cache(BATCH, beams, max_length=KEYS)
+    slots = np.tile(np.arange(beams)[:, None], (BATCH, 1, KEYS))
+    past = x.copy()  # what each beam has seen
+    rng = np.random.default_rng(3)
+    for index in range(QUERIES):
+        if index:
+            parents = rng.integers(0, beams, (BATCH, beams))[..., None]
+            slots = np.take_along_axis(slots, parents, axis=1)
+            slots[..., index] = np.arange(beams)
+            past[:, :, :index] = np.take_along_axis(past, parents[..., None], axis=1)[:, :, :index]
+        visible = visible_slots(index, KEYS, beams, ops.convert_to_tensor(slots))
+        y, cache = layer.step(ops.convert_to_tensor(x[:, :, index]), cache, index, visible)
+        whole = to_numpy(layer(past[:, :, : index + 1].reshape(-1, index + 1, WIDTH)))
+        assert_close(y, whole[:, -1].reshape(BATCH, beams, -1), 1e-5)
+
+
+def test_one_sequence_alone_gives_what_it_gives_in_a_batch():
+    """A single row goes another way, see `project_token`."""
+    layer = make(CausalSelfAttention, (X.shape,))
+    token = ops.convert_to_tensor(X[:, :1])
+    together, _ = layer.step(token, layer.start_cache(BATCH, 1, 2), 0)
+    for row in range(BATCH):
+        alone, _ = layer.step(token[row : row + 1], layer.start_cache(1, 1, 2), 0)
+        assert_close(alone, together[row : row + 1], 1e-6)
 
 
 # ------------------------------------------------------------------------------ errors

@@ -220,7 +220,7 @@ def test_step_by_step_decoding_is_the_whole_forward_pass(norm_first):
     mask = ops.convert_to_tensor(CONTEXT_MASK)
     for index in range(LENGTH):
         token = ops.convert_to_tensor(x[:, :, index])
-        y, cache = block.step(token, cache, index, projected, mask)
+        y, cache, _ = block.step(token, cache, index, None, projected, mask)
         assert_close(y, whole[:, :, index], 1e-5)
 
 
@@ -229,7 +229,7 @@ def test_a_block_without_context_decodes_step_by_step_too(norm_first):
     block = make(DecoderBlock, X.shape, norm_first=norm_first)
     whole, cache = to_numpy(block(X)), block.start_cache(BATCH, 1, LENGTH)
     for index in range(LENGTH):
-        y, cache = block.step(ops.convert_to_tensor(X[:, index : index + 1]), cache, index)
+        y, cache, _ = block.step(ops.convert_to_tensor(X[:, index : index + 1]), cache, index)
         assert_close(to_numpy(y)[:, 0], whole[:, index], 1e-5)
 
 

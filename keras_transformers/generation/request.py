@@ -1,0 +1,120 @@
+"""What searches and models say to one another, and the small tensor work that all searches share.
+
+A search sees no model, only `step(ids, index, state, ancestry) -> (logits, state)`, where `ids` are
+`(batch, beams)` and logits `(batch, beams, vocab)`. Scores are natural logarithms, in float32.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
+BLOCK = 128
+
+
+class Request(NamedTuple):
+    """What is asked of a search, besides the model.
+
+    Args:
+        forced: Integers `(batch, max_length)`: tokens that must be taken; 0 leaves the choice. Its
+            static second size is the limit on tokens: a sequence that reaches it is cut.
+        start_id: The token before the first.
+        end_id: The token that ends a sequence.
+        min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
+        max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
+        uniform: Random numbers in [0, 1) `(max_length, batch, beams)`, for `Sampling`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.generation import Request
+    >>> Request(forced=ops.zeros((3, 7), "int32"), start_id=1, end_id=2).end_id
+    2
+    """
+
+    forced: Any
+    start_id: int
+    end_id: int
+    min_lengths: Any = None
+    max_lengths: Any = None
+    uniform: Any = None
+
+
+class Ancestry(NamedTuple):
+    """Where the beams of a step come from, for models that keep something of each beam's past.
+
+    Args:
+        parents: Integers `(batch, beams)`: which beam of the step before each one continues. State
+            that is small is taken from there.
+        slots: Integers `(batch, beams, max_length)`: the beam that decoded each position of a
+            beam's past. State that is large, such as a cache, stays where it was written and is
+            found by these.
+
+    Example:
+    >>> from keras_transformers.generation import Ancestry
+    >>> Ancestry._fields
+    ('parents', 'slots')
+    """
+
+    parents: Any
+    slots: Any
+
+
+def put(tokens, ids, index):
+    """Writes `ids` (..., ) at place `index` of the last axis of `tokens` (..., length)."""
+    here = ops.arange(tokens.shape[-1]) == index
+    return ops.where(here, ids[..., None], tokens)
+
+
+def take_beams(tensor, beams):
+    """Picks `beams` (batch, n) along axis 1 of `tensor` (batch, beams, ...)."""
+    batch, width = ops.shape(tensor)[0], tensor.shape[1]
+    rows = beams + width * ops.arange(batch, dtype="int32")[:, None]
+    flat = ops.reshape(tensor, (-1, *ops.shape(tensor)[2:]))
+    return ops.take(flat, rows, axis=0)
+
+
+def top_tokens(logits, k):
+    """The `k` largest of the last axis, sorted, and their places: `ops.top_k`, sooner.
+
+    XLA on a CPU sorts a whole row of the vocabulary to find a few of it. The `k` largest lie in the
+    `k` blocks with the largest maxima, and maxima of blocks are quick to find.
+    """
+    vocab = logits.shape[-1]
+    if vocab < 2 * k * BLOCK:
+        values, ids = ops.top_k(logits, k)
+        return values, ops.cast(ids, "int32")
+    short = -vocab % BLOCK
+    if short:
+        widths = [(0, 0)] * (len(logits.shape) - 1) + [(0, short)]
+        logits = ops.pad(logits, widths, constant_values=2 * NEVER)
+    lead = ops.shape(logits)[:-1]
+    blocks = ops.reshape(logits, (*lead, -1, BLOCK))
+    _, best = ops.top_k(ops.max(blocks, axis=-1), k)
+    best = ops.sort(ops.cast(best, "int32"), axis=-1)  # equal values: the first place, as top_k
+    inside = ops.take_along_axis(blocks, best[..., None], axis=-2)
+    values, places = ops.top_k(ops.reshape(inside, (*lead, k * BLOCK)), k)
+    places = ops.cast(places, "int32")
+    block = ops.take_along_axis(best, places // BLOCK, axis=-1)
+    return values, BLOCK * block + places % BLOCK
+
+
+def log_normalizer(logits):
+    """`(max, log sum exp(x - max))` of the last axis, without it: `log p = (x - max) - log sum`.
+
+    Kept apart because their sum would round away the log-probabilities of what is nearly certain.
+    """
+    most = ops.max(logits, axis=-1)
+    return most, ops.log(ops.sum(ops.exp(logits - most[..., None]), axis=-1))
+
+
+def lengths_of(tokens):
+    """Number of tokens of each sequence, END included."""
+    return ops.sum(ops.cast(tokens != 0, "int32"), axis=-1)
+
+
+def most_tokens(source_length, minimum=min):
+    """Most tokens that a sequence may have by default: `min(2 n + 10, n + 50)`.
+
+    `n + 50`: Vaswani et al. 2017, section 6.1; END counts on both sides.
+    """
+    return minimum(2 * source_length + 10, source_length + 50)

@@ -1,0 +1,172 @@
+"""Searches that decide token by token and never look back: greedy and sampling."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.request import (
+    NEVER,
+    lengths_of,
+    log_normalizer,
+    put,
+    top_tokens,
+)
+
+
+class _Stepwise:
+    """The loop; `_choose` says which token each sequence takes."""
+
+    def __call__(self, step, state, request):
+        """Searches.
+
+        Args:
+            step: The step function of `generation.request`.
+            state: Its first state.
+            request: A `Request`.
+
+        Returns:
+            Dict of `tokens` `(batch, max_length)`, 0 after END; `scores` `(batch,)`, the
+            log-probability that the model gives to them; `lengths` `(batch,)`, END included.
+            With several samples, each has an axis of them behind the batch.
+        """
+        batch, max_length = ops.shape(request.forced)[0], request.forced.shape[1]
+
+        def unfinished(index, ids, tokens, scores, finished, state):
+            return ops.logical_and(index < max_length, ops.logical_not(ops.all(finished)))
+
+        def advance(index, ids, tokens, scores, finished, state):
+            logits, state = step(ids, index, state, None)
+            logits = ops.cast(logits, "float32")
+            allowed = self.constraints.restrict(logits, tokens, index, request)
+            logit, ids = self._choose(allowed, index, request)
+            most, log_sum = log_normalizer(logits)
+            scores = scores + ops.where(finished, 0.0, (logit - most) - log_sum)
+            ids = ops.where(finished, 0, ids)
+            finished = ops.logical_or(finished, ids == request.end_id)
+            return index + 1, ids, put(tokens, ids, index), scores, finished, state
+
+        _, _, tokens, scores, _, _ = ops.while_loop(
+            unfinished,
+            advance,
+            (
+                ops.convert_to_tensor(0, "int32"),
+                ops.full((batch, self.beams), request.start_id, "int32"),
+                ops.zeros((batch, self.beams, max_length), "int32"),
+                ops.zeros((batch, self.beams), "float32"),
+                ops.zeros((batch, self.beams), "bool"),
+                state,
+            ),
+        )
+        if self.beams == 1:
+            tokens, scores = tokens[:, 0], scores[:, 0]
+        return {"tokens": tokens, "scores": scores, "lengths": lengths_of(tokens)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Greedy(_Stepwise):
+    """Takes the most probable token at every step, until END.
+
+    The score of a sequence is its log-probability.
+
+    Args:
+        constraints: `Constraints` on what may be chosen.
+
+    Example:
+    >>> from keras_transformers.generation import Greedy
+    >>> Greedy().beams
+    1
+    """
+
+    constraints: Constraints = Constraints()
+    beams = 1
+
+    def _choose(self, logits, index, request):
+        logit, ids = top_tokens(logits, 1)
+        return logit[..., 0], ids[..., 0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling(_Stepwise):
+    """Draws every token at random from the model's distribution, sharpened and cut to the probable.
+
+    Logits are divided by the temperature, then cut by `top_k`, then by `top_p`, then by `min_p`;
+    what is left is drawn from in proportion. The score of a sequence is its log-probability under
+    the model itself, without any of these.
+
+    Args:
+        temperature: Above 1 flattens the distribution, below 1 sharpens it.
+        top_k: Number of most probable tokens to keep (Fan et al. 2018,
+            https://arxiv.org/abs/1805.04833, section 5.4); None keeps all.
+        top_p: Keeps the fewest most probable tokens whose probabilities sum to this (Holtzman et
+            al. 2020, https://arxiv.org/abs/1904.09751, section 3.1); None keeps all.
+        min_p: Keeps tokens at least this share as probable as the most probable one (Nguyen et al.
+            2024, https://arxiv.org/abs/2407.01082); None keeps all.
+        num_samples: Number of sequences for each source.
+        seed: Integer for the same tokens every time; None draws anew with every call.
+        constraints: `Constraints` on what may be chosen.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Example:
+    >>> from keras_transformers.generation import Sampling
+    >>> Sampling(temperature=0.7, top_p=0.9, num_samples=3, seed=1).beams
+    3
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    num_samples: int = 1
+    seed: int | None = None
+    constraints: Constraints = Constraints()
+
+    def __post_init__(self):
+        wrong = [
+            name
+            for name, fine in {
+                "temperature": self.temperature > 0,
+                "top_k": self.top_k is None or self.top_k >= 1,
+                "top_p": self.top_p is None or 0 < self.top_p <= 1,
+                "min_p": self.min_p is None or 0 <= self.min_p <= 1,
+                "num_samples": self.num_samples >= 1,
+            }.items()
+            if not fine
+        ]
+        if wrong:
+            raise ValueError(
+                "Sampling: `temperature` must be positive, `top_k` and `num_samples` at least 1, "
+                f"`top_p` in (0, 1] and `min_p` in [0, 1]. Received: {wrong[0]}="
+                f"{getattr(self, wrong[0])}"
+            )
+
+    @property
+    def beams(self):
+        return self.num_samples
+
+    def _choose(self, logits, index, request):
+        vocab = logits.shape[-1]
+        if self.top_k or self.top_p:
+            kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
+        else:
+            kept, ids = logits, None
+        weights = ops.exp((kept - ops.max(kept, axis=-1, keepdims=True)) / self.temperature)
+        weights = ops.where(kept > NEVER / 2, weights, 0.0)
+        if self.top_p:
+            before = ops.cumsum(weights, axis=-1) - weights
+            enough = self.top_p * ops.sum(weights, axis=-1, keepdims=True)
+            weights = ops.where(before < enough, weights, 0.0)
+        if self.min_p:
+            weights = ops.where(weights >= self.min_p, weights, 0.0)  # the largest is 1
+        # Inverse of the cumulative distribution at a uniform number: the same on every backend.
+        cumulative = ops.cumsum(weights, axis=-1)
+        uniform = ops.take(request.uniform, index, axis=0)[..., None]
+        below = ops.cast(cumulative <= uniform * cumulative[..., -1:], "int32")
+        # Rounding may carry the number past the last weight that is not zero.
+        last = ops.argmax(ops.where(weights > 0, ops.arange(kept.shape[-1]), -1), axis=-1)
+        place = ops.minimum(ops.sum(below, axis=-1), ops.cast(last, "int32"))[..., None]
+        logit = ops.take_along_axis(kept, place, axis=-1)[..., 0]
+        chosen = place if ids is None else ops.take_along_axis(ids, place, axis=-1)
+        return logit, chosen[..., 0]

@@ -1,0 +1,258 @@
+"""Claims about every option of the searches, against all sequences that there are.
+
+The toy vocabulary has two words and END: at most 31 sequences of up to 5 tokens. A beam that holds
+all of them must find the best under the stated scoring.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from keras import ops
+
+from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling
+from tests.generation.toy import (
+    BATCH,
+    END,
+    LENGTH,
+    START,
+    STATES,
+    VOCAB,
+    WORDS,
+    coverage,
+    every_sequence,
+    find,
+    log_probability,
+    next_state,
+    penalty,
+    random_table,
+    seeds,
+    words_of,
+)
+
+EVERYTHING = 48  # 16 unfinished sequences, each with three continuations
+SOURCE_LENGTHS = np.array([3, 2])
+
+
+def repeats(tokens, size):
+    grams = [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
+    return len(set(grams)) < len(grams)
+
+
+def permitted(tokens, constraints, source_length):
+    """Whether a sequence keeps the constraints, said once more in plain words."""
+    shortest = max(constraints.min_length, math.ceil(constraints.min_ratio * source_length))
+    most = constraints.max_ratio
+    return (
+        len(tokens) >= shortest
+        and (most is None or len(tokens) <= max(1, math.floor(most * source_length)))
+        and not (constraints.no_repeat_ngram and repeats(tokens, constraints.no_repeat_ngram))
+        and not set(tokens) & set(constraints.banned)
+        and set(tokens) >= set(constraints.required)
+    )
+
+
+def limits(constraints):
+    """The fields of a `Request` that follow from the sources' lengths."""
+    found = constraints.limits(ops.convert_to_tensor(SOURCE_LENGTHS, "int32"))
+    named = zip(("min_lengths", "max_lengths"), found, strict=True)
+    return {name: ops.convert_to_numpy(limit) for name, limit in named if limit is not None}
+
+
+OPTIONS = {
+    "plain": {},
+    "length penalty": {"length_penalty": 1.5},
+    "coverage penalty": {"coverage_penalty": 0.7, "length_penalty": 0.6},
+    "no repeated word": {"constraints": Constraints(no_repeat_ngram=1)},
+    "no repeated pair": {"constraints": Constraints(no_repeat_ngram=2)},
+    "minimum length": {"constraints": Constraints(min_length=4)},
+    "minimum of the source's": {"constraints": Constraints(min_ratio=1.5)},
+    "maximum of the source's": {"constraints": Constraints(max_ratio=1.0)},
+    "banned word": {"constraints": Constraints(banned=(4,))},
+    "required word": {"constraints": Constraints(required=(4,))},
+    "both required": {"constraints": Constraints(required=(4, 3)), "length_penalty": 1.0},
+    "several": {
+        "coverage_penalty": 0.2,
+        "length_penalty": 0.6,
+        "constraints": Constraints(min_length=3, no_repeat_ngram=2, required=(3,)),
+    },
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@settings(max_examples=4)
+@given(seed=seeds)
+def test_a_beam_of_everything_finds_the_best_of_all_sequences(options, seed):
+    search = BeamSearch(EVERYTHING, **{"length_penalty": 0.0, **options}, n_best=EVERYTHING)
+    table, constraints = random_table(seed), search.constraints
+    result = find(search, table, **limits(constraints))
+    for row in range(BATCH):
+        scores, logp = {}, {}
+        for tokens in every_sequence():
+            if permitted(tokens, constraints, SOURCE_LENGTHS[row]):
+                logp[tokens] = log_probability(table[row], tokens)
+                covered = np.sum(np.log(np.minimum(coverage(tokens), 1.0)))
+                scores[tokens] = logp[tokens] / penalty(len(tokens), search.length_penalty)
+                scores[tokens] += search.coverage_penalty * covered
+        expected = sorted(scores, key=scores.get, reverse=True)
+        number = len(expected)
+        assert [words_of(tokens) for tokens in result["tokens"][row, :number]] == expected
+        for name, values in (("scores", scores), ("log_probabilities", logp)):
+            received = result[name][row, :number]
+            np.testing.assert_allclose(received, [values[s] for s in expected], rtol=2e-5)
+
+
+@settings(max_examples=4)
+@given(seed=seeds)
+def test_a_forced_prefix_leaves_the_best_of_its_continuations(seed):
+    table, forced = random_table(seed), np.zeros((BATCH, LENGTH), "int32")
+    forced[0, :2], forced[1, 0] = (4, 3), 3
+    result = find(BeamSearch(EVERYTHING, 0.6), table, forced)
+    for row, prefix in enumerate([(4, 3), (3,)]):
+        scores = {
+            tokens: log_probability(table[row], tokens) / penalty(len(tokens), 0.6)
+            for tokens in every_sequence()
+            if tokens[: len(prefix)] == prefix
+        }
+        best = max(scores, key=scores.get)
+        assert words_of(result["tokens"][row]) == best
+        assert result["scores"][row] == pytest.approx(scores[best], rel=2e-5)
+
+
+CONSTRAINTS = [
+    option["constraints"] for option in OPTIONS.values() if "constraints" in option
+]
+
+
+@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=str)
+@pytest.mark.parametrize("make", [Greedy, Sampling, BeamSearch])
+@settings(max_examples=2)
+@given(seed=seeds)
+def test_every_search_keeps_the_constraints_and_scores_by_the_model(make, constraints, seed):
+    search, table = make(constraints=constraints), random_table(seed, end=1.0)
+    numbers = np.random.default_rng(seed).random((LENGTH + 1, BATCH, search.beams), "float32")
+    others = {"uniform": numbers} if make is Sampling else {}
+    result = find(search, table, max_length=LENGTH + 1, **limits(constraints), **others)
+    for row in range(BATCH):
+        tokens = words_of(result["tokens"][row])
+        if tokens[-1] == END:
+            assert permitted(tokens, constraints, SOURCE_LENGTHS[row])
+        else:
+            assert len(tokens) == LENGTH + 1
+        logp = result["log_probabilities" if make is BeamSearch else "scores"][row]
+        assert logp == pytest.approx(log_probability(table[row], tokens), rel=2e-5, abs=1e-6)
+
+
+def test_a_required_word_of_no_probability_is_found_by_a_narrow_beam_too():
+    table = random_table(4, end=2.0)
+    table[..., 4] -= 30.0
+    for beam_size in (1, 2, 4):
+        search = BeamSearch(beam_size, 0.0, constraints=Constraints(required=(4, 3)))
+        for tokens in find(search, table, max_length=7)["tokens"]:
+            assert {4, 3} <= set(words_of(tokens))
+    # A place is kept for those that have it early, where it costs least.
+    everything = [s for s in every_sequence() if {3, 4} <= set(s)]
+    best = max(log_probability(table[0], s) for s in everything)
+    search = BeamSearch(6, 0.0, constraints=Constraints(required=(4, 3)))
+    assert find(search, table)["log_probabilities"][0] > best - 3.0
+
+
+def test_a_sequence_ends_where_nothing_is_left_to_choose():
+    constraints = Constraints(no_repeat_ngram=1, min_length=5)
+    for search in (Greedy(constraints), BeamSearch(4, constraints=constraints)):
+        for tokens in find(search, random_table(2), **limits(constraints))["tokens"]:
+            words = words_of(tokens)
+            assert words[-1] == END and sorted(words[:-1]) == list(WORDS)
+
+
+# ------------------------------------------------------------------------------- sampling
+
+
+def filtered(probabilities, search):
+    """What the first token is drawn from, by full sorting in float64."""
+    order = np.argsort(-probabilities, kind="stable")
+    p = probabilities[order] ** (1 / search.temperature)
+    p /= p.sum()
+    if search.top_k:
+        p[search.top_k :] = 0
+        p /= p.sum()
+    if search.top_p:
+        p[np.cumsum(p) - p >= search.top_p] = 0
+        p /= p.sum()
+    if search.min_p:
+        p[p < search.min_p * p.max()] = 0
+        p /= p.sum()
+    back = np.zeros_like(p)
+    back[order] = p
+    return back
+
+
+SAMPLINGS = [
+    {},
+    {"temperature": 0.5},
+    {"temperature": 2.0},
+    {"top_k": 2},
+    {"top_p": 0.75},
+    {"min_p": 0.3},
+    {"temperature": 1.5, "top_k": 2, "top_p": 0.9, "min_p": 0.1},
+]
+
+
+@pytest.mark.parametrize("settings_of", SAMPLINGS, ids=str)
+def test_numbers_spread_evenly_draw_every_token_in_its_share(settings_of):
+    number = 2000
+    search = Sampling(num_samples=number, **settings_of)
+    table = random_table(9)
+    uniform = np.tile((np.arange(number, dtype="float32") + 0.5) / number, (1, BATCH, 1))
+    result = find(search, table, max_length=1, uniform=uniform)
+    for row in range(BATCH):
+        logits = np.float64(table[row, next_state(0, START)])
+        p = np.exp(logits - logits.max())
+        expected = filtered(p / p.sum(), search)
+        drawn = np.bincount(result["tokens"][row, :, 0], minlength=VOCAB) / number
+        np.testing.assert_allclose(drawn, expected, atol=1.5 / number)
+
+
+def test_a_number_next_to_one_draws_a_token_that_can_be_drawn():
+    table = np.full((1, STATES, VOCAB), -2e9, "float32")
+    table[..., 3] = 0.0
+    almost = np.full((LENGTH, 1, 1), np.nextafter(np.float32(1), np.float32(0)))
+    for search in (Sampling(), Sampling(top_k=3), Sampling(top_p=1.0), Sampling(min_p=0.5)):
+        assert words_of(find(search, table, uniform=almost)["tokens"][0]) == (3,) * LENGTH
+
+
+def test_several_samples_of_a_source_are_drawn_apart():
+    numbers = np.random.default_rng(0).random((LENGTH, BATCH, 7), "float32")
+    result = find(Sampling(num_samples=7), random_table(1), uniform=numbers)
+    assert result["tokens"].shape == (BATCH, 7, LENGTH)
+    assert len({words_of(tokens) for tokens in result["tokens"][0]}) > 1
+    alone = find(Sampling(), random_table(1), uniform=numbers[..., 3:4])
+    np.testing.assert_array_equal(result["tokens"][:, 3], alone["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("make", "settings_of", "message"),
+    [
+        (Sampling, {"temperature": 0.0}, r"Received: temperature=0.0"),
+        (Sampling, {"top_k": 0}, r"Received: top_k=0"),
+        (Sampling, {"top_p": 1.1}, r"Received: top_p=1.1"),
+        (Sampling, {"min_p": -0.1}, r"Received: min_p=-0.1"),
+        (Sampling, {"num_samples": 0}, r"Received: num_samples=0"),
+        (Constraints, {"min_length": -1}, "must not be negative.*min_length=-1"),
+        (Constraints, {"max_ratio": 0.0}, "must not be negative.*max_ratio=0.0"),
+        (Constraints, {"min_ratio": 2, "max_ratio": 1}, "`min_ratio` must not exceed"),
+        (Constraints, {"banned": (0,)}, r"positive ids.*banned=\(0,\)"),
+        (Constraints, {"banned": (3,), "required": (3,)}, "none in common"),
+    ],
+)
+def test_impossible_options_are_refused(make, settings_of, message):
+    with pytest.raises(ValueError, match=f"{make.__name__}: .*{message}"):
+        make(**settings_of)
+
+
+@pytest.mark.parametrize("option", ["banned", "required"])
+def test_ids_beyond_the_vocabulary_are_refused(option):
+    search = Greedy(Constraints(**{option: (4, VOCAB)}))
+    with pytest.raises(ValueError, match=rf"below the vocabulary's size, {VOCAB}. Received: \[5\]"):
+        find(search, random_table(0))
