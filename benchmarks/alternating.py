@@ -1,0 +1,132 @@
+"""Candidates measured side by side: a process each, taking turns, so that all meet the same hours.
+
+A benchmark module has `prepare(name, settings) -> (run, result)`: `run` is what is timed, without
+arguments; `result`, JSON, is what it computes, for the benchmark to compare before anything is
+timed. `measure` starts `python -m MODULE --candidate NAME --settings JSON` for every candidate,
+whose `main` hands over to `serve`.
+"""
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+WARM_UP = 2
+PAUSE = 0.5  # seconds before a turn: OpenMP's threads of the one before spin for 0.2
+
+
+def serve(prepare, name, settings):
+    """The candidate's side: prepares, warms up, then times a run for every line it is sent."""
+    # What libraries print must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    started = time.perf_counter()
+    run, result = prepare(name, settings)
+    run()
+    first = time.perf_counter() - started
+    for _ in range(WARM_UP):
+        run()
+    _say(answers, {"result": result, "seconds_until_first": first})
+    for _ in sys.stdin:
+        run()  # once to wake up: the processor, its caches and the threads
+        started = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - started
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+        _say(answers, {"seconds": seconds, "peak_mebibytes": round(peak)})
+
+
+def _say(answers, message):
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+class _Candidate:
+    """The benchmark's side of one candidate."""
+
+    def __init__(self, module, name, settings, environment):
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, "--candidate", name, "--settings", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if "QUIET" not in os.environ else subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        )
+        self.prepared = self._hear()
+        self.seconds = []
+
+    def turn(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        answer = self._hear()
+        self.seconds.append(answer["seconds"])
+        self.peak = answer["peak_mebibytes"]
+
+    def _hear(self):
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended early:\n{self._process.stderr.read()[-3000:]}")
+        return json.loads(line)
+
+    def end(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+    def summary(self):
+        middle = statistics.median(self.seconds)
+        return {
+            "milliseconds": round(1e3 * middle, 2),
+            "from": round(1e3 * min(self.seconds), 2),
+            "to": round(1e3 * max(self.seconds), 2),
+            "seconds_until_first": round(self.prepared["seconds_until_first"], 2),
+            "peak_mebibytes": self.peak,
+        }
+
+
+def measure(module, names, settings, rounds=7, check=None, environments=None):
+    """Prepares all candidates one after the other, compares them, then times them in turns.
+
+    Args:
+        module: Name of the benchmark's module.
+        names: Names of the candidates.
+        settings: JSON for all of them.
+        rounds: Turns of each; the median is reported, with the least and the most.
+        check: Optional function of a dict of the candidates' results; raises where one is wrong.
+        environments: Optional dict of names to environment variables.
+
+    Returns:
+        Dict of names to `milliseconds` (median), `from`, `to`, `seconds_until_first` (imports,
+        building and compiling included) and `peak_mebibytes` of the process.
+    """
+    environments = environments or {}
+    candidates = []
+    try:
+        for name in names:
+            candidates.append(_Candidate(module, name, settings, environments.get(name, {})))
+        if check:
+            check({each.name: each.prepared["result"] for each in candidates})
+        for _ in range(rounds):
+            for candidate in candidates:
+                time.sleep(PAUSE)
+                candidate.turn()
+    finally:
+        for candidate in candidates:
+            candidate.end()
+    return {candidate.name: candidate.summary() for candidate in candidates}
+
+
+def main(prepare, run_all, parser):
+    """The command line of a benchmark: a candidate's process, or the whole."""
+    parser.add_argument("--candidate", help="used by the benchmark itself")
+    parser.add_argument("--settings", type=json.loads, help="used by the benchmark itself")
+    arguments = vars(parser.parse_args())
+    candidate, settings = arguments.pop("candidate"), arguments.pop("settings")
+    if candidate:
+        serve(prepare, candidate, settings)
+    else:
+        run_all(**arguments)

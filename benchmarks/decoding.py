@@ -1,0 +1,182 @@
+"""Speed of decoding: ours beside CTranslate2 and Hugging Face `generate`, with the same weights.
+
+    pip install torch && pip install -e '.[recipes,benchmark]'
+    python -m benchmarks.decoding
+
+A post-norm Transformer base (6+6 layers, width 512, vocabulary 32,000) with random weights that
+never end a sentence, sources of 32 tokens, 64 new tokens. All candidates stay loaded, each in its
+own process, and take turns. Before anything is timed, the tokens of all float32 candidates must be
+the same; of the others the share that is the same is reported. Afterwards come the curves: cost of
+a token against the batch and against the length.
+"""
+
+import argparse
+import os
+import tempfile
+
+import numpy as np
+
+from benchmarks import alternating
+from benchmarks.report import heading, table, write
+
+VARIANT, VOCAB, SOURCE, NEW = "base", 32000, 32, 64
+PACKAGES = ("tensorflow", "keras", "torch", "transformers", "ctranslate2")
+FLOAT32 = ("keras_transformers", "CTranslate2", "Hugging Face")
+REDUCED = ("keras_transformers bfloat16", "keras_transformers int8", "CTranslate2 int8")
+CURVES = ("keras_transformers", "CTranslate2")
+
+
+def sources(settings):
+    rng = np.random.default_rng(0)
+    return rng.integers(3, VOCAB, (settings["batch"], settings["source"])).astype("int32")
+
+
+def built(dtype=None):
+    from keras_transformers.models import Transformer
+
+    model = Transformer.from_variant(VARIANT, VOCAB, dtype=dtype)
+    model.build({"source": (None, None), "target": (None, None)})
+    return model
+
+
+def ours(settings, kind):
+    from benchmarks.marian import load, random_weights
+    from keras_transformers.generation import BeamSearch, Greedy, generate
+
+    model = built("bfloat16" if kind == "bfloat16" else None)
+    load(model, random_weights(model), epsilon=1e-5)  # CTranslate2's
+    if kind == "int8":
+        model.quantize("int8")
+    ids = sources(settings)
+    search = Greedy() if settings["beam"] == 1 else BeamSearch(settings["beam"])
+
+    def run():
+        return generate(model, ids, search=search, max_length=settings["new"])["tokens"]
+
+    return run, run().tolist()
+
+
+def same_marian():
+    import torch
+
+    from benchmarks.marian import marian, random_weights
+
+    torch.set_num_threads(os.cpu_count())
+    model = built()
+    return marian(model.get_config(), random_weights(model)).eval()
+
+
+def hugging_face(settings):
+    import torch
+
+    model, ids = same_marian(), torch.tensor(sources(settings)).long()
+    penalty = {"length_penalty": 0.0} if settings["beam"] > 1 else {}
+
+    def run():
+        with torch.inference_mode():
+            return model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                num_beams=settings["beam"],
+                do_sample=False,
+                min_new_tokens=settings["new"],
+                max_new_tokens=settings["new"],
+                **penalty,
+            )[:, 1:]
+
+    return run, run().tolist()
+
+
+def ctranslate(settings, compute_type):
+    import ctranslate2
+    from ctranslate2.converters.transformers import BartLoader
+
+    model = same_marian()
+    model.config.normalize_before = model.config.normalize_embedding = False
+    spec = BartLoader().get_model_spec(model)
+    pieces = [str(number) for number in range(VOCAB)]
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.unk_token = spec.config.bos_token = spec.config.decoder_start_token = "1"
+    spec.config.eos_token = "2"
+    spec.validate()
+    spec.optimize()
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        translator = ctranslate2.Translator(
+            folder, compute_type=compute_type, intra_threads=os.cpu_count()
+        )
+    source = [[str(number) for number in row] for row in sources(settings)]
+
+    def run():
+        found = translator.translate_batch(
+            source,
+            beam_size=settings["beam"],
+            min_decoding_length=settings["new"],
+            max_decoding_length=settings["new"],
+            length_penalty=0.0,
+        )
+        return [[int(piece) for piece in each.hypotheses[0]] for each in found]
+
+    return run, run()
+
+
+def prepare(name, settings):
+    if name == "Hugging Face":
+        return hugging_face(settings)
+    if name.startswith("CTranslate2"):
+        return ctranslate(settings, "int8" if name.endswith("int8") else "float32")
+    return ours(settings, name.partition(" ")[2])
+
+
+def shares(found):
+    """Which share of each candidate's tokens is that of the first."""
+    first = np.array(next(iter(found.values())))
+    return {name: float(np.mean(np.array(tokens) == first)) for name, tokens in found.items()}
+
+
+def run_all(rounds, quick):
+    result = {
+        **heading(*PACKAGES),
+        "model": f"Transformer {VARIANT}, vocabulary {VOCAB}, random weights",
+        "what": f"{SOURCE} source tokens, {NEW} new tokens, milliseconds a batch",
+        "searches": {},
+        "curves": {},
+    }
+    agreement = {}
+
+    def check(found):
+        agreement.clear()
+        agreement.update(shares(found))
+        assert len({len(set(sum(tokens, []))) > 8 for tokens in found.values()}) == 1, "dull"
+        wrong = {name: agreement[name] for name in FLOAT32 if agreement.get(name, 1) < 0.99}
+        assert not wrong, f"other tokens than ours: {wrong}"
+
+    def one(batch, beam, names, new=NEW, rounds=rounds):
+        settings = {"batch": batch, "beam": beam, "source": SOURCE, "new": new}
+        found = alternating.measure("benchmarks.decoding", names, settings, rounds, check)
+        for name, row in found.items():
+            row["tokens_per_second"] = round(1e3 * batch * new / row["milliseconds"])
+            row["share_of_tokens_as_ours"] = round(agreement[name], 4)
+        return found
+
+    for beam in (1, 4):
+        for batch in (1, 32):
+            found = one(batch, beam, FLOAT32 + REDUCED)
+            result["searches"][f"{'greedy' if beam == 1 else 'beam 4'}, batch {batch}"] = found
+            print(table(found), flush=True)
+            write("decoding", result)
+    if quick:
+        return
+    for batch in (1, 4, 16, 64):
+        result["curves"][f"greedy, batch {batch}, {NEW} new tokens"] = one(batch, 1, CURVES)
+    for new in (32, 128, 256, 512):
+        result["curves"][f"greedy, batch 8, {new} new tokens"] = one(8, 1, CURVES, new)
+    write("decoding", result)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="without the curves")
+    alternating.main(prepare, run_all, parser)

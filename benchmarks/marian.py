@@ -1,0 +1,113 @@
+"""The same weights in our `Transformer` and in Hugging Face's MarianMT, a network of equal layers."""
+
+import math
+
+import numpy as np
+
+
+def random_weights(model, seed=1):
+    """Weights for a built `Transformer`, as a dict of paths; nothing ever chooses padding or END.
+
+    Large enough that what comes out depends on what went in, as in a trained model.
+    """
+    rng = np.random.default_rng(seed)
+
+    def value(weight):
+        noise = rng.normal(size=weight.shape).astype("float32")
+        if weight.path.endswith("output/kernel"):  # twice as large, or tokens repeat themselves
+            return 2 * noise / math.sqrt(np.prod(weight.shape[:-1]))
+        if weight.path.endswith("kernel"):
+            return noise / math.sqrt(weight.shape[0])
+        if weight.path.endswith("token_embedding"):
+            noise[[0, 2]] = 0
+            return noise / math.sqrt(weight.shape[1])
+        return weight.path.endswith("gamma") + 0.1 * noise
+
+    return {weight.path.split("/", 1)[1]: value(weight) for weight in model.weights}
+
+
+def load(model, weights, epsilon=None):
+    """Gives a built `Transformer` these weights; `epsilon` is that of every layer norm."""
+    for weight in model.weights:
+        weight.assign(weights[weight.path.split("/", 1)[1]])
+    if epsilon is not None:
+        for layer in model._flatten_layers():
+            if type(layer).__name__ == "LayerNormalization":
+                layer.epsilon = epsilon
+
+
+ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "attention_output": "out_proj"}
+PLACES = {
+    "attention": "self_attn",
+    "cross_attention": "encoder_attn",
+    "attention_norm": "self_attn_layer_norm",
+    "cross_attention_norm": "encoder_attn_layer_norm",
+    "feed_forward_norm": "final_layer_norm",
+    "feed_forward/hidden": "fc1",
+    "feed_forward/output": "fc2",
+}
+LAST = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
+
+
+def marian(settings, weights):
+    """`transformers.MarianMTModel` of a `Transformer`'s `get_config()`, with these weights."""
+    import torch
+    import transformers
+
+    from keras_transformers.layers import sinusoidal_encoding
+
+    layers, heads = settings["num_layers"], settings["num_heads"]
+    config = transformers.MarianConfig(
+        vocab_size=settings["vocab_size"],
+        d_model=settings["hidden_dim"],
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=settings["mlp_dim"],
+        decoder_ffn_dim=settings["mlp_dim"],
+        activation_function="relu",
+        dropout=settings["dropout"],
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        scale_embedding=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        forced_eos_token_id=None,
+        decoder_start_token_id=1,
+    )
+    model = transformers.MarianMTModel(config)
+    state = model.state_dict()
+    embedding = weights["source_embedding/token_embedding"]
+    table = np.asarray(
+        sinusoidal_encoding(np.arange(config.max_position_embeddings), config.d_model)
+    )
+    for name in state:
+        if name.endswith(("embed_tokens.weight", "shared.weight", "lm_head.weight")):
+            state[name] = torch.tensor(embedding)
+        elif name.endswith("embed_positions.weight"):  # ours, not sines before cosines
+            state[name] = torch.tensor(table)
+    for path, value in weights.items():
+        block, _, rest = path.partition("/")
+        side, _, number = block.partition("_")
+        if not number.isdigit():
+            continue
+        place, last = rest.rsplit("/", 1)
+        if place.endswith(tuple(ATTENTION)):
+            part, _, projection = place.rpartition("/")
+            name = f"{PLACES[part]}.{ATTENTION[projection]}"
+            width = value.shape[-1] if projection == "attention_output" else value.shape[0]
+            if last == "kernel":
+                value = value.reshape(-1, width) if projection == "attention_output" else (
+                    value.reshape(width, -1))
+            else:
+                value = value.reshape(-1)
+        else:
+            name = PLACES[place]
+        value = value.T if last == "kernel" else value
+        name = f"model.{side}.layers.{number}.{name}.{LAST[last]}"
+        assert state[name].shape == value.shape, name
+        state[name] = torch.tensor(np.ascontiguousarray(value))
+    model.load_state_dict(state)
+    return model
