@@ -17,13 +17,15 @@ import tempfile
 import numpy as np
 
 from benchmarks import alternating
+from benchmarks.report import curves as draw
 from benchmarks.report import heading, table, write
 
 VARIANT, VOCAB, SOURCE, NEW = "base", 32000, 32, 64
 PACKAGES = ("tensorflow", "keras", "torch", "transformers", "ctranslate2")
 FLOAT32 = ("keras_transformers", "CTranslate2", "Hugging Face")
-REDUCED = ("keras_transformers bfloat16", "keras_transformers int8", "CTranslate2 int8")
-CURVES = ("keras_transformers", "CTranslate2")
+REDUCED = ("keras_transformers bfloat16", "CTranslate2 int8")
+OUR_INT8 = "keras_transformers int8"  # so slow under XLA on a CPU that it is measured once
+BATCHES, LENGTHS = (1, 2, 4, 8, 16, 32, 64), (32, 64, 128, 256, 512)
 
 
 def sources(settings):
@@ -31,10 +33,10 @@ def sources(settings):
     return rng.integers(3, VOCAB, (settings["batch"], settings["source"])).astype("int32")
 
 
-def built(dtype=None):
+def built():
     from keras_transformers.models import Transformer
 
-    model = Transformer.from_variant(VARIANT, VOCAB, dtype=dtype)
+    model = Transformer.from_variant(VARIANT, VOCAB)
     model.build({"source": (None, None), "target": (None, None)})
     return model
 
@@ -42,11 +44,12 @@ def built(dtype=None):
 def ours(settings, kind):
     from benchmarks.marian import load, random_weights
     from keras_transformers.generation import BeamSearch, Greedy, generate
+    from keras_transformers.precision import in_precision
 
-    model = built("bfloat16" if kind == "bfloat16" else None)
+    model = built()
     load(model, random_weights(model), epsilon=1e-5)  # CTranslate2's
-    if kind == "int8":
-        model.quantize("int8")
+    if kind:
+        model = in_precision(model, kind)
     ids = sources(settings)
     search = Greedy() if settings["beam"] == 1 else BeamSearch(settings["beam"])
 
@@ -129,54 +132,62 @@ def prepare(name, settings):
     return ours(settings, name.partition(" ")[2])
 
 
-def shares(found):
-    """Which share of each candidate's tokens is that of the first."""
-    first = np.array(next(iter(found.values())))
-    return {name: float(np.mean(np.array(tokens) == first)) for name, tokens in found.items()}
+class Agreement:
+    """Which share of each candidate's tokens is that of ours; those in float32 must be the same."""
+
+    def __call__(self, found):
+        ours = np.array(found[FLOAT32[0]])
+        self.shares = {name: float(np.mean(np.array(rows) == ours)) for name, rows in found.items()}
+        wrong = {name: self.shares[name] for name in FLOAT32 if self.shares.get(name, 1) < 0.99}
+        assert not wrong, f"other tokens than ours: {wrong}"
 
 
-def run_all(rounds, quick):
+def one(batch, beam, names, rounds, new=NEW):
+    """All candidates on one setting."""
+    settings = {"batch": batch, "beam": beam, "source": SOURCE, "new": new}
+    agreement = Agreement()
+    found = alternating.measure("benchmarks.decoding", names, settings, rounds, agreement)
+    for name, row in found.items():
+        row["tokens_per_second"] = round(1e3 * batch * new / row["milliseconds"])
+        row["ours_times_this"] = round(row["milliseconds"] / found[FLOAT32[0]]["milliseconds"], 2)
+        row["share_of_tokens_as_ours"] = round(agreement.shares[name], 4)
+    return found
+
+
+def run_all(rounds, curves):
     result = {
         **heading(*PACKAGES),
         "model": f"Transformer {VARIANT}, vocabulary {VOCAB}, random weights",
         "what": f"{SOURCE} source tokens, {NEW} new tokens, milliseconds a batch",
         "searches": {},
-        "curves": {},
     }
-    agreement = {}
-
-    def check(found):
-        agreement.clear()
-        agreement.update(shares(found))
-        assert len({len(set(sum(tokens, []))) > 8 for tokens in found.values()}) == 1, "dull"
-        wrong = {name: agreement[name] for name in FLOAT32 if agreement.get(name, 1) < 0.99}
-        assert not wrong, f"other tokens than ours: {wrong}"
-
-    def one(batch, beam, names, new=NEW, rounds=rounds):
-        settings = {"batch": batch, "beam": beam, "source": SOURCE, "new": new}
-        found = alternating.measure("benchmarks.decoding", names, settings, rounds, check)
-        for name, row in found.items():
-            row["tokens_per_second"] = round(1e3 * batch * new / row["milliseconds"])
-            row["share_of_tokens_as_ours"] = round(agreement[name], 4)
-        return found
-
-    for beam in (1, 4):
-        for batch in (1, 32):
-            found = one(batch, beam, FLOAT32 + REDUCED)
-            result["searches"][f"{'greedy' if beam == 1 else 'beam 4'}, batch {batch}"] = found
-            print(table(found), flush=True)
-            write("decoding", result)
-    if quick:
+    for beam, batch in ((1, 1), (1, 32), (4, 1), (4, 32)):
+        title = f"{'greedy' if beam == 1 else 'beam 4'}, batch {batch}"
+        found = one(batch, beam, FLOAT32 + REDUCED, rounds)
+        if title == "greedy, batch 1":
+            found |= one(batch, beam, (FLOAT32[0], OUR_INT8), 1)
+        result["searches"][title] = found
+        print(title, table(found), sep="\n", flush=True)
+        write("decoding", result, result["searches"])
+    if not curves:
         return
-    for batch in (1, 4, 16, 64):
-        result["curves"][f"greedy, batch {batch}, {NEW} new tokens"] = one(batch, 1, CURVES)
-    for new in (32, 128, 256, 512):
-        result["curves"][f"greedy, batch 8, {new} new tokens"] = one(8, 1, CURVES, new)
-    write("decoding", result)
+    for name, values, settings in (
+        ("batch", BATCHES, lambda batch: (batch, 1, FLOAT32[:2], rounds)),
+        ("new tokens", LENGTHS, lambda new: (8, 1, FLOAT32[:2], rounds, new)),
+    ):
+        rows = {value: one(*settings(value)) for value in values}
+        series = {
+            candidate: [1e3 / row[candidate]["tokens_per_second"] for row in rows.values()]
+            for candidate in FLOAT32[:2]
+        }
+        result[f"milliseconds a token against {name}"] = dict(zip(values, zip(
+            *series.values(), strict=True), strict=True))
+        draw(f"decoding_{name.replace(' ', '_')}", values, series, name, "milliseconds a token")
+    write("decoding", result, result["searches"])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="without the curves")
+    parser.add_argument("--no-curves", dest="curves", action="store_false")
     alternating.main(prepare, run_all, parser)

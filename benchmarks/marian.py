@@ -1,4 +1,4 @@
-"""The same weights in our `Transformer` and in Hugging Face's MarianMT, a network of equal layers."""
+"""The same weights in our `Transformer` and in Hugging Face's MarianMT, which are one network."""
 
 import math
 

@@ -53,3 +53,21 @@ def write(name, result, tables=None):
     parts = [f"{result['date']}, {result['machine']}; {versions}."]
     parts += [f"## {title}\n\n{table(rows)}" for title, rows in tables.items()]
     (FOLDER / f"{name}.md").write_text(f"# {name}\n\n" + "\n\n".join(parts) + "\n")
+
+
+def curves(name, x, series, xlabel, ylabel):
+    """Draws `results/NAME.png`: one line a series over `x`, both axes logarithmic."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for label, y in series.items():
+        axes.plot(x, y, marker="o", label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(list(x), [str(each) for each in x])
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(alpha=0.3, which="both")
+    axes.legend()
+    figure.savefig(FOLDER / f"{name}.png", dpi=120)

@@ -1,16 +1,18 @@
 """keras_transformers: transformers in Keras 3, from layer to served model.
 
-Sub-packages: `layers`, `models`, `generation`, `training`, `inspection`; and, imported when first
-used, `text`, which needs tensorflow-text, and `vision` and `export`, which need TensorFlow.
+Sub-packages: `layers`, `models`, `generation`, `training`, `inspection`, `precision`; and, imported
+when first used, `text`, which needs tensorflow-text, and `vision` and `export`, which need
+TensorFlow.
 """
 
 import importlib
 
-from keras_transformers import generation, inspection, layers, models, training
+from keras_transformers import generation, inspection, layers, models, precision, training
 
 __version__ = "0.1.0"
 __all__ = [
-    "export", "generation", "inspection", "layers", "models", "text", "training", "vision",
+    "export", "generation", "inspection", "layers", "models", "precision", "text", "training",
+    "vision",
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 ON_EVERY_BACKEND = (
-    "layers", "models", "generation", "detection", "training", "inspection"
+    "layers", "models", "generation", "detection", "training", "inspection", "precision"
 )
 DOCUMENTED = ["layers", "models", "generation", "training"]
 DOCUMENTED += ["text", "vision", "export"] if ON_TENSORFLOW else []

@@ -29,13 +29,16 @@ MAY_IMPORT = {
     "vision": ["layers.masks"],
     "visualization": [],
     "inspection": [],
+    "precision": [],
     "models": ["layers"],
     "pretrained": ["layers", "models", "detection", "text", "vision"],
     "export": ["layers", "models", "detection", "text", "vision", "generation"],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
-    for part in ("layers", "models", "generation", "detection", "training", "inspection")
+    for part in (
+        "layers", "models", "generation", "detection", "training", "inspection", "precision"
+    )
 )
 OF_ONE_BACKEND = ("tensorflow", "tensorflow_text", "tensorflow_datasets", "jax", "torch")
 IN_RECIPES_EXTRA = (

@@ -1,0 +1,85 @@
+"""Time to the first training step: import, build, trace and compile, in a fresh process each time.
+
+    pip install torch && pip install -e '.[recipes,benchmark]'
+    python -m benchmarks.compile_time
+
+The network and the candidates of `benchmarks.training`; PyTorch only where it compiles. The first
+step is traced and compiled; the second shows what a step costs, and that nothing was traced twice.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+from benchmarks import training
+from benchmarks.report import heading, table, write
+
+NAMES = (training.OURS, "plain Keras", "KerasHub", "PyTorch compiled")
+
+
+def stages(name):
+    """Seconds of each stage, in this process."""
+    times = [time.perf_counter()]
+
+    def passed():
+        times.append(time.perf_counter())
+
+    if name.startswith("PyTorch"):
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    else:
+        import keras
+
+        if name == "KerasHub":
+            import keras_hub  # noqa: F401
+        if name == training.OURS:
+            import keras_transformers  # noqa: F401
+    passed()
+    if name.startswith("PyTorch"):
+        step = training.of_pytorch(name, check=False)[0]
+    else:
+        keras.utils.set_random_seed(0)
+        step = training.of_keras(name, check=False)[0]
+    passed()
+    for _ in range(3):
+        step()
+        passed()
+    names = ("imports", "build", "first_step", "second_step", "third_step")
+    return dict(zip(names, (b - a for a, b in zip(times, times[1:], strict=False)), strict=True))
+
+
+def main(rounds):
+    found = {name: [] for name in NAMES}
+    for _ in range(rounds):
+        for name in NAMES:
+            command = [sys.executable, "-m", "benchmarks.compile_time", "--candidate", name]
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            found[name].append(json.loads(output.splitlines()[-1]))
+    rows = {
+        name: {
+            stage: round(statistics.median(each[stage] for each in measured), 2)
+            for stage in measured[0]
+        }
+        | {
+            "until_first_step_from": round(min(sum(list(m.values())[:3]) for m in measured), 2),
+            "to": round(max(sum(list(m.values())[:3]) for m in measured), 2),
+        }
+        for name, measured in found.items()
+    }
+    print(table(rows))
+    result = {**heading(*training.PACKAGES), "rounds": rounds, "seconds": rows}
+    write("compile_time", result, {"Seconds (medians)": rows})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--candidate", choices=NAMES, help="used by the benchmark itself")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    if arguments.candidate:
+        print(json.dumps(stages(arguments.candidate)))
+    else:
+        main(arguments.rounds)

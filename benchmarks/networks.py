@@ -1,0 +1,147 @@
+"""One translation network, written with each library's own layers, with the same weights in all.
+
+Post-norm Transformer of Vaswani et al. 2017 with one table for source, target and output. Dropout
+stands on embeddings and branches; KerasHub's layers put it on the attention weights too.
+"""
+
+import math
+import re
+
+import numpy as np
+
+SIZES = {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3}
+VOCAB, BATCH, LENGTH, DROPOUT, EPSILON = 8000, 64, 32, 0.1, 1e-5
+
+# Their names for our parts.
+KERAS_HUB = (
+    (r"self_attention(_layer)?_norm", "attention_norm"),
+    (r"self_attention(_layer)?/", "attention/"),
+    (r"self_attention_layer_norm", "attention_norm"),
+    (r"(cross_attention)_layer_norm", r"\1_norm"),
+    (r"feedforward_layer_norm", "feed_forward_norm"),
+    (r"feedforward_intermediate_dense", "feed_forward/hidden"),
+    (r"feedforward_output_dense", "feed_forward/output"),
+)
+
+
+def batch(seed=0):
+    """Random ids without padding: the decoder's input is the labels, moved by one."""
+    rng = np.random.default_rng(seed)
+    source, labels = rng.integers(3, VOCAB, (2, BATCH, LENGTH)).astype("int32")
+    target = np.pad(labels[:, :-1], ((0, 0), (1, 0)), constant_values=1)
+    return {"source": source, "target": target}, labels
+
+
+def ours():
+    from keras_transformers.models import Transformer
+
+    model = Transformer(VOCAB, dropout=DROPOUT, **SIZES)
+    model.build({"source": (None, None), "target": (None, None)})
+    for layer in model._flatten_layers():
+        if type(layer).__name__ == "LayerNormalization":
+            layer.epsilon = EPSILON  # as that of the others
+    return model
+
+
+def plain_keras():
+    """Keras's own layers and nothing else, as one would write it by hand."""
+    import keras
+    from keras import layers, ops
+
+    width, heads = SIZES["hidden_dim"], SIZES["num_heads"]
+
+    class Residual(layers.Layer):
+        def __init__(self, name):
+            super().__init__(name=name)
+            self.dropout = layers.Dropout(DROPOUT)
+            self.norm = layers.LayerNormalization(epsilon=EPSILON, name="norm")
+
+        def call(self, x, branch, training=None):
+            return self.norm(x + self.dropout(branch, training=training))
+
+    class Embedding(layers.Layer):
+        def __init__(self):
+            super().__init__(name="source_embedding")
+            self.table = self.add_weight(shape=(VOCAB, width), name="token_embedding")
+            self.dropout = layers.Dropout(DROPOUT)
+            angles = np.arange(LENGTH)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
+            table = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+            self.positions = table.reshape(LENGTH, width).astype("float32")
+
+        def call(self, ids, training=None):
+            x = ops.take(self.table, ids, axis=0) * math.sqrt(width) + self.positions
+            return self.dropout(x, training=training)
+
+        def logits(self, x):
+            return ops.matmul(x, ops.transpose(self.table))
+
+    def attend(name, x, context, **masks):
+        attention = layers.MultiHeadAttention(heads, width // heads, name=f"{name}__attention")
+        return Residual(f"{name}__attention_norm")(x, attention(x, context, **masks))
+
+    def feed(name, x):
+        hidden = layers.Dense(
+            SIZES["mlp_dim"], activation="relu", name=f"{name}__feed_forward__hidden"
+        )
+        y = layers.Dense(width, name=f"{name}__feed_forward__output")(hidden(x))
+        return Residual(f"{name}__feed_forward_norm")(x, y)
+
+    source = keras.Input((LENGTH,), dtype="int32", name="source")
+    target = keras.Input((LENGTH,), dtype="int32", name="target")
+    embedding = Embedding()
+    mask = (source != 0)[:, None, :]
+    x = embedding(source)
+    for i in range(SIZES["num_layers"]):
+        x = feed(f"encoder_{i}", attend(f"encoder_{i}", x, x, attention_mask=mask))
+    y = embedding(target)
+    for i in range(SIZES["num_layers"]):
+        y = attend(f"decoder_{i}", y, y, use_causal_mask=True)
+        y = attend(f"decoder_{i}__cross", y, x, attention_mask=mask)
+        y = feed(f"decoder_{i}", y)
+    logits = layers.Lambda(embedding.logits, output_shape=(LENGTH, VOCAB))(y)
+    return keras.Model({"source": source, "target": target}, logits)
+
+
+def keras_hub():
+    import keras
+    import keras_hub
+
+    width = SIZES["hidden_dim"]
+    block = {"dropout": DROPOUT, "layer_norm_epsilon": EPSILON, "activation": "relu"}
+    block.update(intermediate_dim=SIZES["mlp_dim"], num_heads=SIZES["num_heads"])
+    source = keras.Input((LENGTH,), dtype="int32", name="source")
+    target = keras.Input((LENGTH,), dtype="int32", name="target")
+    embedding = keras.layers.ReversibleEmbedding(VOCAB, width, name="source_embedding")
+    positions = keras_hub.layers.SinePositionEncoding()
+    dropout = keras.layers.Dropout(DROPOUT)
+
+    def embed(ids):
+        x = embedding(ids) * math.sqrt(width)
+        return dropout(x + positions(x))
+
+    x, y = embed(source), embed(target)
+    for i in range(SIZES["num_layers"]):
+        encoder = keras_hub.layers.TransformerEncoder(**block, name=f"encoder_{i}")
+        x = encoder(x, padding_mask=source != 0)
+    for i in range(SIZES["num_layers"]):
+        decoder = keras_hub.layers.TransformerDecoder(**block, name=f"decoder_{i}")
+        y = decoder(y, x, encoder_padding_mask=source != 0)
+    return keras.Model({"source": source, "target": target}, embedding(y, reverse=True))
+
+
+def our_name(path):
+    """What the same weight is called in our model."""
+    path = re.sub(r"^(transformer|functional)(_\d+)?/", "", path)
+    path = path.replace("__cross__", "__cross_").replace("__", "/").replace("_norm/norm/", "_norm/")
+    path = path.replace("source_embedding/embeddings", "source_embedding/token_embedding")
+    for theirs, mine in KERAS_HUB:
+        path = re.sub(theirs, mine, path)
+    return path
+
+
+def load(model, weights):
+    """Gives a Keras model these weights, a dict of our names."""
+    loaded = {our_name(weight.path): weight for weight in model.trainable_weights}
+    assert loaded.keys() == weights.keys(), sorted(loaded.keys() ^ weights.keys())[:6]
+    for name, weight in loaded.items():
+        weight.assign(weights[name])

@@ -1,0 +1,201 @@
+"""Speed of a training step: ours, plain Keras, KerasHub and PyTorch, the same network in all.
+
+    pip install torch && pip install -e '.[recipes,benchmark]'
+    python -m benchmarks.training
+
+A Transformer of 3+3 layers, width 256, one table of 8,000 (`benchmarks.networks`), batches of 64
+pairs of 32 + 32 tokens, Adam, dropout 0.1, cross-entropy. PyTorch's is Hugging Face's MarianMT. All
+start from the same weights, and their losses without dropout must agree before anything is timed.
+Every candidate runs in a process of its own, in turns, as it comes and with `keep_freed_memory`,
+which is ours but serves every library that allocates through the C library.
+"""
+
+import argparse
+import os
+
+import numpy as np
+
+from benchmarks import alternating, networks
+from benchmarks.report import heading, table, write
+
+PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "transformers")
+KEPT = ", freed memory kept"
+OURS = "keras_transformers"
+BF16 = f"{OURS} mixed_bfloat16"
+NAMES = (OURS, "plain Keras", "KerasHub", "PyTorch", "PyTorch compiled")
+OTHERS = (BF16, f"{BF16} without XLA", f"{OURS} without XLA")
+
+
+def weights():
+    from benchmarks.marian import random_weights
+
+    return random_weights(networks.ours(), seed=1)
+
+
+def of_keras(name, check=True):
+    import keras
+
+    from keras_transformers.training import SmoothedCrossEntropy
+
+    if "mixed_bfloat16" in name:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+    makers = {"plain Keras": networks.plain_keras, "KerasHub": networks.keras_hub}
+    model = makers.get(name, networks.ours)()
+    networks.load(model, weights())
+    inputs, labels = networks.batch()
+    mean = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = float(mean(labels, model(inputs, training=False))) if check else None
+    model.compile(
+        keras.optimizers.Adam(1e-4),
+        SmoothedCrossEntropy(0.0) if name.startswith(OURS) else mean,
+        jit_compile="without" not in name,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return lambda: model.train_on_batch(inputs, labels), loss
+
+
+def of_pytorch(name, check=True):
+    import torch
+
+    from benchmarks.marian import marian
+
+    torch.set_num_threads(os.cpu_count())
+    model = marian(networks.ours().get_config(), weights())
+    inputs, labels = networks.batch()
+    source, target = (torch.tensor(inputs[key]).long() for key in ("source", "target"))
+    labels = torch.tensor(labels).long().reshape(-1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    forward = torch.compile(model) if name.endswith("compiled") else model
+
+    def loss():
+        logits = forward(
+            input_ids=source, attention_mask=source != 0, decoder_input_ids=target
+        ).logits
+        return torch.nn.functional.cross_entropy(
+            logits.reshape(-1, networks.VOCAB), labels, ignore_index=0
+        )
+
+    def step():
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        optimizer.step()
+        return value.item()
+
+    model.eval()
+    with torch.no_grad():
+        first = loss().item() if check else None
+    model.train()
+    return step, first
+
+
+def prepare(name, settings):
+    base = name.removesuffix(KEPT)
+    if base != name:
+        from keras_transformers.training import keep_freed_memory
+
+        keep_freed_memory()
+    make = of_pytorch if base.startswith("PyTorch") else of_keras
+    step, loss = make(base)
+
+    def run():
+        for _ in range(settings["steps"]):
+            step()
+
+    return run, loss
+
+
+def check(losses):
+    wrong = {
+        name: loss
+        for name, loss in losses.items()
+        if abs(loss - losses[OURS]) > (0.05 if "bfloat16" in name else 1e-4)
+    }
+    assert not wrong, f"other losses than ours, {losses[OURS]}: {wrong}"
+
+
+def matrix_rates(size=2048, repeats=7):
+    """GFLOP/s of a matrix product: what the machine can do, by TensorFlow, XLA and PyTorch."""
+    import time
+
+    import tensorflow as tf
+    import torch
+
+    torch.set_num_threads(os.cpu_count())
+    x = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
+
+    def rate(product, x):
+        seconds = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            product(x)
+            seconds.append(time.perf_counter() - started)
+        return round(2 * size**3 / min(seconds) / 1e9)
+
+    rates = {}
+    for dtype in ("float32", "bfloat16"):
+        mine = tf.cast(x, dtype)
+        theirs = torch.tensor(x).to(getattr(torch, dtype))
+        plain = tf.function(lambda x: tf.matmul(x, x)[0, 0], autograph=False)
+        compiled = tf.function(lambda x: tf.matmul(x, x), jit_compile=True, autograph=False)
+        rates[f"TensorFlow {dtype}"] = rate(lambda x: plain(x).numpy(), mine)  # noqa: B023
+        rates[f"XLA {dtype}"] = rate(lambda x: compiled(x)[0, 0].numpy(), mine)  # noqa: B023
+        rates[f"PyTorch {dtype}"] = rate(lambda x: x @ x, theirs)
+    return rates
+
+
+def floating_point_operations():
+    """Of a training step, matrix products only: a forward pass and twice that backward."""
+    width, hidden = networks.SIZES["hidden_dim"], networks.SIZES["mlp_dim"]
+    tokens, length = networks.BATCH * networks.LENGTH, networks.LENGTH
+    attention = 4 * width * width + 2 * length * width
+    encoder = attention + 2 * width * hidden
+    decoder = encoder + attention
+    layers = networks.SIZES["num_layers"]
+    return 3 * 2 * tokens * (layers * (encoder + decoder) + width * networks.VOCAB)
+
+
+def run_all(rounds, steps):
+    rates, operations = matrix_rates(), floating_point_operations()
+    names = [name + kept for name in NAMES for kept in ("", KEPT)]
+    names += [name + KEPT for name in OTHERS]
+    rows = alternating.measure("benchmarks.training", names, {"steps": steps}, rounds, check)
+    for row in rows.values():
+        for column in ("milliseconds", "from", "to"):
+            row[column] = round(row[column] / steps, 1)
+        gflops = operations / row["milliseconds"] / 1e6
+        row["gflops"] = round(gflops)
+        row["share_of_tensorflow_product"] = round(gflops / rates["TensorFlow float32"], 2)
+    rows_of_ratios = {
+        name: {
+            "as it comes": round(rows[OURS]["milliseconds"] / rows[name]["milliseconds"], 2),
+            "freed memory kept": round(
+                rows[OURS + KEPT]["milliseconds"] / rows[name + KEPT]["milliseconds"], 2
+            ),
+            "ours with its call, theirs as it comes": round(
+                rows[OURS + KEPT]["milliseconds"] / rows[name]["milliseconds"], 2
+            ),
+        }
+        for name in NAMES[1:]
+    }
+    result = {
+        **heading(*PACKAGES),
+        "matrix_product_gflops": rates,
+        "gigaflop_a_step": round(operations / 1e9, 1),
+        "rows": rows,
+        "ours_divided_by_theirs": rows_of_ratios,
+    }
+    print(table(rows))
+    tables = {
+        "A step, milliseconds (median, least, most)": rows,
+        "Ours divided by theirs": rows_of_ratios,
+        "Matrix products, GFLOP/s": {"2048 x 2048": rates},
+    }
+    write("training", result, tables)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
+    alternating.main(prepare, run_all, parser)

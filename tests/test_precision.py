@@ -1,0 +1,67 @@
+"""Claims about models in fewer bits."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers.generation import BeamSearch, Greedy, generate
+from keras_transformers.models import Transformer, ViT
+from keras_transformers.precision import in_precision
+from tests.contract import to_numpy
+
+VOCAB = 13
+RNG = np.random.default_rng(0)
+SOURCE = RNG.integers(3, VOCAB, (3, 5)).astype("int32")
+INPUTS = {"source": SOURCE, "target": SOURCE[:, ::-1]}
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    model = Transformer(VOCAB, hidden_dim=22, num_heads=2, mlp_dim=17, num_layers=2)
+    model.build({"source": (None, None), "target": (None, None)})
+    return model
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("float16", 1e-2), ("bfloat16", 6e-2), ("int8", 6e-2)]
+)
+def test_a_copy_in_fewer_bits_computes_nearly_the_same(model, precision, tolerance):
+    before = [to_numpy(weight) for weight in model.weights]
+    copy = in_precision(model, precision)
+    expected, received = (to_numpy(each(INPUTS)).astype("float32") for each in (model, copy))
+    assert np.max(np.abs(received - expected)) < tolerance * np.max(np.abs(expected))
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(to_numpy(weight), value)
+    kernels = [w for w in copy.weights if w.path.endswith("kernel")]
+    assert {keras.backend.standardize_dtype(w.dtype) for w in kernels} == {precision}
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("search", [Greedy(), BeamSearch(2)], ids=["greedy", "beam"])
+def test_it_decodes_as_it_computes_the_whole(model, precision, search):
+    copy = in_precision(model, precision)
+    result = generate(copy, SOURCE, search=search, max_length=6)
+    target = np.pad(result["tokens"][:, :-1], ((0, 0), (1, 0)), constant_values=1)
+    logits = to_numpy(copy({"source": SOURCE, "target": target})).astype("float64")
+    logits -= np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+    chosen = np.take_along_axis(logits, result["tokens"][..., None], axis=-1)[..., 0]
+    expected = np.sum(chosen * (result["tokens"] != 0), axis=-1)
+    name = "scores" if search == Greedy() else "log_probabilities"
+    np.testing.assert_allclose(result[name], expected, atol=0.5)
+
+
+def test_a_picture_classifier_can_have_fewer_bits_too():
+    model = ViT(5, image_size=8, patch_size=4, hidden_dim=12, num_heads=3, mlp_dim=16, num_layers=1)
+    model.build((None, 8, 8, 3))
+    images = RNG.normal(size=(2, 8, 8, 3)).astype("float32")
+    received = to_numpy(in_precision(model, "bfloat16")(images)).astype("float32")
+    np.testing.assert_allclose(received, to_numpy(model(images)), atol=0.1)
+
+
+def test_what_cannot_be_is_refused(model):
+    with pytest.raises(ValueError, match="`precision` must be one of.*Received: 'int4'"):
+        in_precision(model, "int4")
+    unbuilt = Transformer(VOCAB, hidden_dim=22, num_heads=2, mlp_dim=17, num_layers=1)
+    with pytest.raises(ValueError, match="`model` must be built"):
+        in_precision(unbuilt, "int8")
