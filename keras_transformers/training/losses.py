@@ -60,17 +60,32 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
     >>> ops.convert_to_numpy(weights).tolist()
     [[1.0, 0.0]]
     """
-    real = ops.not_equal(labels, ignore_id)
-    # Nothing at a padded place may reach the loss or, as 0 * NaN would, the gradient.
-    z = ops.where(real[..., None], _float(logits), 0.0)
-    # A comparison fused into the sum: a gather's gradient would be a slow scatter on CPU.
-    chosen = ops.arange(logits.shape[-1], dtype="int32") == ops.cast(labels, "int32")[..., None]
-    z_label = ops.sum(ops.where(chosen, z, 0.0), axis=-1)
-    loss = ops.logsumexp(z, axis=-1) - (1 - label_smoothing) * z_label
-    if label_smoothing:
-        loss = loss - label_smoothing * ops.mean(z, axis=-1)
-    weights = ops.cast(real, loss.dtype)
-    return loss * weights, weights
+    real, labels = ops.not_equal(labels, ignore_id), ops.cast(labels, "int32")
+    vocab, dtype = logits.shape[-1], logits.dtype
+
+    # Derived by hand: `softmax(z) - target`, in one pass over the vocabulary instead of five, and
+    # nothing at a padded place reaches the gradient, as 0 * NaN would.
+    @ops.custom_gradient
+    def loss_of(logits):
+        z = _float(logits)
+        most = ops.max(z, axis=-1)
+        lse = most + ops.log(ops.sum(ops.exp(z - most[..., None]), axis=-1))
+        z_label = ops.take_along_axis(z, labels[..., None], axis=-1)[..., 0]
+        loss = lse - (1 - label_smoothing) * z_label
+        if label_smoothing:
+            loss = loss - label_smoothing * ops.mean(z, axis=-1)
+
+        def gradient(*arguments, upstream=None):
+            upstream = arguments[0] if upstream is None else upstream
+            chosen = ops.arange(vocab, dtype="int32") == labels[..., None]
+            target = ops.where(chosen, 1 - label_smoothing, 0.0) + label_smoothing / vocab
+            change = (ops.exp(z - lse[..., None]) - target) * upstream[..., None]
+            return ops.cast(ops.where(real[..., None], change, 0.0), dtype)
+
+        return ops.where(real, loss, 0.0), gradient
+
+    losses = loss_of(logits)
+    return losses, ops.cast(real, losses.dtype)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
