@@ -50,7 +50,10 @@ LAST = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
 
 
 def marian(settings, weights):
-    """`transformers.MarianMTModel` of a `Transformer`'s `get_config()`, with these weights."""
+    """`transformers.MarianMTModel` of a `Transformer`'s `get_config()`, with these weights.
+
+    None leaves its own first weights.
+    """
     import torch
     import transformers
 
@@ -78,6 +81,8 @@ def marian(settings, weights):
         decoder_start_token_id=1,
     )
     model = transformers.MarianMTModel(config)
+    if weights is None:
+        return model
     state = model.state_dict()
     embedding = weights["source_embedding/token_embedding"]
     table = np.asarray(
