@@ -142,10 +142,8 @@ def _uniform(search, max_length, batch):
         return None
     shape = [batch, max_length, search.beams]
     if search.seed is None:
-        numbers = tf.random.uniform(shape)
-    else:
-        numbers = tf.random.stateless_uniform(shape, seed=[search.seed, 0])
-    return tf.transpose(numbers, [1, 0, 2])
+        return tf.random.uniform(shape)
+    return tf.random.stateless_uniform(shape, seed=[search.seed, 0])
 
 
 def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):

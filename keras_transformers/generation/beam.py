@@ -14,6 +14,7 @@ from keras_transformers.generation.request import (
     take_beams,
     top_tokens,
 )
+from keras_transformers.generation.search import Search
 
 
 def length_penalty(length, alpha):
@@ -58,7 +59,7 @@ def coverage_penalty(coverage, beta):
 
 
 @dataclasses.dataclass(frozen=True)
-class BeamSearch:
+class BeamSearch(Search):
     """Keeps the `beam_size` most probable unfinished sequences, and sets finished ones aside.
 
     A sequence whose END ranks among the best `beam_size` continuations is finished: it is frozen,
@@ -100,14 +101,7 @@ class BeamSearch:
     def beams(self):
         return self.beam_size
 
-    def __call__(self, step, state, request):
-        """Searches; arguments as for `Greedy`.
-
-        Returns:
-            Dict of `tokens` `(batch, [n_best,] max_length)`, 0 after END; `scores`
-            `(batch, [n_best])`, with their penalties, best first; `log_probabilities`, without;
-            `lengths`, END included.
-        """
+    def start(self, request):
         batch, max_length = ops.shape(request.forced)[0], request.forced.shape[1]
         shape = (batch, self.beam_size)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), shape)
@@ -127,25 +121,21 @@ class BeamSearch:
             "logp": ops.full(shape, NEVER, "float32"),
             "count": ops.zeros((batch,), "int32"),
         }
+        return {"alive": alive, "finished": finished}
 
-        def unfinished(index, alive, finished, state):
-            open_source = ops.any(finished["count"] < self.beam_size)
-            return ops.logical_and(index < max_length, open_source)
+    def done(self, found):
+        return found["finished"]["count"] >= self.beam_size
 
-        def advance(index, alive, finished, state):
-            ancestry = Ancestry(alive["parents"], alive["slots"])
-            logits, state = step(alive["ids"], index, state, ancestry)
-            covered = alive["covered"]
-            if self.coverage_penalty:
-                covered = coverage_penalty(state["coverage"], self.coverage_penalty)
-            candidates = self._extend(alive, logits, covered, index, request)
-            finished = self._set_aside(finished, candidates, index)
-            return index + 1, self._keep(alive, candidates, index), finished, state
-
-        index, alive, finished, _ = ops.while_loop(
-            unfinished, advance, (ops.convert_to_tensor(0, "int32"), alive, finished, state)
-        )
-        return self._best(alive, finished, index)
+    def advance(self, step, index, found, state, request):
+        alive = found["alive"]
+        ancestry = Ancestry(alive["parents"], alive["slots"])
+        logits, state = step(alive["ids"], index, state, ancestry)
+        covered = alive["covered"]
+        if self.coverage_penalty:
+            covered = coverage_penalty(state["coverage"], self.coverage_penalty)
+        candidates = self._extend(alive, logits, covered, index, request)
+        finished = self._set_aside(found["finished"], candidates, index)
+        return {"alive": self._keep(alive, candidates, index), "finished": finished}, state
 
     def _extend(self, alive, logits, covered, index, request):
         """The best `2 * beam_size` continuations, sorted: enough for as many that do not end."""
@@ -239,8 +229,9 @@ class BeamSearch:
             "slots": put(take_beams(alive["slots"], kept["parents"]), own, index + 1),
         }
 
-    def _best(self, alive, finished, length):
+    def finish(self, found, length):
         """The `n_best` of each source; sequences cut at the limit come after finished ones."""
+        alive, finished = found["alive"], found["finished"]
         cut, order = ops.top_k(self._score(alive, length), self.beam_size)
         order = ops.cast(order, "int32")
         joined = {

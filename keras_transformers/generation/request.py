@@ -1,7 +1,7 @@
 """What searches and models say to one another, and the small tensor work that all searches share.
 
-A search sees no model, only `step(ids, index, state, ancestry) -> (logits, state)`, where `ids` are
-`(batch, beams)` and logits `(batch, beams, vocab)`. Scores are natural logarithms, in float32.
+A search sees no model, only a function of one step (`generation.search`). Scores are natural
+logarithms, in float32.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Request(NamedTuple):
         end_id: The token that ends a sequence.
         min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
         max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
-        uniform: Random numbers in [0, 1) `(max_length, batch, beams)`, for `Sampling`.
+        uniform: Random numbers in [0, 1) `(batch, max_length, beams)`, for `Sampling`.
 
     Example:
     >>> from keras import ops

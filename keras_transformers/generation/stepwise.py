@@ -12,52 +12,43 @@ from keras_transformers.generation.request import (
     put,
     top_tokens,
 )
+from keras_transformers.generation.search import Search
 
 
-class _Stepwise:
+class _Stepwise(Search):
     """The loop; `_choose` says which token each sequence takes."""
 
-    def __call__(self, step, state, request):
-        """Searches.
-
-        Args:
-            step: The step function of `generation.request`.
-            state: Its first state.
-            request: A `Request`.
-
-        Returns:
-            Dict of `tokens` `(batch, max_length)`, 0 after END; `scores` `(batch,)`, the
-            log-probability that the model gives to them; `lengths` `(batch,)`, END included.
-            With several samples, each has an axis of them behind the batch.
-        """
+    def start(self, request):
         batch, max_length = ops.shape(request.forced)[0], request.forced.shape[1]
+        shape = (batch, self.beams)
+        return {
+            "ids": ops.full(shape, request.start_id, "int32"),
+            "tokens": ops.zeros((*shape, max_length), "int32"),
+            "scores": ops.zeros(shape, "float32"),
+            "finished": ops.zeros(shape, "bool"),
+        }
 
-        def unfinished(index, ids, tokens, scores, finished, state):
-            return ops.logical_and(index < max_length, ops.logical_not(ops.all(finished)))
+    def done(self, found):
+        return ops.all(found["finished"], axis=1)
 
-        def advance(index, ids, tokens, scores, finished, state):
-            logits, state = step(ids, index, state, None)
-            logits = ops.cast(logits, "float32")
-            allowed = self.constraints.restrict(logits, tokens, index, request)
-            logit, ids = self._choose(allowed, index, request)
-            most, log_sum = log_normalizer(logits)
-            scores = scores + ops.where(finished, 0.0, (logit - most) - log_sum)
-            ids = ops.where(finished, 0, ids)
-            finished = ops.logical_or(finished, ids == request.end_id)
-            return index + 1, ids, put(tokens, ids, index), scores, finished, state
+    def advance(self, step, index, found, state, request):
+        finished = found["finished"]
+        logits, state = step(found["ids"], index, state, None)
+        logits = ops.cast(logits, "float32")
+        allowed = self.constraints.restrict(logits, found["tokens"], index, request)
+        logit, ids = self._choose(allowed, index, request)
+        most, log_sum = log_normalizer(logits)
+        ids = ops.where(finished, 0, ids)
+        found = {
+            "ids": ids,
+            "tokens": put(found["tokens"], ids, index),
+            "scores": found["scores"] + ops.where(finished, 0.0, (logit - most) - log_sum),
+            "finished": ops.logical_or(finished, ids == request.end_id),
+        }
+        return found, state
 
-        _, _, tokens, scores, _, _ = ops.while_loop(
-            unfinished,
-            advance,
-            (
-                ops.convert_to_tensor(0, "int32"),
-                ops.full((batch, self.beams), request.start_id, "int32"),
-                ops.zeros((batch, self.beams, max_length), "int32"),
-                ops.zeros((batch, self.beams), "float32"),
-                ops.zeros((batch, self.beams), "bool"),
-                state,
-            ),
-        )
+    def finish(self, found, length):
+        tokens, scores = found["tokens"], found["scores"]
         if self.beams == 1:
             tokens, scores = tokens[:, 0], scores[:, 0]
         return {"tokens": tokens, "scores": scores, "lengths": lengths_of(tokens)}
@@ -162,7 +153,7 @@ class Sampling(_Stepwise):
             weights = ops.where(weights >= self.min_p, weights, 0.0)  # the largest is 1
         # Inverse of the cumulative distribution at a uniform number: the same on every backend.
         cumulative = ops.cumsum(weights, axis=-1)
-        uniform = ops.take(request.uniform, index, axis=0)[..., None]
+        uniform = ops.take(request.uniform, index, axis=1)[..., None]
         below = ops.cast(cumulative <= uniform * cumulative[..., -1:], "int32")
         # Rounding may carry the number past the last weight that is not zero.
         last = ops.argmax(ops.where(weights > 0, ops.arange(kept.shape[-1]), -1), axis=-1)

@@ -93,7 +93,7 @@ def uncached(norm_first, search, source, max_length):
     log_probabilities = whole_pass(norm_first)
     beams, rows = search.beams, np.repeat(source, search.beams, axis=0)
 
-    def step(ids, index, state, ancestry):
+    def step(ids, index, state, ancestry, shared):
         place = int(index)
         tokens = to_numpy(state["tokens"])
         if ancestry is not None:
@@ -312,6 +312,15 @@ def test_a_thousand_sentences_compile_once_for_each_bucket():
     assert len(model._generators) == 2
     generate_all(model, sentences(50, 15, seed=1), lengths=(8, 16), batch_size=64, verbose=0)
     assert len(model._generators) == 2 and len(traces) == number
+
+
+def test_stages_change_nothing_but_the_cost():
+    sources, search = sentences(13, 8), BeamSearch(2)
+    options = {"lengths": (8,), "batch_size": 8, "max_length": 9, "verbose": 0}
+    whole = generate_all(shared_model(), sources, search, **options)
+    halved = generate_all(shared_model(), sources, search, stages=3, **options)
+    np.testing.assert_array_equal(halved["tokens"], whole["tokens"])
+    np.testing.assert_allclose(halved["scores"], whole["scores"], atol=1e-4)
 
 
 def test_no_sentence_gives_nothing():

@@ -131,7 +131,7 @@ CONSTRAINTS = [
 @given(seed=seeds)
 def test_every_search_keeps_the_constraints_and_scores_by_the_model(make, constraints, seed):
     search, table = make(constraints=constraints), random_table(seed, end=1.0)
-    numbers = np.random.default_rng(seed).random((LENGTH + 1, BATCH, search.beams), "float32")
+    numbers = np.random.default_rng(seed).random((BATCH, LENGTH + 1, search.beams), "float32")
     others = {"uniform": numbers} if make is Sampling else {}
     result = find(search, table, max_length=LENGTH + 1, **limits(constraints), **others)
     for row in range(BATCH):
@@ -204,7 +204,7 @@ def test_numbers_spread_evenly_draw_every_token_in_its_share(settings_of):
     number = 2000
     search = Sampling(num_samples=number, **settings_of)
     table = random_table(9)
-    uniform = np.tile((np.arange(number, dtype="float32") + 0.5) / number, (1, BATCH, 1))
+    uniform = np.tile((np.arange(number, dtype="float32") + 0.5) / number, (BATCH, 1, 1))
     result = find(search, table, max_length=1, uniform=uniform)
     for row in range(BATCH):
         logits = np.float64(table[row, next_state(0, START)])
@@ -217,13 +217,13 @@ def test_numbers_spread_evenly_draw_every_token_in_its_share(settings_of):
 def test_a_number_next_to_one_draws_a_token_that_can_be_drawn():
     table = np.full((1, STATES, VOCAB), -2e9, "float32")
     table[..., 3] = 0.0
-    almost = np.full((LENGTH, 1, 1), np.nextafter(np.float32(1), np.float32(0)))
+    almost = np.full((1, LENGTH, 1), np.nextafter(np.float32(1), np.float32(0)))
     for search in (Sampling(), Sampling(top_k=3), Sampling(top_p=1.0), Sampling(min_p=0.5)):
         assert words_of(find(search, table, uniform=almost)["tokens"][0]) == (3,) * LENGTH
 
 
 def test_several_samples_of_a_source_are_drawn_apart():
-    numbers = np.random.default_rng(0).random((LENGTH, BATCH, 7), "float32")
+    numbers = np.random.default_rng(0).random((BATCH, LENGTH, 7), "float32")
     result = find(Sampling(num_samples=7), random_table(1), uniform=numbers)
     assert result["tokens"].shape == (BATCH, 7, LENGTH)
     assert len({words_of(tokens) for tokens in result["tokens"][0]}) > 1

@@ -6,7 +6,7 @@ import math
 import keras
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from keras import ops
 
 from keras_transformers.generation import BeamSearch, Greedy, Request, length_penalty
@@ -141,6 +141,39 @@ def test_the_length_penalty_has_its_closed_form(alpha):
     np.testing.assert_allclose(received, penalty(lengths, alpha), rtol=1e-6)
 
 
+# -------------------------------------------------------------------------------- stages
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3, 0.6, n_best=2)], ids=["greedy", "beam"])
+@settings(max_examples=4)
+@given(seed=seeds)
+def test_sequences_that_leave_the_batch_change_nothing(search, stages, seed):
+    table, forced = random_table(seed, batch=11, end=1.0), np.zeros((11, 9), "int32")
+    forced[::3, 0] = 4
+    limits = {"max_lengths": np.arange(1, 12, dtype="int32")}
+    whole = find(search, table, forced, **limits)
+    halved = find(search, table, forced, stages=stages, **limits)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(halved[name], value)
+
+
+def test_the_batch_is_halved_when_half_of_it_is_done():
+    rows = []
+
+    def step(ids, index, state, ancestry, shared):
+        rows.append(ids.shape[0])
+        chosen = ops.where(shared["number"] <= index, END, WORDS[0])
+        return ops.where(ops.arange(VOCAB) == chosen[..., None], 3.0, -3.0), state
+
+    shared = {"number": ops.reshape(ops.arange(8), (8, 1))}  # sequence i ends at place i
+    request = Request(ops.zeros((8, 20), "int32"), START, END)
+    with eagerly():
+        result = Greedy()(step, {}, request, shared, stages=3)
+    assert ops.convert_to_numpy(result["lengths"]).tolist() == list(range(1, 9))
+    assert rows == [8] * 4 + [4] * 2 + [2] * 2
+
+
 # -------------------------------------------------------------------------- greedy search
 
 
@@ -224,7 +257,7 @@ def test_the_loop_stops_when_every_sequence_has_ended(search, expected):
     """The rows' best sequences end at steps 2 and 4; a second beam needs one step more."""
     calls = []
 
-    def step(ids, index, state, ancestry):
+    def step(ids, index, state, ancestry, shared):
         calls.append(int(index))
         logits = np.full((2, search.beams, VOCAB), -1e5, "float32")
         logits[..., 3] = 0.0

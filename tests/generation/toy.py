@@ -72,8 +72,8 @@ def toy_step(table, beams, max_length):
         "coverage": ops.zeros((*shape, SOURCE_LENGTH)),
     }
 
-    def step(ids, index, state, ancestry):
-        folded, covered = state["folded"], state["coverage"]
+    def step(ids, index, state, ancestry, shared):
+        row, folded, covered = shared["row"], state["folded"], state["coverage"]
         stored = ops.where(ops.arange(max_length) == index, ids[..., None], state["slots"])
         past = stored
         if ancestry is not None:
@@ -89,16 +89,17 @@ def toy_step(table, beams, max_length):
         covered = covered + ops.take(ops.convert_to_tensor(ATTENTION), folded, axis=0)
         return logits, {"folded": folded, "slots": stored, "coverage": covered}
 
-    return step, start
+    return step, start, {"row": row}
 
 
 @functools.cache
-def searcher(search, names):
+def searcher(search, names, stages=1):
     """`search` over tables, compiled by XLA."""
 
     def run(table, forced, *others):
         request = Request(forced, START, END, **dict(zip(names, others, strict=True)))
-        return search(*toy_step(table, search.beams, forced.shape[1]), request)
+        step, state, shared = toy_step(table, search.beams, forced.shape[1])
+        return search(step, state, request, shared, stages)
 
     if keras.backend.backend() == "jax":
         import jax
@@ -109,10 +110,10 @@ def searcher(search, names):
     return tf.function(run, jit_compile=True)
 
 
-def find(search, table, forced=None, max_length=LENGTH, **others):
+def find(search, table, forced=None, max_length=LENGTH, stages=1, **others):
     """What a search finds; `others` are further fields of `Request`."""
     forced = np.zeros((len(table), max_length), "int32") if forced is None else forced
-    run = searcher(search, tuple(others))
+    run = searcher(search, tuple(others), stages)
     result = run(*(ops.convert_to_tensor(each) for each in (table, forced, *others.values())))
     return {name: ops.convert_to_numpy(value) for name, value in result.items()}
 

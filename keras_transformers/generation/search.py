@@ -1,0 +1,94 @@
+"""The loop that all searches share, as one that XLA can compile."""
+
+import keras
+from keras import ops
+
+from keras_transformers.generation.request import Request
+
+
+class Search:
+    """A way of choosing tokens: what a subclass says about one step, turned into a whole search.
+
+    A subclass has `start(request) -> found`, `advance(step, index, found, state, request) -> found,
+    state`, `done(found) -> bool (batch,)` and `finish(found, length) -> dict`; every tensor of
+    `found` starts with the batch.
+    """
+
+    def __call__(self, step, state, request, shared=None, stages=1):
+        """Searches.
+
+        Args:
+            step: `step(ids, index, state, ancestry, shared) -> (logits, state)`: ids `(batch,
+                beams)`, logits `(batch, beams, vocab)`.
+            state: Its first state, tensors that start with the batch or a multiple of it.
+            request: A `Request`.
+            shared: Tensors like those of `state` that no step changes.
+            stages: How often the batch is halved, when half of its sequences are done: the others
+                go on without them. Each stage is one more loop to compile.
+
+        Returns:
+            Dict of `tokens` `(batch, [n,] max_length)`, 0 after END; `scores` `(batch, [n])`;
+            `lengths`, END included; from `BeamSearch` also `log_probabilities`.
+        """
+        index, found, left = ops.convert_to_tensor(0, "int32"), self.start(request), []
+        for stage in range(stages):
+            batch = ops.shape(request.forced)[0]
+            most = 0 if stage == stages - 1 else batch // 2
+            index, found, state = self._loop(step, index, found, state, request, shared, most)
+            if most:
+                # Those that are not done come first; when all places are filled, nobody goes on.
+                order = ops.argsort(ops.cast(self.done(found), "int32"), axis=0)
+                order = ops.cast(order, "int32")
+                left.append((order, _rows(found, order[most:], batch)))
+                found, state, shared = (
+                    _rows(part, order[:most], batch) for part in (found, state, shared)
+                )
+                request = _rows_of_request(request, order[:most], batch)
+        for order, done in reversed(left):
+            found = _put_back(found, done, order)
+        return self.finish(found, index)
+
+    def _loop(self, step, index, found, state, request, shared, most):
+        """Until at most `most` rows are open, or the limit is reached."""
+        max_length = request.forced.shape[1]
+
+        def more(index, found, state):
+            number = ops.sum(ops.cast(ops.logical_not(self.done(found)), "int32"))
+            return ops.logical_and(index < max_length, number > most)
+
+        def advance(index, found, state):
+            def shared_step(ids, index, state, ancestry):
+                return step(ids, index, state, ancestry, shared)
+
+            return index + 1, *self.advance(shared_step, index, found, state, request)
+
+        return ops.while_loop(more, advance, (index, found, state))
+
+
+def _rows(tree, rows, batch):
+    """Takes rows of the batch from tensors whose first axis is the batch, or a multiple of it."""
+
+    def take(tensor):
+        rest = ops.shape(tensor)[1:]
+        grouped = ops.reshape(tensor, (batch, -1, *rest))
+        return ops.reshape(ops.take(grouped, rows, axis=0), (-1, *rest))
+
+    if tree is None:
+        return None
+    return keras.tree.map_structure(take, tree)
+
+
+def _put_back(first, last, order):
+    """The rows of both in the order that they had before `order` was taken."""
+    back = ops.cast(ops.argsort(order), "int32")
+
+    def join(a, b):
+        return ops.take(ops.concatenate([a, b], axis=0), back, axis=0)
+
+    return keras.tree.map_structure(join, first, last)
+
+
+def _rows_of_request(request, rows, batch):
+    ids = {"start_id": request.start_id, "end_id": request.end_id}
+    tensors = {name: value for name, value in request._asdict().items() if name not in ids}
+    return Request(**ids, **{name: _rows(value, rows, batch) for name, value in tensors.items()})
