@@ -15,7 +15,7 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
     ["masks", "cache", "scores", "positions", "grid_positions", "patches"]
-    + ["embeddings", "regularization"],
+    + ["embeddings", "projections", "regularization"],
     ["attention", "windows", "feed_forward", "mixers"],
     ["blocks", "pooling"],
 ]

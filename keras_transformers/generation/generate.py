@@ -174,33 +174,44 @@ def generate_all(
             "scores": np.zeros(0, "float32"),
             "lengths": np.zeros(0, "int32"),
         }
-    sizes = np.array([len(source) for source in sources])
-    bucket = np.searchsorted(lengths, sizes)
-    order = np.argsort(sizes, kind="stable")
     uniform = _uniform(search, len(sources), most_tokens(lengths[-1]))
     bar = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="sequence")
     results = [None] * len(sources)
+    for rows, source in _batches(sources, lengths, batch_size):
+        limits = most_tokens(np.count_nonzero(source, axis=1), np.minimum)
+        most = most_tokens(source.shape[1])
+        if max_length is not None:
+            limits, most = np.minimum(limits, max_length), min(most, max_length)
+        forced = np.zeros((batch_size, most), "int32")
+        random = None if uniform is None else uniform[_filled(rows, batch_size), :most]
+        found = _run(model, source, forced, limits, search, start_id, end_id, random, stages)
+        for place, number in enumerate(rows):
+            results[number] = {name: value[place] for name, value in found.items()}
+        bar.add(len(rows))
+    return _joined(results)
+
+
+def _batches(sources, lengths, batch_size):
+    """Numbers of the sources of each batch, shortest first, and their padded ids."""
+    sizes = np.array([len(source) for source in sources])
+    bucket, order = np.searchsorted(lengths, sizes), np.argsort(sizes, kind="stable")
     for which, length in enumerate(lengths):
         mine = order[bucket[order] == which]
         for start in range(0, len(mine), batch_size):
             rows = mine[start : start + batch_size]
-            # One size for all: the last batch is filled with its own longest sequence.
-            filled = np.pad(rows, (0, batch_size - len(rows)), mode="edge")
-            source = np.zeros((batch_size, length), "int32")
-            for row, number in zip(source, filled, strict=True):
+            padded = np.zeros((batch_size, length), "int32")
+            for row, number in zip(padded, _filled(rows, batch_size), strict=True):
                 row[: sizes[number]] = sources[number]
-            limits = most_tokens(sizes[filled], np.minimum)
-            most = most_tokens(length)
-            if max_length is not None:
-                limits, most = np.minimum(limits, max_length), min(most, max_length)
-            forced = np.zeros((batch_size, most), "int32")
-            random = None if uniform is None else uniform[filled, :most]
-            found = _run(
-                model, source, forced, limits, search, start_id, end_id, random, stages
-            )
-            for place, number in enumerate(rows):
-                results[number] = {name: value[place] for name, value in found.items()}
-            bar.add(len(rows))
+            yield rows, padded
+
+
+def _filled(rows, batch_size):
+    """One size for all: the last batch is filled with its own longest sequence."""
+    return np.pad(rows, (0, batch_size - len(rows)), mode="edge")
+
+
+def _joined(results):
+    """One dict of arrays from one for each sequence, cut to the longest tokens."""
     longest = max(int(np.max(result["lengths"])) for result in results)
     for result in results:
         tokens = result["tokens"][..., :longest]

@@ -3,7 +3,6 @@
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformers.layers.cache import (
@@ -19,6 +18,7 @@ from keras_transformers.layers.masks import (
     key_mask,
     masked_softmax,
 )
+from keras_transformers.layers.projections import project, project_together, project_token
 from keras_transformers.layers.regularization import Dropout
 
 
@@ -57,47 +57,6 @@ def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None)
     weights = ops.cast(masked_softmax(scores, mask), query.dtype)
     dropped = weights if dropout is None else dropout(weights)
     return ops.einsum("bhqk,bkhd->bqhd", dropped, value), weights
-
-
-def project(dense, x):
-    """Calls a projection with all tokens of the batch in one row.
-
-    XLA on a CPU is quicker at the product, its bias and its gradients when batch and length are one
-    axis: 36 instead of 41 ms for forward and backward of `SelfAttention` on 128 x 49 tokens of
-    width 128 in 4 heads (two cores of an AMD EPYC 7003, freed memory kept).
-    """
-    y = dense(ops.reshape(x, (1, -1, *x.shape[2:])))
-    return ops.reshape(y, (-1, ops.shape(x)[1], *y.shape[2:]))
-
-
-def project_together(denses, x):
-    """Calls several projections of the same `x` as one product, wide enough to be quick."""
-    if len(denses) == 1 or any(dense.quantization_mode or dense.lora_enabled for dense in denses):
-        return [project(dense, x) for dense in denses]
-    length, width = ops.shape(x)[1], x.shape[2]
-    kernels = [ops.reshape(ops.cast(dense.kernel, x.dtype), (width, -1)) for dense in denses]
-    y = ops.matmul(ops.reshape(x, (-1, width)), ops.concatenate(kernels, axis=1))
-    ends = np.cumsum([math.prod(dense.kernel.shape[1:]) for dense in denses])[:-1].tolist()
-    parts = []
-    for dense, part in zip(denses, ops.split(y, ends, axis=1), strict=True):
-        if dense.bias is not None:
-            part = part + ops.reshape(ops.cast(dense.bias, x.dtype), (-1,))
-        parts.append(ops.reshape(part, (-1, length, *dense.kernel.shape[1:])))
-    return parts
-
-
-def project_token(dense, x):
-    """Calls a projection to heads with one token of every sequence, `(batch, beams, width)`.
-
-    A single row gets a second one: XLA on a CPU fuses the product of one row with a reshaped kernel
-    into a loop over columns, which takes ten times as long as the product of two rows.
-    """
-    batch, beams, width = x.shape
-    if beams > 1 or batch not in (None, 1):
-        return dense(x)
-    rows = ops.reshape(x, (1, -1, width))
-    y = dense(ops.concatenate([rows, rows[:, :1]], axis=1))[:, :-1]
-    return ops.reshape(y, (-1, beams, *y.shape[2:]))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
