@@ -145,8 +145,11 @@ def generate_all(
         lengths: Increasing lengths to pad to; by default powers of two from 16 on.
         batch_size: Sequences decoded at once.
         max_length: Optional smaller limit on the tokens of each.
-        stages: How often a batch is halved when half of its sequences are done, so that the others
-            go on without them. Every stage is compiled: pays from thousands of sequences on.
+        stages: Loops that a batch passes through: it is halved from one to the next, when half of
+            its sequences are done, and the others go on without them. 3 instead of 1, on the
+            thousand sentences of ui.en-de's test set with beam 4 and batches of 64: 140 instead of
+            107 sentences a second, but 34 instead of 20 s for the first time, which compiles (two
+            cores of an AMD EPYC with AVX-512). So it pays from some 6,000 sequences on.
         verbose: 1 shows a progress bar, 0 does not.
 
     Returns:

@@ -23,8 +23,8 @@ class Search:
             state: Its first state, tensors that start with the batch or a multiple of it.
             request: A `Request`.
             shared: Tensors like those of `state` that no step changes.
-            stages: How often the batch is halved, when half of its sequences are done: the others
-                go on without them. Each stage is one more loop to compile.
+            stages: Loops, each to be compiled: from one to the next the batch is halved, when half
+                of its sequences are done, and the others go on without them.
 
         Returns:
             Dict of `tokens` `(batch, [n,] max_length)`, 0 after END; `scores` `(batch, [n])`;
