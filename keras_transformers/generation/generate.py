@@ -157,8 +157,8 @@ def generate_all(
         longest result.
 
     Raises:
-        ValueError: If a source is empty, not made of integers, or longer than the last of
-            `lengths`, or `lengths` do not increase.
+        ValueError: If a source is empty, not made of integers, holds a 0 or is longer than the last
+            of `lengths`, or `lengths` do not increase.
 
     Example:
     >>> from keras_transformers.generation import generate_all
@@ -226,10 +226,12 @@ def _joined(results):
 def _buckets(sources, lengths):
     """The lengths to pad to, after checking them and the sources."""
     for number, source in enumerate(sources):
-        if source.ndim != 1 or not len(source) or not np.issubdtype(source.dtype, np.integer):
+        integers = source.ndim == 1 and np.issubdtype(source.dtype, np.integer)
+        if not integers or not len(source) or not source.all():
             raise ValueError(
-                "generate_all: `sources` must be sequences of at least one integer id. "
-                f"Received: number {number}, {source.dtype} of shape {source.shape}"
+                "generate_all: `sources` must be sequences of at least one integer id, none 0 "
+                f"(padding). Received: number {number}, {source.dtype} of shape {source.shape}"
+                f"{', with a 0' if integers and len(source) else ''}"
             )
     longest = max((len(source) for source in sources), default=1)
     if lengths is None:

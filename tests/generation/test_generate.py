@@ -330,8 +330,9 @@ def test_no_sentence_gives_nothing():
 @pytest.mark.parametrize(
     ("sources", "lengths", "message"),
     [
-        ([[3, 2], []], None, r"at least one integer id. Received: number 1, .*shape \(0,\)"),
+        ([[3, 2], []], None, r"at least one integer id, .*Received: number 1, .*shape \(0,\)"),
         ([[3.5]], None, "number 0, float64"),
+        ([[3, 0, 2]], None, r"number 0, int64 of shape \(3,\), with a 0"),
         ([[3] * 9], (4, 8), r"`lengths` must increase up to the longest source, 9.*\(4, 8\)"),
         ([[3]], (8, 8), r"`lengths` must increase.*\(8, 8\)"),
     ],
