@@ -12,6 +12,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 WARM_UP = 2
@@ -47,15 +48,16 @@ def _say(answers, message):
 class _Candidate:
     """The benchmark's side of one candidate."""
 
-    def __init__(self, module, name, settings, environment):
+    def __init__(self, module, name, settings):
         self.name = name
+        self._errors = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill up
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, "--candidate", name, "--settings", json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if "QUIET" not in os.environ else subprocess.DEVNULL,
+            stderr=self._errors,
             text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
         self.prepared = self._hear()
         self.seconds = []
@@ -70,12 +72,14 @@ class _Candidate:
     def _hear(self):
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.name} ended early:\n{self._process.stderr.read()[-3000:]}")
+            self._errors.seek(0)
+            raise RuntimeError(f"{self.name} ended early:\n{self._errors.read()[-3000:]}")
         return json.loads(line)
 
     def end(self):
         self._process.stdin.close()
         self._process.wait()
+        self._errors.close()
 
     def summary(self):
         middle = statistics.median(self.seconds)
@@ -88,7 +92,7 @@ class _Candidate:
         }
 
 
-def measure(module, names, settings, rounds=7, check=None, environments=None):
+def measure(module, names, settings, rounds=7, check=None):
     """Prepares all candidates one after the other, compares them, then times them in turns.
 
     Args:
@@ -97,17 +101,15 @@ def measure(module, names, settings, rounds=7, check=None, environments=None):
         settings: JSON for all of them.
         rounds: Turns of each; the median is reported, with the least and the most.
         check: Optional function of a dict of the candidates' results; raises where one is wrong.
-        environments: Optional dict of names to environment variables.
 
     Returns:
         Dict of names to `milliseconds` (median), `from`, `to`, `seconds_until_first` (imports,
         building and compiling included) and `peak_mebibytes` of the process.
     """
-    environments = environments or {}
     candidates = []
     try:
         for name in names:
-            candidates.append(_Candidate(module, name, settings, environments.get(name, {})))
+            candidates.append(_Candidate(module, name, settings))
         if check:
             check({each.name: each.prepared["result"] for each in candidates})
         for _ in range(rounds):
@@ -118,6 +120,13 @@ def measure(module, names, settings, rounds=7, check=None, environments=None):
         for candidate in candidates:
             candidate.end()
     return {candidate.name: candidate.summary() for candidate in candidates}
+
+
+def fresh(module, *arguments):
+    """What `python -m MODULE ARGUMENTS` prints last, JSON: a candidate in a process of its own."""
+    command = [sys.executable, "-m", module, *arguments]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(printed.splitlines()[-1])
 
 
 def main(prepare, run_all, parser):

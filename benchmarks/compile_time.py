@@ -10,11 +10,9 @@ step is traced and compiled; the second shows what a step costs, and that nothin
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import time
 
-from benchmarks import training
+from benchmarks import alternating, training
 from benchmarks.report import heading, table, write
 
 NAMES = (training.OURS, "plain Keras", "KerasHub", "PyTorch compiled")
@@ -55,9 +53,7 @@ def main(rounds):
     found = {name: [] for name in NAMES}
     for _ in range(rounds):
         for name in NAMES:
-            command = [sys.executable, "-m", "benchmarks.compile_time", "--candidate", name]
-            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            found[name].append(json.loads(output.splitlines()[-1]))
+            found[name].append(alternating.fresh("benchmarks.compile_time", "--candidate", name))
     rows = {
         name: {
             stage: round(statistics.median(each[stage] for each in measured), 2)

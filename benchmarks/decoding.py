@@ -41,12 +41,14 @@ def built():
 
 
 def ours(settings, kind):
-    from benchmarks.marian import load, random_weights
+    from benchmarks.marian import random_weights, set_epsilon
+    from benchmarks.networks import load
     from keras_transformers.generation import BeamSearch, Greedy, generate
     from keras_transformers.precision import in_precision
 
     model = built()
-    load(model, random_weights(model), epsilon=1e-5)  # CTranslate2's
+    load(model, random_weights(model))
+    set_epsilon(model, 1e-5)  # CTranslate2's
     if kind:
         model = in_precision(model, kind)
     ids = sources(settings)

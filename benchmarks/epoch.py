@@ -15,13 +15,12 @@ target tokens, END included, per second of the second one; the first one compile
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 
 import numpy as np
 
+from benchmarks import alternating
 from benchmarks.report import heading, table, write
 
 EPOCHS, PAIRS, PLACES, ROWS, VOCAB = 2, 83, 64, 16, 2500
@@ -193,9 +192,7 @@ def seq2seq_trainer(name):
 def main():
     rows = {}
     for name in NAMES:
-        command = [sys.executable, "-m", "benchmarks.epoch", "--candidate", name]
-        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        seconds, tokens, losses = json.loads(output.splitlines()[-1])
+        seconds, tokens, losses = alternating.fresh("benchmarks.epoch", "--candidate", name)
         rows[name] = {
             "first_epoch_seconds": round(seconds[0], 1),
             "second_epoch_seconds": round(seconds[1], 1),

@@ -26,14 +26,11 @@ def random_weights(model, seed=1):
     return {weight.path.split("/", 1)[1]: value(weight) for weight in model.weights}
 
 
-def load(model, weights, epsilon=None):
-    """Gives a built `Transformer` these weights; `epsilon` is that of every layer norm."""
-    for weight in model.weights:
-        weight.assign(weights[weight.path.split("/", 1)[1]])
-    if epsilon is not None:
-        for layer in model._flatten_layers():
-            if type(layer).__name__ == "LayerNormalization":
-                layer.epsilon = epsilon
+def set_epsilon(model, epsilon):
+    """Gives every layer norm of a Keras model this epsilon: other libraries have another."""
+    for layer in model._flatten_layers():
+        if type(layer).__name__ == "LayerNormalization":
+            layer.epsilon = epsilon
 
 
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "attention_output": "out_proj"}

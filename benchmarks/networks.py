@@ -9,6 +9,8 @@ import re
 
 import numpy as np
 
+from benchmarks.marian import set_epsilon
+
 SIZES = {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3}
 VOCAB, BATCH, LENGTH, DROPOUT, EPSILON = 8000, 64, 32, 0.1, 1e-5
 
@@ -16,7 +18,6 @@ VOCAB, BATCH, LENGTH, DROPOUT, EPSILON = 8000, 64, 32, 0.1, 1e-5
 KERAS_HUB = (
     (r"self_attention(_layer)?_norm", "attention_norm"),
     (r"self_attention(_layer)?/", "attention/"),
-    (r"self_attention_layer_norm", "attention_norm"),
     (r"(cross_attention)_layer_norm", r"\1_norm"),
     (r"feedforward_layer_norm", "feed_forward_norm"),
     (r"feedforward_intermediate_dense", "feed_forward/hidden"),
@@ -37,9 +38,7 @@ def ours():
 
     model = Transformer(VOCAB, dropout=DROPOUT, **SIZES)
     model.build({"source": (None, None), "target": (None, None)})
-    for layer in model._flatten_layers():
-        if type(layer).__name__ == "LayerNormalization":
-            layer.epsilon = EPSILON  # as that of the others
+    set_epsilon(model, EPSILON)
     return model
 
 

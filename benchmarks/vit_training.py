@@ -14,12 +14,11 @@ serves every library that allocates through the C library. Counted are whole ste
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
 
+from benchmarks import alternating
 from benchmarks.report import heading, write
 
 BATCH, SIZE, CLASSES, WARM, STEPS = 128, 32, 10, 3, 8
@@ -125,14 +124,8 @@ def run_all(rounds):
     for _ in range(rounds):
         for name in CANDIDATES:
             for keep in (False, True):
-                command = [sys.executable, "-m", "benchmarks.vit_training", "--only", name]
-                output = subprocess.run(
-                    [*command, *(["--keep"] if keep else [])],
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                )
-                result = json.loads(output.stdout.splitlines()[-1])
+                options = ["--only", name, *(["--keep"] if keep else [])]
+                result = alternating.fresh("benchmarks.vit_training", *options)
                 key = f"{name}, freed memory kept" if keep else name
                 entry = found.setdefault(key, {**result, "rounds": []})
                 entry["rounds"].append(float(np.median(result["seconds"])))

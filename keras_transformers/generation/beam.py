@@ -151,9 +151,9 @@ class BeamSearch(Search):
         logp = ops.where(best > NEVER / 2, best - most[..., None] - log_sum[..., None], NEVER)
         number = ids.shape[-1]
         logp = ops.reshape(alive["logp"][..., None] + logp, (-1, beams * number))
-        sorted_logp, places = ops.top_k(logp, min(2 * beams, beams * number))
-        if self.constraints.required:
-            sorted_logp, places = ops.top_k(logp, beams * number)
+        # Banks are filled from all of them.
+        enough = beams * number if self.constraints.required else min(2 * beams, beams * number)
+        sorted_logp, places = ops.top_k(logp, enough)
         places = ops.cast(places, "int32")
         parents = places // number
         ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), places, axis=1)
