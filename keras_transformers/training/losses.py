@@ -68,8 +68,7 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
     @ops.custom_gradient
     def loss_of(logits):
         z = _float(logits)
-        most = ops.max(z, axis=-1)
-        lse = most + ops.log(ops.sum(ops.exp(z - most[..., None]), axis=-1))
+        lse = ops.logsumexp(z, axis=-1)
         z_label = ops.take_along_axis(z, labels[..., None], axis=-1)[..., 0]
         loss = lse - (1 - label_smoothing) * z_label
         if label_smoothing:
