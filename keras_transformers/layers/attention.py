@@ -389,13 +389,12 @@ class CausalSelfAttention(SelfAttention):
         compute dtype.
 
         Returns:
-            `{"key": (batch * heads, max_length * beams, key_dim), "value": likewise}`.
+            `{"key": (batch * heads, max_length * beams, key_dim), "value": likewise}`; with several
+            beams the keys are `(batch * heads, key_dim, max_length * beams)`.
         """
-        sizes = (batch, self.num_heads, beams, max_length)
-        return {
-            name: empty_cache(*sizes, dim, self.compute_dtype)
-            for name, dim in self._head_dims.items()
-        }
+        key_dim, value_dim = self._head_dims["key"], self._head_dims["value"]
+        rows, dtype = batch * self.num_heads, self.compute_dtype
+        return empty_cache(rows, beams, max_length, key_dim, value_dim, dtype)
 
     def step(self, x, cache, index, visible=None):
         """Attends from the token at position `index` to itself and those before it.
@@ -412,14 +411,12 @@ class CausalSelfAttention(SelfAttention):
         """
         beams = x.shape[1]
         if visible is None:
-            visible = visible_slots(index, cache["key"].shape[1] // beams, beams)
-        new = {
-            "key": project_token(self.key_dense, x),
-            "value": project_token(self.value_dense, x),
-        }
-        cache = {name: write_cache(stored, new[name], index) for name, stored in cache.items()}
-        output, _ = attend_cache(project_token(self.query_dense, x), cache, visible)
-        return self.output_dense(output), cache
+            visible = visible_slots(index, cache["value"].shape[1] // beams, beams)
+        key, value = project_token(self.key_dense, x), project_token(self.value_dense, x)
+        cache = write_cache(cache, key, value, index)
+        query = project_token(self.query_dense, x)
+        output, _ = attend_cache(query, cache, visible, key_columns=beams > 1)
+        return project_token(self.output_dense, output), cache
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -508,4 +505,4 @@ class CrossAttention(MultiHeadAttention):
         """
         query = project_token(self.query_dense, x)
         output, weights = attend_cache(query, cache, key_mask(context_mask))
-        return self.output_dense(output), weights
+        return project_token(self.output_dense, output), weights

@@ -88,10 +88,9 @@ class _Block(keras.layers.Layer):
     def _attend(self, x, function, training=False):
         return self._residual(x, function, self.attention_norm, self.attention_scale, training)
 
-    def _feed(self, x, training):
-        return self._residual(
-            x, self.feed_forward, self.feed_forward_norm, self.feed_forward_scale, training
-        )
+    def _feed(self, x, function, training=False):
+        norm, scale = self.feed_forward_norm, self.feed_forward_scale
+        return self._residual(x, function, norm, scale, training)
 
     def get_config(self):
         return {
@@ -186,7 +185,7 @@ class EncoderBlock(_Block):
             scores, self.attention, attention_mask=attention_mask, x_mask=padding, training=training
         )
         x = self._attend(x, attend, training)
-        x = self._feed(x, training)
+        x = self._feed(x, self.feed_forward, training)
         return (x, scores[0]) if return_attention_scores else x
 
 
@@ -279,7 +278,7 @@ class DecoderBlock(_Block):
                 training=training,
             )
             x = self._attend_across(x, attend, training)
-        x = self._feed(x, training)
+        x = self._feed(x, self.feed_forward, training)
         return (x, scores[-1]) if return_attention_scores else x
 
     def _attend_across(self, x, function, training=False):
@@ -320,4 +319,4 @@ class DecoderBlock(_Block):
         x = self._attend(x, attend)
         if context_cache is not None:
             x = self._attend_across(x, attend_across)
-        return self._feed(x, training=False), updated, weights[0] if weights else None
+        return self._feed(x, self.feed_forward.step), updated, weights[0] if weights else None

@@ -2,7 +2,12 @@
 
 import keras
 
+from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
+
+
+def _call(dense, x):
+    return dense(x)
 
 
 class _FeedForward(keras.layers.Layer):
@@ -39,6 +44,14 @@ class _FeedForward(keras.layers.Layer):
         )
         self.output_dense = self._dense(x_shape[-1], "output")
         self.output_dense.build((*x_shape[:-1], self.mlp_dim))
+
+    def call(self, x, training=None):
+        hidden = self.dropout_layer(self._hidden(x, _call), training=training)
+        return self.output_dense(hidden)
+
+    def step(self, x):
+        """`call` for one token of every sequence, `(batch, beams, hidden_dim)`."""
+        return project_token(self.output_dense, self._hidden(x, project_token))
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -91,9 +104,8 @@ class FeedForward(_FeedForward):
         self.hidden_dense = self._dense(self.mlp_dim, "hidden", self.activation)
         self.hidden_dense.build(x_shape)
 
-    def call(self, x, training=None):
-        hidden = self.dropout_layer(self.hidden_dense(x), training=training)
-        return self.output_dense(hidden)
+    def _hidden(self, x, project):
+        return project(self.hidden_dense, x)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -141,6 +153,5 @@ class GatedFeedForward(_FeedForward):
         self.hidden_dense = self._dense(self.mlp_dim, "hidden")
         self.hidden_dense.build(x_shape)
 
-    def call(self, x, training=None):
-        hidden = self.gate_dense(x) * self.hidden_dense(x)
-        return self.output_dense(self.dropout_layer(hidden, training=training))
+    def _hidden(self, x, project):
+        return project(self.gate_dense, x) * project(self.hidden_dense, x)

@@ -38,6 +38,16 @@ def test_logits_are_products_with_the_same_table(seed):
     assert_close(layer.logits(x.astype("float32")), expected, 2e-6)
 
 
+@pytest.mark.parametrize("vocab_size", [24, 30, 31])
+@pytest.mark.parametrize("rows", [(1, 1), (1, 4), (2, 1), (5, 1)])
+def test_logits_of_a_step_are_those_of_a_sequence(rows, vocab_size):
+    """Up to four rows are multiplied with blocks of the table, eight of 24 tokens, two of 30."""
+    layer = TokenEmbedding(vocab_size, WIDTH)
+    layer.build()
+    x = np.random.default_rng(0).normal(size=(*rows, WIDTH)).astype("float32")
+    assert_close(layer.step_logits(x), layer.logits(x), 2e-6)
+
+
 def test_scaled_vectors_have_unit_variance():
     layer = TokenEmbedding(1009, 101)
     x = to_numpy(layer(np.arange(1009, dtype="int32")[None]))

@@ -77,6 +77,17 @@ def test_any_number_of_axes_may_stand_before_the_width(layer_class, shape):
     assert_close(layer(x), to_numpy(flat).reshape(x.shape), 1e-6)
 
 
+@pytest.mark.parametrize("rows", [(1, 1), (1, 4), (3, 1)])
+@pytest.mark.parametrize("use_bias", [True, False])
+@LAYERS
+def test_a_step_is_a_call_without_dropout(layer_class, use_bias, rows):
+    """One row goes another way, see `project_token`."""
+    x = np.random.default_rng(1).normal(size=(*rows, 12)).astype("float32")
+    layer = layer_class(20, dropout=0.5, use_bias=use_bias)
+    layer.build((None, None, 12))
+    assert_close(layer.step(x), layer(x, training=False), 1e-6)
+
+
 @LAYERS
 def test_dropout_acts_in_training_only(layer_class):
     layer = layer_class(HIDDEN, dropout=0.5, seed=3)
