@@ -197,7 +197,7 @@ def main():
             "first_epoch_seconds": round(seconds[0], 1),
             "second_epoch_seconds": round(seconds[1], 1),
             "real_target_tokens_per_second": round(tokens / seconds[1]),
-            "loss_of_last_epoch": round(losses[-1], 3),
+            **{f"loss_{i}": round(loss, 3) for i, loss in enumerate(losses[:EPOCHS], 1)},
         }
         print(table({name: rows[name]}), flush=True)
     ours = rows[NAMES[0]]["real_target_tokens_per_second"]

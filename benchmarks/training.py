@@ -41,10 +41,12 @@ def of_keras(name, check=True):
         keras.config.set_dtype_policy("mixed_bfloat16")
     makers = {"plain Keras": networks.plain_keras, "KerasHub": networks.keras_hub}
     model = makers.get(name, networks.ours)()
-    networks.load(model, weights())
     inputs, labels = networks.batch()
     mean = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    loss = float(mean(labels, model(inputs, training=False))) if check else None
+    loss = None
+    if check:
+        networks.load(model, weights())
+        loss = float(mean(labels, model(inputs, training=False)))
     model.compile(
         keras.optimizers.Adam(1e-4),
         SmoothedCrossEntropy(0.0) if name.startswith(OURS) else mean,
@@ -60,7 +62,8 @@ def of_pytorch(name, check=True):
     from benchmarks.marian import marian
 
     torch.set_num_threads(os.cpu_count())
-    model = marian(networks.ours().get_config(), weights())
+    settings = {**networks.SIZES, "vocab_size": networks.VOCAB, "dropout": networks.DROPOUT}
+    model = marian(settings, weights() if check else None)
     inputs, labels = networks.batch()
     source, target = (torch.tensor(inputs[key]).long() for key in ("source", "target"))
     labels = torch.tensor(labels).long().reshape(-1)
