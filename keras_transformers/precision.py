@@ -10,11 +10,13 @@ def in_precision(model, precision):
 
     "float16" and "bfloat16" hold and compute everything in that type but what the layers keep in
     float32 for good reason (softmax, positions, scores of a search). "int8" is Keras's quantisation
-    of the kernels of `Dense` and `EinsumDense` layers, one scale for each output, with inputs
-    quantised on the way in; the other layers stay as they are. The model itself is left alone.
+    of the kernels of `Dense` and `EinsumDense` layers, one scale for each output, and ours of the
+    token table, one scale for each token; their inputs are quantised on the way in, and the other
+    layers stay as they are. The model itself is left alone. Save that one, and export this one: a
+    `.keras` file of a quantised model does not know its types.
 
-    Which is quicker depends on the machine: XLA on a CPU computes both 16-bit types by way of
-    float32 and has no fast 8-bit product (README, "Speed on a CPU"); they halve or quarter memory.
+    Which is quicker depends on the machine. XLA on a CPU computes both 16-bit types by way of
+    float32, and is quick at 8-bit products (README, "Speed on a CPU").
 
     Args:
         model: A built `keras.Model` that `from_config(get_config())` makes anew, such as ours.

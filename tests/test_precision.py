@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.generation import BeamSearch, Greedy, generate
+from keras_transformers.layers import TokenEmbedding
 from keras_transformers.models import Transformer, ViT
 from keras_transformers.precision import in_precision
 from tests.contract import to_numpy
@@ -34,7 +35,9 @@ def test_a_copy_in_fewer_bits_computes_nearly_the_same(model, precision, toleran
     for weight, value in zip(model.weights, before, strict=True):
         np.testing.assert_array_equal(to_numpy(weight), value)
     kernels = [w for w in copy.weights if w.path.endswith("kernel")]
-    assert {keras.backend.standardize_dtype(w.dtype) for w in kernels} == {precision}
+    tables = [w for w in copy.weights if w.path.endswith("token_embedding")]
+    types = {keras.backend.standardize_dtype(w.dtype) for w in kernels + tables}
+    assert len(tables) == 1 and types == {precision}
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
@@ -49,6 +52,30 @@ def test_it_decodes_as_it_computes_the_whole(model, precision, search):
     expected = np.sum(chosen * (result["tokens"] != 0), axis=-1)
     name = "scores" if search == Greedy() else "log_probabilities"
     np.testing.assert_allclose(result[name], expected, atol=0.5)
+
+
+@pytest.mark.parametrize("rows", [(1, 1), (1, 3), (8, 1)])
+def test_an_8_bit_table_scores_what_its_rounded_rows_and_inputs_do(rows):
+    """13 tokens: the blocks of the table are padded."""
+    layer = TokenEmbedding(VOCAB, 22, scale=False)
+    layer.build()
+    table = to_numpy(layer.table).astype("float64")
+    layer.quantize("int8")
+    table_scale = np.max(np.abs(table), axis=1, keepdims=True) / 127
+    rounded = np.round(table / table_scale) * table_scale
+    np.testing.assert_allclose(to_numpy(layer(np.arange(VOCAB)[None]))[0], rounded, atol=1e-6)
+    x = RNG.normal(size=(*rows, 22)).astype("float32")
+    scale = np.max(np.abs(x), axis=-1, keepdims=True) / 127
+    expected = np.round(x / scale) * scale @ rounded.T
+    np.testing.assert_allclose(to_numpy(layer.step_logits(x)), expected, atol=1e-5)
+    np.testing.assert_allclose(to_numpy(layer.logits(x)), expected, atol=1e-5)
+
+
+def test_other_bits_of_a_table_are_refused_by_name():
+    layer = TokenEmbedding(VOCAB, 22)
+    layer.build()
+    with pytest.raises(NotImplementedError, match="TokenEmbedding.*`mode` must be 'int8'.*'int4'"):
+        layer.quantize("int4")
 
 
 def test_a_picture_classifier_can_have_fewer_bits_too():

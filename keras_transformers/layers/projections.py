@@ -48,10 +48,13 @@ def project_token(dense, x):
 
     A single row is multiplied with blocks of the kernel, whose products are summed. Memory is what
     such a product waits for, and XLA on a CPU reads the blocks with all cores, while it fuses the
-    product of the row, its bias and what follows into a loop of one core.
+    product of the row, its bias and what follows into a loop of one core. An 8-bit product of two
+    rows takes a fifth of the time of one row's, so a single row gets a second one.
     """
     width = math.prod(x.shape[2:])
     blocks = math.gcd(BLOCKS, width)
+    if known_rows(x) == 1 and dense.quantization_mode:
+        return dense(ops.concatenate([x, x], axis=1))[:, :1]
     if known_rows(x) != 1 or blocks == 1 or _altered(dense):
         return dense(x)
     row = ops.reshape(ops.cast(x, dense.compute_dtype), (blocks, 1, width // blocks))
