@@ -4,8 +4,9 @@
     python -m benchmarks.epoch
 
 Everyone trains the same network (3+3 layers, width 192, one table of 2,500) on the 30,858 pairs of
-ui.en-de, 83 a batch, with Adam, dropout 0.1 and smoothing 0.1, for two epochs. Counted are real
-target tokens, END included, per second of the second one; the first one compiles.
+ui.en-de, 83 a batch, with Adam, dropout 0.1 and smoothing 0.1, for two epochs; Hugging Face's
+trainer, which compiles nothing, for one. Counted are real target tokens, END included, per second
+of the last one.
 
 - packed: ours, as the translation recipe does it: 16 rows of 64 places, XLA;
 - padded to the longest of the data: ours, one shape, XLA;
@@ -168,7 +169,7 @@ def seq2seq_trainer(name):
             args=transformers.Seq2SeqTrainingArguments(
                 output_dir=folder,
                 per_device_train_batch_size=PAIRS,
-                num_train_epochs=EPOCHS,
+                num_train_epochs=1,
                 learning_rate=1e-3,
                 lr_scheduler_type="constant_with_warmup",
                 warmup_steps=200,
@@ -195,8 +196,8 @@ def main():
         seconds, tokens, losses = alternating.fresh("benchmarks.epoch", "--candidate", name)
         rows[name] = {
             "first_epoch_seconds": round(seconds[0], 1),
-            "second_epoch_seconds": round(seconds[1], 1),
-            "real_target_tokens_per_second": round(tokens / seconds[1]),
+            "last_epoch_seconds": round(seconds[-1], 1),
+            "real_target_tokens_per_second": round(tokens / seconds[-1]),
             **{f"loss_{i}": round(loss, 3) for i, loss in enumerate(losses[:EPOCHS], 1)},
         }
         print(table({name: rows[name]}), flush=True)
