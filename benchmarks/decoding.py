@@ -175,12 +175,12 @@ def run_all(rounds, curves):
         ("new tokens", LENGTHS, lambda new: (8, 1, FLOAT32[:2], rounds, new)),
     ):
         rows = {value: one(*settings(value)) for value in values}
-        series = {
-            candidate: [1e3 / row[candidate]["tokens_per_second"] for row in rows.values()]
-            for candidate in FLOAT32[:2]
+        milliseconds = {
+            value: {each: round(1e3 / row[each]["tokens_per_second"], 3) for each in FLOAT32[:2]}
+            for value, row in rows.items()
         }
-        result[f"milliseconds a token against {name}"] = dict(zip(values, zip(
-            *series.values(), strict=True), strict=True))
+        result[f"milliseconds a token against {name}"] = milliseconds
+        series = {each: [row[each] for row in milliseconds.values()] for each in FLOAT32[:2]}
         draw(f"decoding_{name.replace(' ', '_')}", values, series, name, "milliseconds a token")
     write("decoding", result, result["searches"])
 

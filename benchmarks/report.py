@@ -56,7 +56,7 @@ def write(name, result, tables=None):
 
 
 def curves(name, x, series, xlabel, ylabel):
-    """Draws `results/NAME.png`: one line a series over `x`, both axes logarithmic."""
+    """Draws `results/NAME.png`: one line a series over `x`, which doubles from tick to tick."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 4), layout="constrained")
@@ -64,10 +64,10 @@ def curves(name, x, series, xlabel, ylabel):
     for label, y in series.items():
         axes.plot(x, y, marker="o", label=label)
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
     axes.set_xticks(list(x), [str(each) for each in x])
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
-    axes.grid(alpha=0.3, which="both")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(FOLDER / f"{name}.png", dpi=120)
