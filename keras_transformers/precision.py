@@ -49,8 +49,8 @@ def in_precision(model, precision):
     copy.build_from_config(model.get_build_config())
     copy.set_weights(model.get_weights())
     if precision == "int8":
-        # Keras collects garbage after every layer, which walks over all objects there are: 24 of the
-        # 25 seconds it took to quantise a Transformer base.
+        # Keras collects garbage after every layer, which walks over all objects there are: 24 of
+        # the 25 seconds it took to quantise a Transformer base.
         gc.freeze()
         try:
             with warnings.catch_warnings():  # one for each layer that has no kernel
