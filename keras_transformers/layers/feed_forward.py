@@ -50,7 +50,7 @@ class _FeedForward(keras.layers.Layer):
         return self.output_dense(hidden)
 
     def step(self, x):
-        """`call` for one token of every sequence, `(batch, beams, hidden_dim)`."""
+        """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
         return project_token(self.output_dense, self._hidden(x, project_token))
 
     def compute_output_shape(self, x_shape):

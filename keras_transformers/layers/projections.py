@@ -53,9 +53,10 @@ def project_token(dense, x):
     """
     width = math.prod(x.shape[2:])
     blocks = math.gcd(BLOCKS, width)
-    if known_rows(x) == 1 and dense.quantization_mode:
+    alone = known_rows(x) == 1
+    if alone and dense.quantization_mode:
         return dense(ops.concatenate([x, x], axis=1))[:, :1]
-    if known_rows(x) != 1 or blocks == 1 or _altered(dense):
+    if not alone or blocks == 1 or _altered(dense):
         return dense(x)
     row = ops.reshape(ops.cast(x, dense.compute_dtype), (blocks, 1, width // blocks))
     kernel = ops.reshape(ops.cast(dense.kernel, row.dtype), (blocks, width // blocks, -1))
