@@ -116,5 +116,5 @@ def run_all(rounds):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     alternating.main(prepare, run_all, parser)

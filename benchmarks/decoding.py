@@ -187,6 +187,6 @@ def run_all(rounds, curves):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-curves", dest="curves", action="store_false")
     alternating.main(prepare, run_all, parser)

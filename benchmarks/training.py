@@ -199,6 +199,6 @@ def run_all(rounds, steps):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
     alternating.main(prepare, run_all, parser)
