@@ -92,7 +92,7 @@ class _Candidate:
         }
 
 
-def measure(module, names, settings, rounds=7, check=None):
+def measure(module, names, settings, rounds=5, check=None):
     """Prepares all candidates one after the other, compares them, then times them in turns.
 
     Args:
