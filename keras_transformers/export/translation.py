@@ -121,13 +121,19 @@ def _decoder(model, search, length, tokenizer):
         # becomes must not depend on its neighbours in the batch.
         pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
         limits = search.constraints.limits(pieces, most_tokens(pieces, tf.minimum))
-        forced = tf.zeros([tf.shape(source)[0], most], tf.int32)
+        forced = tf.zeros([source.shape[0] or tf.shape(source)[0], most], tf.int32)
         request = Request(forced, tokenizer.start_id, tokenizer.end_id, *limits, uniform)
         return decode(model, source, search, request)
 
     def translate(ids):
         source = ids.to_tensor(tokenizer.pad_id, shape=[None, length])
-        result = run(source, _uniform(search, most, tf.shape(source)[0]))
+        # A sentence alone is traced apart: layers take quicker ways when they know it is.
+        # (TensorFlow folds a condition on the shape of `source` into a wrong constant.)
+        result = tf.cond(
+            tf.equal(ids.nrows(), 1),
+            lambda: run(tf.ensure_shape(source, [1, length]), _uniform(search, most, 1)),
+            lambda: run(source, _uniform(search, most, tf.shape(source)[0])),
+        )
         tokens, scores = result["tokens"], result["scores"]
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
