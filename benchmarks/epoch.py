@@ -35,7 +35,7 @@ NAMES = (
 
 
 def pairs():
-    """Encoded pairs as lists of (source ids, target ids from START to END)."""
+    """The encoded pairs, as a dataset and as a list of (source ids, target ids START to END)."""
     from keras_transformers.text import SentencePieceTokenizer, encode_pairs
     from recipes.data.translation import load
 
@@ -91,11 +91,8 @@ def ours(name):
     if name.startswith("packed"):
         batches = packed(dataset, *balanced_lengths(dataset, PLACES), ROWS)
         epoch = list(batches)
-        steps, tokens = len(epoch), sum(np.count_nonzero(labels) for _, labels in epoch)
-        batches = batches.repeat()
     else:
         epoch = padded_batches(examples, whole=name == NAMES[2])
-        steps, tokens = len(epoch), sum(np.count_nonzero(labels) for _, labels in epoch)
         ids = tf.TensorSpec([PAIRS, None], tf.int32)
         batches = tf.data.Dataset.from_generator(
             lambda: iter(epoch), output_signature=({"source": ids, "target": ids}, ids)
@@ -108,7 +105,9 @@ def ours(name):
                     tf.ensure_shape(y, shapes[1]),
                 )
             )
-        batches = batches.prefetch(2).repeat()
+        batches = batches.prefetch(2)
+    steps, tokens = len(epoch), sum(np.count_nonzero(labels) for _, labels in epoch)
+    batches = batches.repeat()
     marks = [time.perf_counter()]
     mark = keras.callbacks.LambdaCallback(
         on_epoch_end=lambda epoch, logs: marks.append(time.perf_counter())

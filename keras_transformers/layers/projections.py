@@ -1,4 +1,4 @@
-"""Products of tokens with the kernels of `EinsumDense` layers, arranged to be quick.
+"""Products of tokens with the kernels of `Dense` and `EinsumDense` layers, arranged to be quick.
 
 What is slow and what is quick was measured under XLA on a CPU; on an accelerator none of it matters
 much, but one wide product is quicker than three narrow ones there too.
@@ -49,7 +49,7 @@ def project_token(dense, x):
     A single row is multiplied with blocks of the kernel, whose products are summed. Memory is what
     such a product waits for, and XLA on a CPU reads the blocks with all cores, while it fuses the
     product of the row, its bias and what follows into a loop of one core. An 8-bit product of two
-    rows takes a fifth of the time of one row's, so a single row gets a second one.
+    rows takes a quarter to two fifths of the time of one row's, so a single row gets a second one.
     """
     width = math.prod(x.shape[2:])
     blocks = math.gcd(BLOCKS, width)
