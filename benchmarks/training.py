@@ -11,7 +11,10 @@ which is ours but serves every library that allocates through the C library.
 """
 
 import argparse
+import functools
+import math
 import os
+import time
 
 import numpy as np
 
@@ -117,10 +120,18 @@ def check(losses):
     assert not wrong, f"other losses than ours, {losses[OURS]}: {wrong}"
 
 
-def matrix_rates(size=2048, repeats=7):
-    """GFLOP/s of a matrix product: what the machine can do, by TensorFlow, XLA and PyTorch."""
-    import time
+def quickest(function, *arguments, repeats=7):
+    """Seconds of the quickest call."""
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        function(*arguments)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
+
+def matrix_rates(size=2048):
+    """GFLOP/s of a matrix product: what the machine can do, by TensorFlow, XLA and PyTorch."""
     import tensorflow as tf
     import torch
 
@@ -128,12 +139,7 @@ def matrix_rates(size=2048, repeats=7):
     x = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
 
     def rate(product, x):
-        seconds = []
-        for _ in range(repeats):
-            started = time.perf_counter()
-            product(x)
-            seconds.append(time.perf_counter() - started)
-        return round(2 * size**3 / min(seconds) / 1e9)
+        return round(2 * size**3 / quickest(product, x) / 1e9)
 
     rates = {}
     for dtype in ("float32", "bfloat16"):
@@ -147,19 +153,62 @@ def matrix_rates(size=2048, repeats=7):
     return rates
 
 
-def floating_point_operations():
-    """Of a training step, matrix products only: a forward pass and twice that backward."""
-    width, hidden = networks.SIZES["hidden_dim"], networks.SIZES["mlp_dim"]
+def products():
+    """The matrix products of our forward pass: what, how many, matrices in each, (m, k, n)."""
+    width, hidden, heads, layers = (
+        networks.SIZES[key] for key in ("hidden_dim", "mlp_dim", "num_heads", "num_layers")
+    )
     tokens, length = networks.BATCH * networks.LENGTH, networks.LENGTH
-    attention = 4 * width * width + 2 * length * width
-    encoder = attention + 2 * width * hidden
-    decoder = encoder + attention
-    layers = networks.SIZES["num_layers"]
-    return 3 * 2 * tokens * (layers * (encoder + decoder) + width * networks.VOCAB)
+    pairs, head = networks.BATCH * heads, width // heads
+    return (
+        ("query, key and value", 2 * layers, 1, (tokens, width, 3 * width)),
+        ("key and value of the source", layers, 1, (tokens, width, 2 * width)),
+        ("query of the target, attention's output", 4 * layers, 1, (tokens, width, width)),
+        ("scores", 3 * layers, pairs, (length, head, length)),
+        ("weighted values", 3 * layers, pairs, (length, length, head)),
+        ("feed-forward, first", 2 * layers, 1, (tokens, width, hidden)),
+        ("feed-forward, second", 2 * layers, 1, (tokens, hidden, width)),
+        ("logits", 1, 1, (tokens, width, networks.VOCAB)),
+    )
+
+
+def product_rates():
+    """The step's products and nothing else, one by one under XLA: how quick a step could be."""
+    import tensorflow as tf
+
+    from keras_transformers.training import keep_freed_memory
+
+    keep_freed_memory()
+    rng, rows = np.random.default_rng(0), {}
+    # Y = X W, dX = dY W^T, dW = X^T dY
+    kinds = {"forward": {}, "d input": {"transpose_b": True}, "d weight": {"transpose_a": True}}
+    for name, count, matrices, (m, k, n) in products():
+        x, w, dy = (
+            tf.constant(rng.normal(size=(matrices, *shape)), "float32")
+            for shape in ((m, k), (k, n), (m, n))
+        )
+        operations = 2 * matrices * m * k * n
+        rows[name] = {"a step": count, "m x k x n": f"{m} x {k} x {n}", "milliseconds": 0}
+        for (kind, how), pair in zip(kinds.items(), ((x, w), (dy, w), (x, dy)), strict=True):
+            product = tf.function(
+                functools.partial(tf.matmul, **how), jit_compile=True, autograph=False
+            )
+            seconds = quickest(product, *pair, repeats=20)
+            rows[name][f"{kind}, GFLOP/s"] = round(operations / seconds / 1e9)
+            rows[name]["milliseconds"] += 1e3 * seconds * count
+        rows[name]["milliseconds"] = round(rows[name]["milliseconds"], 1)
+    return rows
 
 
 def run_all(rounds, steps):
-    rates, operations = matrix_rates(), floating_point_operations()
+    rates, alone = matrix_rates(), product_rates()
+    # A forward pass and twice that backward.
+    operations = 3 * sum(
+        2 * count * matrices * math.prod(size) for _, count, matrices, size in products()
+    )
+    milliseconds = sum(row["milliseconds"] for row in alone.values())
+    gflops = round(operations / milliseconds / 1e6)
+    in_all = {"milliseconds": round(milliseconds), "GFLOP/s": gflops}
     names = [name + kept for name in NAMES for kept in ("", KEPT)]
     names += [name + KEPT for name in OTHERS]
     rows = alternating.measure("benchmarks.training", names, {"steps": steps}, rounds, check)
@@ -185,6 +234,7 @@ def run_all(rounds, steps):
         **heading(*PACKAGES),
         "matrix_product_gflops": rates,
         "gigaflop_a_step": round(operations / 1e9, 1),
+        "products_alone": {**alone, "all": in_all},
         "rows": rows,
         "ours_divided_by_theirs": rows_of_ratios,
     }
@@ -193,6 +243,8 @@ def run_all(rounds, steps):
         "A step, milliseconds (median, least, most)": rows,
         "Ours divided by theirs": rows_of_ratios,
         "Matrix products, GFLOP/s": {"2048 x 2048": rates},
+        "The step's products, each alone under XLA": alone,
+        "All of them": {"a step": in_all},
     }
     write("training", result, tables)
 
