@@ -14,9 +14,11 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["masks", "cache", "scores", "positions", "grid_positions", "patches"]
-    + ["embeddings", "projections", "regularization"],
-    ["attention", "windows", "feed_forward", "mixers"],
+    ["masks", "heads", "cache", "scores", "parts", "positions", "grid_positions", "patches"]
+    + ["position_terms", "rotary", "grid_bias", "embeddings", "projections", "regularization"],
+    ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
+    + ["windows", "feed_forward"]
+    + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
     ["blocks", "pooling"],
 ]
 # What each part of keras_transformers may import of it, besides itself.

@@ -1,62 +1,15 @@
-"""Attention as pure functions, and the layers that own its projections."""
-
-import math
+"""Multi-head attention: its projections, and what they are handed to."""
 
 import keras
 from keras import ops
 
-from keras_transformers.layers.cache import (
-    attend_cache,
-    empty_cache,
-    fold_heads,
-    visible_slots,
-    write_cache,
-)
-from keras_transformers.layers.masks import (
-    causal_mask,
-    combine_masks,
-    key_mask,
-    masked_softmax,
-)
+from keras_transformers.layers.heads import attend, swap_heads
+from keras_transformers.layers.masks import causal_mask, combine_masks
+from keras_transformers.layers.parts import part
+from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.projections import project, project_together, project_token
 from keras_transformers.layers.regularization import Dropout
-
-
-def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None):
-    """Scaled dot-product attention of several heads.
-
-    `softmax(Q K^T / sqrt(d_k) + bias) V` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,
-    eq. 1), with the scores' softmax in float32. A bias of minus infinity is a mask.
-
-    Args:
-        query: `(batch, queries, heads, key_dim)`.
-        key: `(batch, keys, heads, key_dim)`.
-        value: `(batch, keys, heads, value_dim)`.
-        mask: Optional bool that broadcasts against `(batch, heads, queries, keys)`; True = attend.
-        bias: Optional, added to the scores; broadcasts likewise.
-        dropout: Optional function applied to the weights before they meet the values.
-
-    Returns:
-        The output `(batch, queries, heads, value_dim)` and the weights
-        `(batch, heads, queries, keys)`, both in the dtype of `query`.
-
-    Example:
-    >>> from keras import ops
-    >>> from keras_transformers.layers import dot_product_attention
-    >>> x = ops.ones((2, 5, 3, 4))
-    >>> output, weights = dot_product_attention(x, x, x)
-    >>> tuple(output.shape), tuple(weights.shape)
-    ((2, 5, 3, 4), (2, 3, 5, 5))
-    """
-    scale = 1 / math.sqrt(query.shape[-1])
-    scores = ops.einsum("bqhd,bkhd->bhqk", query * ops.cast(scale, query.dtype), key)
-    if bias is not None:
-        bias = ops.cast(bias, scores.dtype)
-        mask = combine_masks(mask, bias > -math.inf)
-        scores = scores + bias
-    weights = ops.cast(masked_softmax(scores, mask), query.dtype)
-    dropped = weights if dropout is None else dropout(weights)
-    return ops.einsum("bhqk,bkhd->bqhd", dropped, value), weights
+from keras_transformers.layers.scores import SCORES, Score
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -76,6 +29,13 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: Width of a value in one head; by default `key_dim`.
         dropout: Rate on the attention weights.
         use_bias: Whether the four projections have biases.
+        score: How well a query and a key match: "scaled_dot", "dot", "general", "additive", or a
+            `Score`.
+        num_key_value_heads: Number of heads of keys and values, which divides `num_heads`; as many
+            by default, 1 for multi-query attention (Shazeer 2019, https://arxiv.org/abs/1911.02150),
+            between for grouped queries (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245).
+        position: What the scores owe to positions: a `PositionTerm`, for instance
+            `RotaryEmbedding()`, or None.
         output_shape: Width of the output; by default that of the query.
         kernel_initializer: Initialiser of the four kernels.
         bias_initializer: Initialiser of the biases.
@@ -124,6 +84,9 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim=None,
         dropout=0.0,
         use_bias=True,
+        score="scaled_dot",
+        num_key_value_heads=None,
+        position=None,
         output_shape=None,
         kernel_initializer="glorot_uniform",
         bias_initializer="zeros",
@@ -132,16 +95,25 @@ class MultiHeadAttention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
-        for name, size in {**sizes, "output_shape": output_shape}.items():
+        sizes = {"num_heads": num_heads, "num_key_value_heads": num_key_value_heads}
+        sizes.update(key_dim=key_dim, value_dim=value_dim, output_shape=output_shape)
+        for name, size in sizes.items():
             optional = size is None and name != "num_heads"
             if not optional and not (isinstance(size, int) and size > 0):
                 self._refuse(name, "a positive integer", repr(size))
+        if num_heads % (num_key_value_heads or num_heads):
+            expected = f"a divisor of `num_heads`={num_heads}"
+            self._refuse("num_key_value_heads", expected, num_key_value_heads)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
+        self.score = part(self, "score", score, Score, SCORES)
+        self.num_key_value_heads = num_key_value_heads
+        self.position = None
+        if position is not None:
+            self.position = part(self, "position", position, PositionTerm)
         self._output_shape = output_shape  # Keras reserves the public name
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
@@ -170,17 +142,23 @@ class MultiHeadAttention(keras.layers.Layer):
         self._widths = tuple(shape[-1] for shape in shapes)
         key_dim = self.key_dim or query_shape[-1] // self.num_heads
         value_dim = self.value_dim or key_dim
-        self._head_dims = {"key": key_dim, "value": value_dim}
-        heads = (None, self.num_heads)
-        self.query_dense = self._projection("query", "abc,cde->abde", (*heads, key_dim))
+        heads, shared = self.num_heads, self.num_key_value_heads or self.num_heads
+        self._cache_dims = {"heads": shared, "key_dim": key_dim, "value_dim": value_dim}
+        equation = "abc,cde->abde"
+        self.query_dense = self._projection("query", equation, (None, heads, key_dim))
         self.query_dense.build(query_shape)
-        self.key_dense = self._projection("key", "abc,cde->abde", (*heads, key_dim))
+        self.key_dense = self._projection("key", equation, (None, shared, key_dim))
         self.key_dense.build(key_shape)
-        self.value_dense = self._projection("value", "abc,cde->abde", (*heads, value_dim))
+        self.value_dense = self._projection("value", equation, (None, shared, value_dim))
         self.value_dense.build(value_shape)
         width = self._output_shape or query_shape[-1]
         self.output_dense = self._projection("attention_output", "abcd,cde->abe", (None, width))
         self.output_dense.build((*query_shape[:-1], self.num_heads, value_dim))
+        query_shape = (query_shape[0], heads, query_shape[1], key_dim)
+        self.score.build(query_shape, (key_shape[0], shared, key_shape[1], key_dim))
+        if self.position is not None:
+            value_shape = (value_shape[0], shared, value_shape[1], value_dim)
+            self.position.build(query_shape, value_shape)
         self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
@@ -222,17 +200,55 @@ class MultiHeadAttention(keras.layers.Layer):
         key = value if key is None else key
         self._check_widths(query, value, key)
         padding = combine_masks(value_mask, key_mask)
-        visible = self._visible(query, key, value, attention_mask, use_causal_mask, padding)
-        output, weights = dot_product_attention(
-            *self._project(query, key, value),
-            visible,
-            self._per_head(query, key, attention_bias, "attention_bias"),
-            lambda weights: self.dropout_layer(weights, training=training),
-        )
-        if self.attention_observer is not None:
+        mask = self._visible(query, key, value, attention_mask, use_causal_mask, padding)
+        bias = self._per_head(query, key, attention_bias, "attention_bias")
+        places = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
+        query, key, value = map(swap_heads, self._project(query, key, value))
+        query, key = self._prepare_query(query, places[0]), self._prepare_key(key, places[1])
+        output, weights = self._attend_all(query, key, value, places, mask, bias, training)
+        if self.attention_observer is not None and weights is not None:
             self.attention_observer(weights)
-        output = project(self.output_dense, output)
+        output = project(self.output_dense, swap_heads(output))
         return (output, weights) if return_attention_scores else output
+
+    def _prepare_query(self, query, positions):
+        """A query `(batch, heads, length, key_dim)` as it is compared."""
+        if self.position is not None:
+            query = self.position.transform(query, positions)
+        return self.score.prepare_query(query)
+
+    def _prepare_key(self, key, positions):
+        """A key `(batch, key_value_heads, length, key_dim)` as it is compared, and cached."""
+        if self.position is not None:
+            key = self.position.transform(key, positions)
+        return self.score.prepare_key(key)
+
+    def _attend_all(self, query, key, value, places, mask, bias, training):
+        """`_attend` of a call; of blocks of it where a layer sees less than everything."""
+        return self._attend(query, key, value, places, mask, bias, training)
+
+    def _attend(self, query, key, value, places, mask, bias=None, training=False):
+        """Output and weights, `(batch, heads, queries, ...)`, of what was prepared.
+
+        `places` are the positions of the queries and of the keys.
+        """
+        values = None
+        if self.position is not None:
+            term = self.position.bias(query, *places)
+            bias = term if bias is None else bias if term is None else bias + term
+
+            def values(weights):
+                return self.position.values(weights, *places)
+
+        def dropout(weights):
+            return self.dropout_layer(weights, training=training)
+
+        return attend(query, key, value, self.score.compare, mask, bias, dropout, values)
+
+    def _step(self, query, key, value, places, mask):
+        """Output `(batch, beams, width)` and weights, of one token's query for every beam."""
+        output, weights = self._attend(query, key, value, places, mask)
+        return project_token(self.output_dense, swap_heads(output)), weights
 
     def _project(self, query, key, value):
         """Queries, keys and values, those of the same input together."""
@@ -284,225 +300,12 @@ class MultiHeadAttention(keras.layers.Layer):
             "value_dim": self.value_dim,
             "dropout": self.dropout,
             "use_bias": self.use_bias,
+            "score": keras.saving.serialize_keras_object(self.score),
+            "num_key_value_heads": self.num_key_value_heads,
+            "position": keras.saving.serialize_keras_object(self.position),
             "output_shape": self._output_shape,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "seed": self.seed,
         }
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class SelfAttention(MultiHeadAttention):
-    """Multi-head attention of a sequence to itself.
-
-    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762, section 3.2.3).
-
-    Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-        attention_mask: Optional bool `(batch, length, length)`; True = attend.
-        attention_bias: Optional, added to the scores.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout acts.
-        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
-
-    Returns:
-        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import SelfAttention
-    >>> tuple(SelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
-    (3, 5, 8)
-    """
-
-    causal = False
-    input_names = ("x", "x", "x")
-
-    def build(self, x_shape):
-        super().build(x_shape)
-
-    def call(
-        self,
-        x,
-        attention_mask=None,
-        attention_bias=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-        x_mask=None,
-    ):
-        return super().call(
-            x,
-            attention_mask=attention_mask,
-            use_causal_mask=self.causal,
-            attention_bias=attention_bias,
-            return_attention_scores=return_attention_scores,
-            training=training,
-            query_mask=combine_masks(mask, x_mask),
-        )
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class CausalSelfAttention(SelfAttention):
-    """Self-attention in which no token sees a later one, with a key/value cache for decoding.
-
-    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3 (the decoder's).
-
-    Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
-
-    Call arguments:
-        x, attention_mask, attention_bias, return_attention_scores, training: See `SelfAttention`.
-
-    Returns:
-        `(batch, length, hidden_dim)`, and the weights on request.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`.
-
-    Example: token by token gives what the whole sequence gives.
-    >>> import numpy as np
-    >>> from keras_transformers.layers import CausalSelfAttention
-    >>> layer, x = CausalSelfAttention(num_heads=2), np.random.rand(1, 3, 8).astype("float32")
-    >>> whole = layer(x)
-    >>> cache = layer.start_cache(batch=1, beams=1, max_length=3)
-    >>> for i in range(3):
-    ...     y, cache = layer.step(x[:, i : i + 1], cache, i)
-    >>> bool(np.allclose(y[:, 0], whole[:, 2], atol=1e-5))
-    True
-    """
-
-    causal = True
-
-    def start_cache(self, batch, beams, max_length):
-        """Empty keys and values for `beams` sequences of each batch element.
-
-        They take `batch * beams * max_length * heads * (key_dim + value_dim)` numbers of the
-        compute dtype.
-
-        Returns:
-            `{"key": (batch * heads, max_length * beams, key_dim), "value": likewise}`; with several
-            beams the keys are `(batch * heads, key_dim, max_length * beams)`.
-        """
-        key_dim, value_dim = self._head_dims["key"], self._head_dims["value"]
-        rows, dtype = batch * self.num_heads, self.compute_dtype
-        return empty_cache(rows, beams, max_length, key_dim, value_dim, dtype)
-
-    def step(self, x, cache, index, visible=None):
-        """Attends from the token at position `index` to itself and those before it.
-
-        Args:
-            x: `(batch, beams, hidden_dim)`, one token of every sequence.
-            cache: From `start_cache`, filled by the steps before.
-            index: Position of the token, an int or a scalar tensor.
-            visible: Bool `(batch or 1, beams, max_length * beams)` from `cache.visible_slots`; by
-                default every beam sees its own slot.
-
-        Returns:
-            `(batch, beams, hidden_dim)` and the cache with this token in it.
-        """
-        beams = x.shape[1]
-        if visible is None:
-            visible = visible_slots(index, cache["value"].shape[1] // beams, beams)
-        key, value = project_token(self.key_dense, x), project_token(self.value_dense, x)
-        cache = write_cache(cache, key, value, index)
-        query = project_token(self.query_dense, x)
-        output, _ = attend_cache(query, cache, visible, key_columns=beams > 1)
-        return project_token(self.output_dense, output), cache
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class CrossAttention(MultiHeadAttention):
-    """Multi-head attention from one sequence to another, of any length and width.
-
-    Queries come from `x`, keys and values from `context` (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762, section 3.2.3: encoder-decoder attention).
-
-    Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-        context: `(batch, context_length, context_width)`.
-        attention_mask: Optional bool `(batch, length, context_length)`; True = attend.
-        attention_bias: Optional, added to the scores.
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout acts.
-        context_mask: `(batch, context_length)` padding mask; filled in by Keras.
-
-    Returns:
-        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, context_length)` on
-        request.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import CrossAttention
-    >>> x, context = np.ones((2, 5, 12), "float32"), np.ones((2, 7, 20), "float32")
-    >>> tuple(CrossAttention(num_heads=3)(x, context).shape)
-    (2, 5, 12)
-    """
-
-    input_names = ("x", "context", "context")
-
-    def build(self, x_shape, context_shape):
-        super().build(x_shape, context_shape)
-
-    def call(
-        self,
-        x,
-        context,
-        attention_mask=None,
-        attention_bias=None,
-        return_attention_scores=False,
-        training=None,
-        context_mask=None,
-    ):
-        return super().call(
-            x,
-            context,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            return_attention_scores=return_attention_scores,
-            training=training,
-            value_mask=context_mask,
-        )
-
-    def project_context(self, context):
-        """Keys and values of `context`, computed once for all steps and beams of `step`.
-
-        They take `batch * context_length * heads * (key_dim + value_dim)` numbers of the compute
-        dtype.
-
-        Returns:
-            `{"key": (batch * heads, context_length, key_dim), "value": likewise}`.
-        """
-        return {
-            "key": fold_heads(self.key_dense(context)),
-            "value": fold_heads(self.value_dense(context)),
-        }
-
-    def step(self, x, cache, context_mask=None):
-        """Attends from one token of each of several sequences that share a context.
-
-        Args:
-            x: `(batch, beams, hidden_dim)`.
-            cache: From `project_context`.
-            context_mask: Optional bool `(batch, context_length)`.
-
-        Returns:
-            `(batch, beams, hidden_dim)` and the weights `(batch, heads, beams, context_length)`.
-        """
-        query = project_token(self.query_dense, x)
-        output, weights = attend_cache(query, cache, key_mask(context_mask))
-        return project_token(self.output_dense, output), weights

@@ -1,12 +1,16 @@
 """Encoder and decoder blocks: attention, feed-forward network, residuals and norms, wired."""
 
+import inspect
+
 import keras
 
-from keras_transformers.layers.attention import CausalSelfAttention, CrossAttention, SelfAttention
+from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import combine_masks, key_mask
+from keras_transformers.layers.parts import part
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
+from keras_transformers.layers.self_attention import CausalSelfAttention, SelfAttention
 
 
 class _Block(keras.layers.Layer):
@@ -23,6 +27,7 @@ class _Block(keras.layers.Layer):
         drop_path=0.0,
         layer_scale=None,
         norm_epsilon=1e-6,
+        mixer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -35,11 +40,12 @@ class _Block(keras.layers.Layer):
         self.drop_path = drop_path
         self.layer_scale = layer_scale
         self.norm_epsilon = norm_epsilon
+        self.mixer = None if mixer is None else part(self, "mixer", mixer, keras.layers.Layer)
         self.supports_masking = True
 
     def _check(self, x_shape):
         check_sequence(self, x_shape)
-        if x_shape[-1] % self.num_heads:
+        if self.mixer is None and x_shape[-1] % self.num_heads:
             raise ValueError(
                 f"{type(self).__name__} '{self.name}': `num_heads` must divide the width of `x`, "
                 f"{x_shape[-1]}. Received: num_heads={self.num_heads}"
@@ -85,6 +91,44 @@ class _Block(keras.layers.Layer):
         x = x + self.drop_path_layer(y, training=training)
         return x if self.norm_first else norm(x)
 
+    def _build_mixer(self, attention, x_shape):
+        """The attention of a class, unless something was given in its place."""
+        self.attention = None
+        if self.mixer is None:
+            self.attention = self._attention(attention, "attention")
+        self._mixing_layer().build(x_shape)
+
+    def _mixing_layer(self):
+        return self.attention if self.mixer is None else self.mixer
+
+    def _call_of(self, layer, scores=None, training=None, **arguments):
+        """An attention or mixer as a function of `x` alone; `scores`, a list, gets its weights.
+
+        Arguments that are None are left out; one that the layer does not know is refused.
+        """
+        known = inspect.signature(layer.call).parameters
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        if scores is not None:
+            arguments["return_attention_scores"] = True
+        for name in arguments:
+            if name not in known:
+                name = "padding_mask" if name == "mask" else name
+                raise ValueError(
+                    f"{type(self).__name__} '{self.name}': `{name}` must be left out, for "
+                    f"{type(layer).__name__} '{layer.name}' knows of none. Received: one"
+                )
+        if "training" in known:
+            arguments["training"] = training
+
+        def call(x):
+            y = layer(x, **arguments)
+            if scores is None:
+                return y
+            scores.append(y[1])
+            return y[0]
+
+        return call
+
     def _attend(self, x, function, training=False):
         return self._residual(x, function, self.attention_norm, self.attention_scale, training)
 
@@ -104,18 +148,8 @@ class _Block(keras.layers.Layer):
             "drop_path": self.drop_path,
             "layer_scale": self.layer_scale,
             "norm_epsilon": self.norm_epsilon,
+            "mixer": keras.saving.serialize_keras_object(self.mixer),
         }
-
-
-def _scored(scores, attention, **arguments):
-    """An attention as a function of `x` alone; appends its weights to `scores`."""
-
-    def attend(x):
-        y, weights = attention(x, return_attention_scores=True, **arguments)
-        scores.append(weights)
-        return y
-
-    return attend
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -137,6 +171,11 @@ class EncoderBlock(_Block):
         drop_path: Rate of dropping a whole branch for a sample (`DropPath`).
         layer_scale: Start of a learned factor on each branch (`LayerScale`), or None.
         norm_epsilon: Epsilon of the layer norms.
+        mixer: What mixes the tokens in place of self-attention: a layer from `(batch, length,
+            hidden_dim)` to the same shape, for instance `FourierMixing()`, or an attention with
+            settings of its own, `SelfAttention(8, position=RotaryEmbedding())`; None for
+            `SelfAttention(num_heads)`. The block makes its own copy, so that one object serves a
+            whole stack. `num_heads` and `attention_dropout` do not concern it.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -164,8 +203,7 @@ class EncoderBlock(_Block):
 
     def build(self, x_shape):
         self._check(x_shape)
-        self.attention = self._attention(SelfAttention, "attention")
-        self.attention.build(x_shape)
+        self._build_mixer(SelfAttention, x_shape)
         self.attention_norm, self.attention_scale = self._norm_and_scale("attention", x_shape)
         self._build_feed_forward(x_shape)
 
@@ -179,12 +217,15 @@ class EncoderBlock(_Block):
         mask=None,
         x_mask=None,
     ):
-        padding = combine_masks(padding_mask, mask, x_mask)
-        scores = []
-        attend = _scored(
-            scores, self.attention, attention_mask=attention_mask, x_mask=padding, training=training
+        scores = [] if return_attention_scores else None
+        mix = self._call_of(
+            self._mixing_layer(),
+            scores,
+            training,
+            attention_mask=attention_mask,
+            mask=combine_masks(padding_mask, mask, x_mask),
         )
-        x = self._attend(x, attend, training)
+        x = self._attend(x, mix, training)
         x = self._feed(x, self.feed_forward, training)
         return (x, scores[0]) if return_attention_scores else x
 
@@ -198,7 +239,8 @@ class DecoderBlock(_Block):
     cross-attention: the block of a decoder-only language model.
 
     Args:
-        num_heads, mlp_dim, dropout, activation, norm_first, ...: See `EncoderBlock`.
+        num_heads, mlp_dim, dropout, activation, norm_first, ...: See `EncoderBlock`; a `mixer` must
+            be causal.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -231,8 +273,12 @@ class DecoderBlock(_Block):
 
     def build(self, x_shape, context_shape=None):
         self._check(x_shape)
-        self.attention = self._attention(CausalSelfAttention, "attention")
-        self.attention.build(x_shape)
+        if self.mixer is not None and not getattr(self.mixer, "causal", False):
+            raise ValueError(
+                f"DecoderBlock '{self.name}': `mixer` must be causal. "
+                f"Received: {type(self.mixer).__name__}"
+            )
+        self._build_mixer(CausalSelfAttention, x_shape)
         self.attention_norm, self.attention_scale = self._norm_and_scale("attention", x_shape)
         self.cross_attention = None
         if context_shape is not None:
@@ -261,25 +307,24 @@ class DecoderBlock(_Block):
                 f"{'None' if self.cross_attention is None else 'given'}, as when the block was "
                 f"built. Received: {'None' if context is None else 'a tensor'}"
             )
-        padding = combine_masks(padding_mask, mask, x_mask)
         if context_mask is not None and len(context_mask.shape) == 2:
             context_mask = key_mask(context_mask)
-        scores = []
-        attend = _scored(
-            scores, self.attention, attention_mask=attention_mask, x_mask=padding, training=training
+        scores = [] if return_attention_scores else None
+        mix = self._call_of(
+            self._mixing_layer(),
+            scores if context is None else None,
+            training,
+            attention_mask=attention_mask,
+            mask=combine_masks(padding_mask, mask, x_mask),
         )
-        x = self._attend(x, attend, training)
+        x = self._attend(x, mix, training)
         if context is not None:
-            attend = _scored(
-                scores,
-                self.cross_attention,
-                context=context,
-                attention_mask=context_mask,
-                training=training,
+            attend = self._call_of(
+                self.cross_attention, scores, training, context=context, attention_mask=context_mask
             )
             x = self._attend_across(x, attend, training)
         x = self._feed(x, self.feed_forward, training)
-        return (x, scores[-1]) if return_attention_scores else x
+        return (x, scores[0]) if return_attention_scores else x
 
     def _attend_across(self, x, function, training=False):
         norm, scale = self.cross_attention_norm, self.cross_attention_scale
@@ -287,7 +332,13 @@ class DecoderBlock(_Block):
 
     def start_cache(self, batch, beams, max_length):
         """Empty keys and values of the self-attention; see `CausalSelfAttention.start_cache`."""
-        return self.attention.start_cache(batch, beams, max_length)
+        layer = self._mixing_layer()
+        if not hasattr(layer, "start_cache"):
+            raise ValueError(
+                f"DecoderBlock '{self.name}': `mixer` must be able to decode token by token. "
+                f"Received: {type(layer).__name__}"
+            )
+        return layer.start_cache(batch, beams, max_length)
 
     def step(self, x, cache, index, visible=None, context_cache=None, context_mask=None):
         """Decodes one token of `beams` sequences for each batch element.
@@ -307,7 +358,7 @@ class DecoderBlock(_Block):
         updated, weights = {}, []
 
         def attend(x):
-            y, cache_after = self.attention.step(x, cache, index, visible)
+            y, cache_after = self._mixing_layer().step(x, cache, index, visible)
             updated.update(cache_after)
             return y
 

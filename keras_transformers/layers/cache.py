@@ -1,27 +1,17 @@
 """The keys and values of step-by-step decoding, as pure functions.
 
-What a decoder has seen lies in two arrays a layer, `(batch * heads, max_length * beams, dim)`:
-heads outside, as the products want them; inside, positions in order and, for each position, a slot
-for every beam. (The keys of several beams lie with the last two axes swapped.) A token stays in the
+What a decoder has seen lies in two arrays a layer, `(batch, heads, max_length * beams, dim)`: heads
+outside, as the products want them; inside, positions in order and, for each position, a slot for
+every beam. (The keys of several beams lie with the last two axes swapped.) A token stays in the
 slot it was written to. When a search moves its beams nothing is copied: `visible_slots` says in
 which slots each beam's own past lies.
 """
 
-import math
-
 from keras import ops
 
-from keras_transformers.layers.masks import masked_softmax
 
-
-def fold_heads(x):
-    """`(batch, length, heads, dim)` -> `(batch * heads, length, dim)`."""
-    length = ops.shape(x)[1] if x.shape[1] is None else x.shape[1]
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, length, x.shape[3]))
-
-
-def empty_cache(rows, beams, max_length, key_dim, value_dim, dtype):
-    """Zeros for `rows = batch * heads`; the keys of several beams are columns.
+def empty_cache(batch, beams, max_length, heads, key_dim, value_dim, dtype):
+    """Zeros; the keys of several beams are columns.
 
     That way round the product of a few queries with them is quicker on a CPU (a step of four beams
     by 7 %), and that of a single query slower (a step of one by 15 %).
@@ -29,21 +19,27 @@ def empty_cache(rows, beams, max_length, key_dim, value_dim, dtype):
     places = beams * max_length
     key_shape = (key_dim, places) if beams > 1 else (places, key_dim)
     return {
-        "key": ops.zeros((rows, *key_shape), dtype),
-        "value": ops.zeros((rows, places, value_dim), dtype),
+        "key": ops.zeros((batch, heads, *key_shape), dtype),
+        "value": ops.zeros((batch, heads, places, value_dim), dtype),
     }
 
 
 def write_cache(cache, key, value, index):
-    """Puts one token of every beam, `(batch, beams, heads, dim)`, at position `index`."""
-    beams = key.shape[1]
-    key, key_place = fold_heads(key), (0, index * beams, 0)
+    """Puts one token of every beam, `(batch, heads, beams, dim)`, at position `index`."""
+    beams, place = key.shape[2], (0, 0, index * key.shape[2], 0)
+    key_place = place
     if beams > 1:
-        key, key_place = ops.transpose(key, (0, 2, 1)), (0, 0, index * beams)
+        key, key_place = ops.swapaxes(key, 2, 3), (0, 0, 0, index * beams)
     return {
         "key": ops.slice_update(cache["key"], key_place, key),
-        "value": ops.slice_update(cache["value"], (0, index * beams, 0), fold_heads(value)),
+        "value": ops.slice_update(cache["value"], place, value),
     }
+
+
+def read_cache(cache, beams):
+    """Keys and values, both `(batch, heads, places, dim)`."""
+    key = cache["key"]
+    return (ops.swapaxes(key, 2, 3) if beams > 1 else key), cache["value"]
 
 
 def visible_slots(index, max_length, beams, slots=None):
@@ -65,27 +61,3 @@ def visible_slots(index, max_length, beams, slots=None):
     own = ops.equal(slots[..., None], ops.arange(beams, dtype=slots.dtype))
     visible = ops.logical_and(own, past[:, None])
     return ops.reshape(visible, (-1, beams, max_length * beams))
-
-
-def attend_cache(query, cache, visible=None, key_columns=False):
-    """Scaled dot-product attention of one token of every beam to a cache.
-
-    Args:
-        query: `(batch, beams, heads, key_dim)`.
-        cache: Dict of `key` `(batch * heads, places, key_dim)` and `value`.
-        key_columns: Whether `key` is `(batch * heads, key_dim, places)` instead.
-        visible: Optional bool `(batch or 1, beams or 1, places)`; True = attend.
-
-    Returns:
-        `(batch, beams, heads, value_dim)` and the weights `(batch, heads, beams, places)`.
-    """
-    key, value = cache["key"], cache["value"]
-    beams, heads, places = query.shape[1], query.shape[2], ops.shape(value)[1]
-    query = fold_heads(query * ops.cast(1 / math.sqrt(query.shape[3]), query.dtype))
-    scores = ops.matmul(query, key if key_columns else ops.transpose(key, (0, 2, 1)))
-    scores = ops.reshape(scores, (-1, heads, beams, places))
-    weights = masked_softmax(scores, None if visible is None else visible[:, None])
-    weights = ops.cast(weights, query.dtype)
-    output = ops.matmul(ops.reshape(weights, (-1, beams, places)), value)
-    output = ops.reshape(output, (-1, heads, beams, value.shape[2]))
-    return ops.transpose(output, (0, 2, 1, 3)), weights

@@ -48,6 +48,38 @@ def causal_mask(query_length, key_length=None, start=0):
     return queries >= ops.expand_dims(ops.arange(key_length, dtype="int32"), 0)
 
 
+def window_mask(query_length, window_size, causal=False):
+    """Lets every token see those near it only (Beltagy et al. 2020).
+
+    Source: "Longformer", https://arxiv.org/abs/2004.05150, section 3.1.
+
+    Args:
+        query_length: Number of tokens, an int or a scalar tensor.
+        window_size: Tokens at a distance of at most `window_size // 2`, before and after, are seen;
+            with `causal`, the `window_size - 1` before and the token itself.
+        causal: Whether later tokens are hidden.
+
+    Returns:
+        Bool `(query_length, query_length)`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import window_mask
+    >>> ops.convert_to_numpy(window_mask(3, window_size=2, causal=True)).astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+    places = ops.arange(query_length, dtype="int32")
+    return near(places, places, window_size, causal)
+
+
+def near(query_positions, key_positions, window_size, causal):
+    """`window_mask` between any positions: bool `(queries, keys)`."""
+    before = query_positions[:, None] - key_positions[None, :]
+    if causal:
+        return ops.logical_and(before >= 0, before < window_size)
+    return ops.absolute(before) <= window_size // 2
+
+
 def segment_mask(query_segments, key_segments=None):
     """Keeps apart the sequences that were packed into one row (Krell et al. 2021).
 
@@ -119,6 +151,11 @@ def key_mask(mask):
     return None if mask is None else ops.cast(mask, "bool")[:, None, :]
 
 
+def wide(dtype):
+    """The dtype in which scores are added and softmaxes taken: float64 for it, else float32."""
+    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
+
+
 def masked_softmax(scores, mask=None):
     """Softmax over the last axis, as if every masked score were minus infinity.
 
@@ -139,8 +176,7 @@ def masked_softmax(scores, mask=None):
     >>> ops.convert_to_numpy(weights).tolist()
     [[0.5, 0.5], [0.0, 0.0]]
     """
-    dtype = keras.backend.standardize_dtype(scores.dtype)
-    scores = ops.cast(scores, "float64" if dtype == "float64" else "float32")
+    scores = ops.cast(scores, wide(scores.dtype))
     if mask is not None:
         # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
         scores = ops.where(mask, scores, -1e38)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers.attention import CrossAttention
+from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import combine_masks
 

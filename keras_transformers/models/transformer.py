@@ -282,7 +282,7 @@ class Transformer(keras.Model):
         x = self.target_embedding(ids)
         positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
         x = self.positional_encoding(x, positions=positions)
-        max_length = state["cache"][0]["value"].shape[1] // beams
+        max_length = state["cache"][0]["value"].shape[2] // beams
         slots = None if ancestry is None else ancestry.slots
         visible = visible_slots(index, max_length, beams, slots)
         caches, weights = [], None

@@ -1,0 +1,126 @@
+"""Lightweight and dynamic convolution over the tokens of a sequence."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.masks import masked_softmax
+from keras_transformers.layers.mixers import Mixer, hide_padding
+from keras_transformers.layers.positions import check_sequence
+from keras_transformers.layers.regularization import Dropout
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ConvolutionMixing(Mixer):
+    """Convolution over time with few weights, which sum to one.
+
+    `GLU(X W^I)`, then for each head `y_t = sum_k softmax(w)_k x_(t + k - K/2)`, then `W^O` (Wu et
+    al. 2019, "Pay less attention", https://arxiv.org/abs/1901.10430): "lightweight" with `K`
+    weights a head (section 3.2), "dynamic" with weights that the token itself chooses, `w_t = x_t
+    W^Q` (section 4). The features of a head share their weights. Padding enters as zeros, like all
+    beyond the ends.
+
+    Args:
+        kernel_size: Number of tokens that each sees (K); odd unless `causal`.
+        num_heads: Number of heads; must divide the width of `x`.
+        dynamic: Whether the weights depend on the token.
+        causal: Whether the `kernel_size` tokens are those up to the token itself, rather than
+            around it.
+        dropout: Rate on the normalised weights (the paper's DropConnect).
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        training: Whether dropout acts.
+        mask: `(batch, length)` padding mask, filled in by Keras.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `kernel_size` is not positive, or even where it should be odd, or `num_heads`
+            does not divide the width.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ConvolutionMixing
+    >>> tuple(ConvolutionMixing(kernel_size=3, num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    """
+
+    def __init__(
+        self,
+        kernel_size,
+        num_heads,
+        dynamic=False,
+        causal=False,
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if kernel_size < 1 or (kernel_size % 2 == 0 and not causal):
+            self._refuse("kernel_size", "positive, and odd unless `causal`", kernel_size)
+        self.kernel_size = kernel_size
+        self.num_heads = num_heads
+        self.dynamic = dynamic
+        self.causal = causal
+        self.dropout = dropout
+        self.seed = seed
+
+    def build(self, x_shape):
+        check_sequence(self, x_shape)
+        width = x_shape[-1]
+        if width % self.num_heads:
+            self._refuse("num_heads", f"a divisor of the width of `x`, {width}", self.num_heads)
+        self.input_dense = self._dense(2 * width, "input")
+        self.input_dense.build(x_shape)
+        size = self.num_heads * self.kernel_size
+        self.kernel = self.kernel_dense = None
+        if self.dynamic:
+            self.kernel_dense = self._dense(size, "kernel", use_bias=False)
+            self.kernel_dense.build(x_shape)
+        else:
+            self.kernel = self.add_weight(
+                name="kernel",
+                shape=(self.num_heads, self.kernel_size),
+                initializer="glorot_uniform",
+            )
+        self.output_dense = self._dense(width, "output")
+        self.output_dense.build(x_shape)
+        self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
+
+    def call(self, x, training=None, mask=None):
+        length, width = ops.shape(x)[1], x.shape[2]
+        value, gate = ops.split(self.input_dense(x), 2, axis=-1)
+        x = value * ops.sigmoid(gate)
+        if self.dynamic:
+            scores = self.kernel_dense(x)
+        else:
+            scores = ops.cast(self.kernel, x.dtype)
+        scores = ops.reshape(
+            scores, (-1, length if self.dynamic else 1, self.num_heads, self.kernel_size)
+        )
+        weights = ops.cast(masked_softmax(scores), x.dtype)
+        weights = self.dropout_layer(weights, training=training)
+        before = self.kernel_size - 1 if self.causal else self.kernel_size // 2
+        x = ops.reshape(
+            hide_padding(x, mask), (-1, length, self.num_heads, width // self.num_heads)
+        )
+        ends = (before, self.kernel_size - 1 - before)
+        x = ops.pad(x, ((0, 0), ends, (0, 0), (0, 0)))
+        y = sum(
+            x[:, place : place + length] * weights[..., place, None]
+            for place in range(self.kernel_size)
+        )
+        return self.output_dense(ops.reshape(y, (-1, length, width)))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_size": self.kernel_size,
+            "num_heads": self.num_heads,
+            "dynamic": self.dynamic,
+            "causal": self.causal,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

@@ -1,0 +1,116 @@
+"""Self-attention inside a window that moves along the sequence."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.masks import combine_masks, near
+from keras_transformers.layers.self_attention import CausalSelfAttention
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LocalAttention(CausalSelfAttention):
+    """Self-attention to the tokens nearby: time and memory `O(length * window)`.
+
+    A token sees those at a distance of at most `window_size // 2` in both directions (Beltagy et
+    al. 2020, "Longformer", https://arxiv.org/abs/2004.05150, section 3.1) or, with `causal`, itself
+    and the `window_size - 1` before it; `window_mask` is the same in words of a mask. Computed in
+    blocks: the queries of a block meet the keys of it and its neighbours, at most
+    `3 * (window_size // 2)` or `2 * window_size` keys a query, and no matrix of all pairs exists.
+
+    Args:
+        num_heads: Number of heads.
+        window_size: Size of the window, in tokens; at least 2.
+        causal: Whether later tokens are hidden.
+        key_dim, value_dim, dropout, use_bias, score, position, ...: See `MultiHeadAttention`; the
+            position term must be a relative one.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        training: Whether dropout acts.
+        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`, and if `window_size` is less than 2, or `position` is
+            not relative.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import LocalAttention
+    >>> layer = LocalAttention(num_heads=2, window_size=4)
+    >>> tuple(layer(np.ones((3, 37, 8), "float32")).shape)
+    (3, 37, 8)
+    """
+
+    def __init__(self, num_heads, window_size, causal=False, **kwargs):
+        super().__init__(num_heads, **kwargs)
+        if not (isinstance(window_size, int) and window_size >= 2):
+            self._refuse("window_size", "an integer of at least 2", repr(window_size))
+        if self.position is not None and not self.position.relative:
+            name = type(self.position).__name__
+            self._refuse("position", "a term of relative positions", name)
+        self.window_size = window_size
+        self.causal = causal
+
+    def call(self, x, training=None, mask=None, x_mask=None):
+        return super().call(x, training=training, mask=mask, x_mask=x_mask)
+
+    def _visible(self, query, key, value, attention_mask, use_causal_mask, padding):
+        return padding  # the window is cut out block by block
+
+    def _attend_all(self, query, key, value, places, mask, bias, training):
+        # Queries of a block see the blocks from `-before` to `after` blocks away.
+        block = self.window_size if self.causal else self.window_size // 2
+        before, after = 1, 0 if self.causal else 1
+        batch, heads, length = ops.shape(query)[0], query.shape[1], ops.shape(query)[2]
+        blocks = (length + block - 1) // block
+        padding = blocks * block - length
+
+        def cut(x, before=0, after=0):
+            """`(batch, heads, length, dim)` -> `(batch * blocks, heads, seen * block, dim)`."""
+            ends = (before * block, padding + after * block)
+            x = ops.pad(x, ((0, 0), (0, 0), ends, (0, 0)))
+            x = ops.reshape(x, (batch, x.shape[1], -1, block, x.shape[3]))
+            parts = [x[:, :, i : i + blocks] for i in range(before + 1 + after)]
+            x = ops.transpose(ops.concatenate(parts, axis=3), (0, 2, 1, 3, 4))
+            return ops.reshape(x, (-1, x.shape[2], (before + 1 + after) * block, x.shape[4]))
+
+        real = ops.ones((1, length), "bool") if mask is None else ops.cast(mask, "bool")
+        real = ops.broadcast_to(real[:, None, :, None], (batch, 1, length, 1))
+        real = cut(real, before, after)[:, None, :, :, 0]  # (batch * blocks, 1, 1, keys)
+        queries = ops.arange(block, dtype="int32")
+        keys = ops.arange((before + 1 + after) * block, dtype="int32") - before * block
+        seen = near(queries, keys, self.window_size, self.causal)
+        output, _ = self._attend(
+            cut(query),
+            cut(key, before, after),
+            cut(value, before, after),
+            (queries, keys),
+            combine_masks(real, seen),
+            None,
+            training,
+        )
+        output = ops.reshape(output, (batch, blocks, heads, block, output.shape[-1]))
+        output = ops.transpose(output, (0, 2, 1, 3, 4))
+        output = ops.reshape(output, (batch, heads, blocks * block, output.shape[-1]))
+        return output[:, :, :length], None
+
+    def _past(self, index, keys, values, visible):
+        beams = visible.shape[1]
+        places, window = values.shape[2], self.window_size * beams
+        if not self.causal:
+            self._refuse("causal", "True for decoding token by token", self.causal)
+        if places <= window:
+            return 0, keys, values, visible
+        first = ops.clip(index + 1 - self.window_size, 0, (places - window) // beams)
+        start = first * beams
+
+        def cut(x, axis):
+            starts = [start if i == axis else 0 for i in range(len(x.shape))]
+            shape = [window if i == axis else n for i, n in enumerate(ops.shape(x))]
+            return ops.slice(x, starts, shape)
+
+        recent = first + ops.arange(window, dtype="int32") // beams > index - self.window_size
+        return first, cut(keys, 2), cut(values, 2), combine_masks(cut(visible, 2), recent)

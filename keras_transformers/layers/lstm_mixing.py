@@ -1,0 +1,94 @@
+"""Recurrent networks over the tokens of a sequence or of a grid."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.mixers import Mixer
+from keras_transformers.layers.positions import check_sequence
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LSTMMixing(Mixer):
+    """LSTMs in both directions over a sequence, or along the rows and columns of a grid.
+
+    `[LSTM(x); LSTM reversed(x)] W`; on a grid, those along the columns and those along the rows
+    side by side, `[h_vertical; h_horizontal] W` (Tatsunami and Taki 2022, "Sequencer",
+    https://arxiv.org/abs/2205.01972, section 3.2, BiLSTM2D). Padding at the end of a sequence is
+    passed over in both directions.
+
+    Args:
+        units: Width of the state of each LSTM; by default a half of the width of `x`, a quarter on
+            a grid.
+        grid: `(rows, columns)` of the tokens, or None for a sequence.
+        causal: Whether the LSTM that reads backwards is left out.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        mask: `(batch, length)` padding mask, filled in by Keras; None on a grid.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If a grid is combined with `causal` or a mask, or `x` does not fill it.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import LSTMMixing
+    >>> tuple(LSTMMixing()(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    >>> tuple(LSTMMixing(grid=(2, 3))(np.ones((3, 6, 8), "float32")).shape)
+    (3, 6, 8)
+    """
+
+    def __init__(self, units=None, grid=None, causal=False, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.grid = None if grid is None else tuple(grid)
+        self.causal = causal
+        if causal and grid is not None:
+            self._refuse("causal", "False on a grid", causal)
+
+    def build(self, x_shape):
+        check_sequence(self, x_shape)
+        width = x_shape[-1]
+        share = width // (2 if self.grid is None else 4)
+        units = self.units or max(share, 1)
+        names = ("sequence",) if self.grid is None else ("vertical", "horizontal")
+        self.lstms = []
+        for name in names:
+            lstm = keras.layers.LSTM(
+                units, return_sequences=True, name=name, dtype=self.dtype_policy
+            )
+            if not self.causal:
+                lstm = keras.layers.Bidirectional(lstm, name=name, dtype=self.dtype_policy)
+            lstm.build((None, None, width))
+            self.lstms.append(lstm)
+        self.output_dense = self._dense(width, "output")
+        directions = len(names) * (1 if self.causal else 2)
+        self.output_dense.build((*x_shape[:-1], directions * units))
+
+    def call(self, x, mask=None):
+        if self.grid is None:
+            return self.output_dense(self.lstms[0](x, mask=mask))
+        if mask is not None:
+            self._refuse("mask", "None on a grid", "a mask")
+        rows, columns = self.grid
+        if x.shape[1] not in (None, rows * columns):
+            self._refuse("x", f"{rows} x {columns} tokens long", f"shape {tuple(x.shape)}")
+        vertical, horizontal = self.lstms
+        grid = ops.reshape(x, (-1, rows, columns, x.shape[2]))
+        down = vertical(ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, x.shape[2])))
+        down = ops.reshape(down, (-1, columns, rows, down.shape[2]))
+        across = horizontal(ops.reshape(grid, (-1, columns, x.shape[2])))
+        across = ops.reshape(across, (-1, rows, columns, across.shape[2]))
+        y = self.output_dense(ops.concatenate([ops.swapaxes(down, 1, 2), across], axis=-1))
+        return ops.reshape(y, (-1, rows * columns, x.shape[2]))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "grid": None if self.grid is None else list(self.grid),
+            "causal": self.causal,
+        }

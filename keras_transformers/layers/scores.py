@@ -1,0 +1,221 @@
+"""Alignment scores: how well a query and a key match."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.heads import dot_products
+from keras_transformers.layers.masks import wide
+
+FEATURES_AT_A_TIME = 8
+
+
+class Score(keras.layers.Layer):
+    """Base of the alignment scores `a(q, k)`; by itself the dot product.
+
+    A score of one's own overrides what differs: `prepare_query` and `prepare_key` see each vector
+    once, `compare` each pair. Keys are kept prepared in the cache of step-by-step decoding. Weights
+    are made in `build`, from the two shapes.
+
+    Call arguments:
+        query: `(batch, heads, queries, key_dim)`.
+        key: `(batch, key_value_heads, keys, key_dim)`; `heads` must be `key_value_heads` when the
+            layer is called by itself.
+
+    Returns:
+        `(batch, heads, queries, keys)`.
+
+    Example: the squared distance, in an attention.
+    >>> import keras
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_transformers.layers import Score, SelfAttention
+    >>> @keras.saving.register_keras_serializable()
+    ... class DistanceScore(Score):
+    ...     def compare(self, query, key):
+    ...         difference = query[:, :, :, None] - key[:, :, None]
+    ...         return -ops.sum(ops.square(difference), axis=-1)
+    >>> layer = SelfAttention(num_heads=2, score=DistanceScore())
+    >>> tuple(layer(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    """
+
+    def build(self, query_shape, key_shape):
+        pass
+
+    def prepare_query(self, query):
+        """What `compare` is shown of `(batch, heads, queries, key_dim)`; the same shape."""
+        return query
+
+    def prepare_key(self, key):
+        """What `compare` is shown of `(batch, key_value_heads, keys, key_dim)`; the same shape."""
+        return key
+
+    def compare(self, query, key):
+        """Scores of every pair: `(batch, key_value_heads, group * queries, keys)`.
+
+        Args:
+            query: `(batch, key_value_heads, group * queries, key_dim)`, where `group` heads share
+                a key (1 in ordinary attention) and stand one after the other.
+            key: `(batch, key_value_heads, keys, key_dim)`.
+        """
+        return dot_products(query, key)
+
+    def call(self, query, key):
+        return self.compare(self.prepare_query(query), self.prepare_key(key))
+
+    def compute_output_shape(self, query_shape, key_shape):
+        return (*query_shape[:3], key_shape[2])
+
+    def get_config(self):
+        return super().get_config()  # Keras's automatic one knows no dtype policy
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class DotScore(Score):
+    """`a(q, k) = q^T k` (Luong et al. 2015, https://arxiv.org/abs/1508.04025, eq. 8).
+
+    Call arguments, returns: see `Score`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import DotScore
+    >>> np.asarray(DotScore()(np.full((1, 1, 1, 4), 3.0), np.ones((1, 1, 2, 4)))).tolist()
+    [[[[12.0, 12.0]]]]
+    """
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ScaledDotScore(Score):
+    """`a(q, k) = q^T k / sqrt(d_k)` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, eq. 1).
+
+    Call arguments, returns: see `Score`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ScaledDotScore
+    >>> np.asarray(ScaledDotScore()(np.full((1, 1, 1, 4), 3.0), np.ones((1, 1, 2, 4)))).tolist()
+    [[[[6.0, 6.0]]]]
+    """
+
+    def prepare_query(self, query):
+        return query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class GeneralScore(Score):
+    """`a(q, k) = q^T W k`, a matrix for each head (Luong et al. 2015, eq. 8).
+
+    Source: https://arxiv.org/abs/1508.04025. `W` starts near `1 / sqrt(d_k)` times a rotation, so
+    that the scores start as large as those of the scaled dot product.
+
+    Call arguments, returns: see `Score`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import GeneralScore
+    >>> layer = GeneralScore()
+    >>> x, context = np.ones((1, 2, 3, 4), "float32"), np.ones((1, 2, 5, 4), "float32")
+    >>> tuple(layer(x, context).shape)
+    (1, 2, 3, 5)
+    >>> layer.count_params()
+    32
+    """
+
+    def build(self, query_shape, key_shape):
+        heads, width = query_shape[1], query_shape[-1]
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(heads, width, key_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=1 / width),
+        )
+
+    def prepare_query(self, query):
+        return ops.matmul(query, ops.cast(self.kernel, query.dtype))
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AdditiveScore(Score):
+    """`a(q, k) = v^T tanh(q + k)`, a vector for each head (Bahdanau et al. 2014).
+
+    Source: https://arxiv.org/abs/1409.0473, appendix A.1.2, `v^T tanh(W_q q + W_k k)`; `W_q` and
+    `W_k` are the projections of the attention that the score is part of. The sums `q + k` of all
+    pairs, `(batch, heads, queries, keys, key_dim)`, never exist at once: 8 of their features at a
+    time, forward and, computed again, backward.
+
+    Call arguments, returns: see `Score`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import AdditiveScore
+    >>> layer = AdditiveScore()
+    >>> x, context = np.ones((1, 2, 3, 4), "float32"), np.ones((1, 2, 5, 4), "float32")
+    >>> tuple(layer(x, context).shape)
+    (1, 2, 3, 5)
+    >>> layer.count_params()
+    8
+    """
+
+    def build(self, query_shape, key_shape):
+        self.vector = self.add_weight(
+            name="vector",
+            shape=(query_shape[1], query_shape[-1]),
+            initializer="glorot_uniform",
+        )
+
+    def compare(self, query, key):
+        heads, width = self.vector.shape
+        shared, group, keys = key.shape[1], heads // key.shape[1], ops.shape(key)[2]
+        queries = ops.shape(query)[2]  # of all heads of a group
+        scores = _additive_scores(
+            ops.reshape(query, (-1, shared, group, queries // group, width)),
+            key[:, :, None],
+            ops.reshape(ops.cast(self.vector, query.dtype), (shared, group, width)),
+        )
+        return ops.reshape(scores, (-1, shared, queries, keys))
+
+
+def _additive_scores(query, key, vector):
+    """`sum_d v_d tanh(q_d + k_d)` in float32, some features `d` at a time.
+
+    Shapes `(batch, shared, group, queries, width)`, `(batch, shared, 1, keys, width)` and
+    `(shared, group, width)` give `(batch, shared, group, queries, keys)`.
+    """
+    dtype, precise = query.dtype, wide(query.dtype)
+    width = query.shape[-1]
+    blocks = [slice(i, i + FEATURES_AT_A_TIME) for i in range(0, width, FEATURES_AT_A_TIME)]
+
+    def tanh_of(query, key, block):
+        return ops.tanh(query[..., None, block] + key[..., None, :, block])
+
+    @ops.custom_gradient
+    def scores_of(query, key, vector):
+        weights = vector[..., None, None, :]
+        scores = sum(
+            ops.sum(tanh_of(query, key, block) * weights[..., block], axis=-1) for block in blocks
+        )
+
+        def gradient(*arguments, upstream=None):
+            upstream = (arguments[0] if upstream is None else upstream)[..., None]
+            of_query, of_key, of_vector = [], [], []
+            for block in blocks:
+                y = tanh_of(query, key, block)  # (batch, shared, group, queries, keys, features)
+                slope = (1 - y * y) * weights[..., block] * upstream
+                of_query.append(ops.sum(slope, axis=-2))
+                of_key.append(ops.sum(slope, axis=(2, 3))[:, :, None])
+                of_vector.append(ops.sum(y * upstream, axis=(0, 3, 4)))
+            return tuple(ops.concatenate(each, -1) for each in (of_query, of_key, of_vector))
+
+        return scores, gradient
+
+    return ops.cast(scores_of(*(ops.cast(x, precise) for x in (query, key, vector))), dtype)
+
+
+# What `score=` of an attention may be called.
+SCORES = {
+    "scaled_dot": ScaledDotScore,
+    "dot": DotScore,
+    "general": GeneralScore,
+    "additive": AdditiveScore,
+}
