@@ -157,8 +157,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query_shape = (query_shape[0], heads, query_shape[1], key_dim)
         self.score.build(query_shape, (key_shape[0], shared, key_shape[1], key_dim))
         if self.position is not None:
-            value_shape = (value_shape[0], shared, value_shape[1], value_dim)
-            self.position.build(query_shape, value_shape)
+            self.position.build(query_shape)
         self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )

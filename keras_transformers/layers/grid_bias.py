@@ -82,7 +82,7 @@ class GridRelativeBias(PositionTerm):
         self.prefix_tokens = prefix_tokens
         self._index = relative_position_index(grid, prefix_tokens)
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape):
         self.table = self.add_weight(
             name="relative_bias",
             shape=(int(self._index.max()) + 1, query_shape[1]),

@@ -104,6 +104,7 @@ class LocalAttention(CausalSelfAttention):
             self._refuse("causal", "True for decoding token by token", self.causal)
         if places <= window:
             return 0, keys, values, visible
+        index = ops.cast(index, "int32")
         first = ops.clip(index + 1 - self.window_size, 0, (places - window) // beams)
         start = first * beams
 
@@ -114,3 +115,6 @@ class LocalAttention(CausalSelfAttention):
 
         recent = first + ops.arange(window, dtype="int32") // beams > index - self.window_size
         return first, cut(keys, 2), cut(values, 2), combine_masks(cut(visible, 2), recent)
+
+    def get_config(self):
+        return {**super().get_config(), "window_size": self.window_size, "causal": self.causal}

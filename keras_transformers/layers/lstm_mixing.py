@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.positions import check_sequence
 
@@ -58,7 +59,11 @@ class LSTMMixing(Mixer):
         self.lstms = []
         for name in names:
             lstm = keras.layers.LSTM(
-                units, return_sequences=True, name=name, dtype=self.dtype_policy
+                units,
+                return_sequences=True,
+                recurrent_initializer=Orthogonal(),
+                name=name,
+                dtype=self.dtype_policy,
             )
             if not self.causal:
                 lstm = keras.layers.Bidirectional(lstm, name=name, dtype=self.dtype_policy)

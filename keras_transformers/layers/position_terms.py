@@ -10,9 +10,8 @@ from keras import ops
 class PositionTerm(keras.layers.Layer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
 
-    A term of one's own overrides what differs. Weights are made in `build`, from the shapes of
-    query and value, `(batch, heads, queries, key_dim)` and `(batch, key_value_heads, keys,
-    value_dim)`. Positions are int32 vectors.
+    A term of one's own overrides what differs. Weights are made in `build`, from the shape of the
+    query, `(batch, heads, queries, key_dim)`. Positions are int32 vectors.
 
     Attributes:
         relative: Whether only the difference of two positions matters. `LocalAttention` takes no
@@ -35,7 +34,7 @@ class PositionTerm(keras.layers.Layer):
 
     relative = True
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape):
         pass
 
     def transform(self, x, positions):
@@ -90,7 +89,7 @@ class ALiBi(PositionTerm):
     (3, 5, 8)
     """
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape):
         heads = query_shape[1]
         power = 2 ** math.floor(math.log2(heads))
         slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
@@ -151,7 +150,7 @@ class RelativePositionBias(PositionTerm):
         wide = exact + np.int32(np.floor(growth * (buckets - exact) + 1e-6))
         return np.where(distance < exact, distance, np.minimum(wide, buckets - 1)).astype("int32")
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape):
         self.table = self.add_weight(
             name="relative_bias",
             shape=(self.num_buckets, query_shape[1]),
@@ -188,6 +187,7 @@ class ShawRelativePosition(PositionTerm):
     Args:
         max_distance: Distances are clipped to `-max_distance .. max_distance` (the paper's k).
         use_values: Whether there is a table of values; False keeps the keys' only.
+        value_dim: Width of a value in one head; by default that of a query.
 
     Raises:
         ValueError: If `max_distance` is negative.
@@ -200,14 +200,15 @@ class ShawRelativePosition(PositionTerm):
     (3, 5, 8)
     """
 
-    def __init__(self, max_distance=16, use_values=True, **kwargs):
+    def __init__(self, max_distance=16, use_values=True, value_dim=None, **kwargs):
         super().__init__(**kwargs)
         if max_distance < 0:
             _refuse(self, "max_distance", "at least 0", max_distance)
         self.max_distance = max_distance
         self.use_values = use_values
+        self.value_dim = value_dim
 
-    def build(self, query_shape, value_shape):
+    def build(self, query_shape):
         distances = 2 * self.max_distance + 1
         self.keys = self.add_weight(
             name="relative_key", shape=(distances, query_shape[-1]), initializer="glorot_uniform"
@@ -216,7 +217,7 @@ class ShawRelativePosition(PositionTerm):
         if self.use_values:
             self.table_of_values = self.add_weight(
                 name="relative_value",
-                shape=(distances, value_shape[-1]),
+                shape=(distances, self.value_dim or query_shape[-1]),
                 initializer="glorot_uniform",
             )
 
@@ -242,4 +243,5 @@ class ShawRelativePosition(PositionTerm):
             **super().get_config(),
             "max_distance": self.max_distance,
             "use_values": self.use_values,
+            "value_dim": self.value_dim,
         }

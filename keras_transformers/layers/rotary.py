@@ -86,7 +86,7 @@ class RotaryEmbedding(PositionTerm):
             f"Received: {received!r}"
         )
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape):
         width = query_shape[-1]
         turned = width if self.rotary_dim is None else self.rotary_dim
         if turned % 2 or not 0 < turned <= width:

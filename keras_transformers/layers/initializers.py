@@ -1,0 +1,12 @@
+"""An initialiser in any precision."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_transformers", "Orthogonal")
+class Orthogonal(keras.initializers.Orthogonal):
+    """Keras's `Orthogonal`, made in float32 and cast: TensorFlow has no QR in bfloat16."""
+
+    def __call__(self, shape, dtype=None):
+        return ops.cast(super().__call__(shape, "float32"), dtype or keras.config.floatx())
