@@ -6,6 +6,9 @@ from keras import ops
 from keras_transformers.layers.masks import combine_masks, near
 from keras_transformers.layers.self_attention import CausalSelfAttention
 
+# Tokens whose blocks are computed together: more of them would not fit into a processor's cache.
+AT_A_TIME = 4096
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class LocalAttention(CausalSelfAttention):
@@ -61,32 +64,48 @@ class LocalAttention(CausalSelfAttention):
         return padding  # the window is cut out block by block
 
     def _attend_all(self, query, key, value, places, mask, bias, training):
-        # Queries of a block see the blocks from `-before` to `after` blocks away.
+        # Queries of a block see the blocks from `before` before theirs to `after` after it.
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1
-        batch, heads, length = ops.shape(query)[0], query.shape[1], ops.shape(query)[2]
-        blocks = (length + block - 1) // block
-        padding = blocks * block - length
-
-        def cut(x, before=0, after=0):
-            """`(batch, heads, length, dim)` -> `(batch * blocks, heads, seen * block, dim)`."""
-            ends = (before * block, padding + after * block)
-            x = ops.pad(x, ((0, 0), (0, 0), ends, (0, 0)))
-            x = ops.reshape(x, (batch, x.shape[1], -1, block, x.shape[3]))
-            parts = [x[:, :, i : i + blocks] for i in range(before + 1 + after)]
-            x = ops.transpose(ops.concatenate(parts, axis=3), (0, 2, 1, 3, 4))
-            return ops.reshape(x, (-1, x.shape[2], (before + 1 + after) * block, x.shape[4]))
-
+        batch, length = ops.shape(query)[0], ops.shape(query)[2]
         real = ops.ones((1, length), "bool") if mask is None else ops.cast(mask, "bool")
         real = ops.broadcast_to(real[:, None, :, None], (batch, 1, length, 1))
-        real = cut(real, before, after)[:, None, :, :, 0]  # (batch * blocks, 1, 1, keys)
+        ends = (before * block, -length % block + after * block)
+        key, value, real = (
+            ops.pad(x, ((0, 0), (0, 0), ends, (0, 0))) for x in (key, value, real)
+        )
+        step = length
+        if query.shape[2] is not None and length > AT_A_TIME:
+            step = max(AT_A_TIME // block, 1) * block
+        outputs = []
+        for start in [0] if step is length else range(0, length, step):
+            part = query[:, :, start : start + step]
+            seen = ops.shape(part)[2] + -ops.shape(part)[2] % block + (before + after) * block
+            keys = [x[:, :, start : start + seen] for x in (key, value, real)]
+            outputs.append(self._attend_blocks(part, *keys, block, before, after, training))
+        return outputs[0] if len(outputs) == 1 else ops.concatenate(outputs, axis=2), None
+
+    def _attend_blocks(self, query, key, value, real, block, before, after, training):
+        """Output `(batch, heads, length, value_dim)`; what is seen has its margins already."""
+        batch, heads, length = ops.shape(query)[0], query.shape[1], ops.shape(query)[2]
+        blocks, window = (length + block - 1) // block, before + 1 + after
+        query = ops.pad(query, ((0, 0), (0, 0), (0, -length % block), (0, 0)))
+
+        def cut(x, window=1):
+            """`(batch, heads, length, dim)` -> `(batch * blocks, heads, window * block, dim)`."""
+            x = ops.reshape(x, (batch, x.shape[1], -1, block, x.shape[3]))
+            parts = [x[:, :, i : i + blocks] for i in range(window)]
+            x = ops.transpose(ops.concatenate(parts, axis=3), (0, 2, 1, 3, 4))
+            return ops.reshape(x, (-1, x.shape[2], window * block, x.shape[4]))
+
         queries = ops.arange(block, dtype="int32")
-        keys = ops.arange((before + 1 + after) * block, dtype="int32") - before * block
+        keys = ops.arange(window * block, dtype="int32") - before * block
         seen = near(queries, keys, self.window_size, self.causal)
+        real = cut(real, window)[:, None, :, :, 0]  # (batch * blocks, 1, 1, keys)
         output, _ = self._attend(
             cut(query),
-            cut(key, before, after),
-            cut(value, before, after),
+            cut(key, window),
+            cut(value, window),
             (queries, keys),
             combine_masks(real, seen),
             None,
@@ -95,7 +114,7 @@ class LocalAttention(CausalSelfAttention):
         output = ops.reshape(output, (batch, blocks, heads, block, output.shape[-1]))
         output = ops.transpose(output, (0, 2, 1, 3, 4))
         output = ops.reshape(output, (batch, heads, blocks * block, output.shape[-1]))
-        return output[:, :, :length], None
+        return output[:, :, :length]
 
     def _past(self, index, keys, values, visible):
         beams = visible.shape[1]

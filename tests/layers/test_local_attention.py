@@ -81,6 +81,16 @@ def test_local_attention_is_attention_under_a_window_mask_at_length_512(causal):
 
 
 @CAUSAL
+@pytest.mark.parametrize("at_a_time", [4, 7, 12])
+def test_a_long_sequence_is_cut_into_pieces_that_know_their_neighbours(
+    causal, at_a_time, monkeypatch
+):
+    monkeypatch.setattr("keras_transformers.layers.local_attention.AT_A_TIME", at_a_time)
+    layer = LocalAttention(HEADS, 6, causal=causal, position=RotaryEmbedding())
+    assert_close(layer(X, mask=PADDING), full(layer, X, PADDING), 1e-5)
+
+
+@CAUSAL
 @pytest.mark.parametrize("name", TERMS)
 @pytest.mark.parametrize("score", ["scaled_dot", "general", "additive"])
 def test_scores_and_positions_hold_inside_the_window(score, name, causal):
