@@ -1,6 +1,7 @@
 """Models: one architecture a file, made of `keras_transformers.layers`."""
 
+from keras_transformers.models.recurrent import RecurrentTranslator
 from keras_transformers.models.transformer import Transformer
 from keras_transformers.models.vit import ViT
 
-__all__ = ["Transformer", "ViT"]
+__all__ = ["RecurrentTranslator", "Transformer", "ViT"]

@@ -14,6 +14,7 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.cache import visible_slots
+from keras_transformers.models.coverage import add_coverage, start_coverage
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -257,13 +258,12 @@ class Transformer(keras.Model):
                 block.cross_attention.project_context(context) for block in self.decoder_blocks
             ],
         }
-        batch, length = ops.shape(source)
+        batch = ops.shape(source)[0]
         state = {
             "cache": [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
         }
         if coverage:
-            padding = ops.cast(ops.logical_not(mask), "float32")[:, None]
-            state["coverage"] = ops.broadcast_to(padding, (batch, beams, length))
+            state["coverage"] = start_coverage(mask, beams)
         return state, shared
 
     def decode_step(self, ids, index, state, shared, ancestry=None):
@@ -295,11 +295,8 @@ class Transformer(keras.Model):
             caches.append(cache)
         state = {**state, "cache": caches}
         if "coverage" in state:
-            covered = state["coverage"]
-            if ancestry is not None:
-                covered = ops.take_along_axis(covered, ancestry.parents[..., None], axis=1)
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
-            state["coverage"] = covered + attended
+            state["coverage"] = add_coverage(state["coverage"], attended, ancestry)
         return self.target_embedding.step_logits(self._finish(x)), state
 
     def get_config(self):

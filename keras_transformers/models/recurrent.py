@@ -1,0 +1,220 @@
+"""The predecessor: a recurrent encoder-decoder with attention, Bahdanau et al. 2014."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
+from keras_transformers.layers.initializers import Orthogonal
+from keras_transformers.models.coverage import add_coverage, start_coverage
+
+
+class _Cell:
+    """A function as what `keras.layers.RNN` takes for a cell; that layer's loop XLA can derive."""
+
+    def __init__(self, function, state_size, compute_dtype):
+        self.call, self.state_size, self.compute_dtype = function, state_size, compute_dtype
+
+    def __call__(self, inputs, states):
+        return self.call(inputs, states)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class RecurrentTranslator(keras.Model):
+    """Recurrent encoder-decoder with additive attention (https://arxiv.org/abs/1409.0473).
+
+    A bidirectional GRU reads the source into `h_1 .. h_S`. The decoder's state is `s_t =
+    GRU([y_(t-1); c_t], s_(t-1))` with `c_t = sum_j softmax_j(a(s_(t-1), h_j)) h_j`, where `a` is
+    the additive score and `s_0 = tanh(W h_1)` of the backward GRU; logits are `tanh(W [s_t; c_t;
+    y_(t-1)])` times the transposed target embedding. `h_j` goes through the value and output
+    projections of `CrossAttention`, with one head. Same inputs, search and export as
+    `Transformer`.
+
+    Args:
+        vocab_size: Size of the (source) vocabulary.
+        hidden_dim: Width of the states; each direction of the encoder has a half of it.
+        embedding_dim: Width of the embeddings; by default `hidden_dim`.
+        dropout: Rate on embeddings and before the logits.
+        score: Alignment score; see `MultiHeadAttention`.
+        target_vocab_size: Size of the target vocabulary where it has a table of its own; None
+            shares one table between source, target and output.
+
+    Call arguments:
+        inputs: Dict of integers `source` `(batch, source_length)` and `target` `(batch,
+            target_length)` (the decoder's input, START first), 0 = padding.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, target_length, target vocabulary)`. `inspection.attention_maps` shows the
+        alignment.
+
+    Raises:
+        ValueError: If a size is not positive, `hidden_dim` is odd, or `inputs` lacks "source" or
+            "target", or has segments: packed rows are for attention without recurrence.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import RecurrentTranslator
+    >>> model = RecurrentTranslator(vocab_size=31, hidden_dim=16)
+    >>> ids = np.array([[1, 5, 7, 2, 0]])
+    >>> tuple(model({"source": ids, "target": ids[:, :3]}).shape)
+    (1, 3, 31)
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_dim=512,
+        embedding_dim=None,
+        dropout=0.2,
+        score="additive",
+        target_vocab_size=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        sizes = {"vocab_size": vocab_size, "hidden_dim": hidden_dim}
+        for name, size in sizes.items():
+            if not (isinstance(size, int) and size > 0):
+                raise ValueError(
+                    f"RecurrentTranslator: `{name}` must be a positive integer. Received: {size!r}"
+                )
+        if hidden_dim % 2:
+            raise ValueError(
+                "RecurrentTranslator: `hidden_dim` must be even, a half for each direction. "
+                f"Received: {hidden_dim}"
+            )
+        self.hidden_dim = hidden_dim
+        self.embedding_dim = embedding_dim or hidden_dim
+        policy = self.dtype_policy
+        self.source_embedding = self.target_embedding = TokenEmbedding(
+            vocab_size, self.embedding_dim, scale=False, name="source_embedding", dtype=policy
+        )
+        if target_vocab_size is not None:
+            self.target_embedding = TokenEmbedding(
+                target_vocab_size,
+                self.embedding_dim,
+                scale=False,
+                name="target_embedding",
+                dtype=policy,
+            )
+        self.encoder = keras.layers.Bidirectional(
+            keras.layers.GRU(
+                hidden_dim // 2,
+                return_sequences=True,
+                return_state=True,
+                recurrent_initializer=Orthogonal(),
+                name="gru",
+                dtype=policy,
+            ),
+            name="encoder",
+            dtype=policy,
+        )
+        self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
+        self.attention = CrossAttention(
+            1,
+            key_dim=hidden_dim,
+            score=score,
+            output_shape=hidden_dim,
+            name="attention",
+            dtype=policy,
+        )
+        self.cell = keras.layers.GRUCell(
+            hidden_dim, recurrent_initializer=Orthogonal(), name="decoder", dtype=policy
+        )
+        self.readout = keras.layers.Dense(
+            self.embedding_dim, "tanh", name="readout", dtype=policy
+        )
+        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self._settings = {
+            **sizes,
+            "embedding_dim": embedding_dim,
+            "dropout": dropout,
+            "score": keras.saving.serialize_keras_object(self.attention.score),
+            "target_vocab_size": target_vocab_size,
+        }
+
+    def build(self, input_shape):
+        hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)
+        self.source_embedding.build()
+        if self.target_embedding is not self.source_embedding:
+            self.target_embedding.build()
+        self.encoder.build(embedded)
+        self.first_state.build((None, self.hidden_dim // 2))
+        self.attention.build(hidden, hidden)
+        self.cell.build((None, self.embedding_dim + self.hidden_dim))
+        self.readout.build((None, None, self.embedding_dim + 2 * self.hidden_dim))
+
+    def call(self, inputs, training=None):
+        if not {"source", "target"} <= inputs.keys() <= {"source", "target"}:
+            raise ValueError(
+                f"RecurrentTranslator '{self.name}': `inputs` must have the keys 'source' and "
+                f"'target'. Received: {sorted(inputs)}"
+            )
+        context, state, mask = self.encode(inputs["source"], training)
+        cache = self.attention.project_context(context)
+        y = self.dropout_layer(self.target_embedding(inputs["target"]), training=training)
+
+        def advance(token, states):
+            found = self._advance(states[0][:, None], token[:, None], cache, mask)
+            return ops.concatenate(found, axis=-1)[:, 0], [found[0][:, 0]]
+
+        size = self.hidden_dim
+        cell = _Cell(advance, size, self.compute_dtype)
+        loop = keras.layers.RNN(cell, return_sequences=True, dtype=self.dtype_policy)
+        steps = loop(y, initial_state=[state[:, 0]])
+        states, attended = steps[..., :size], steps[..., size : 2 * size]
+        weights = steps[..., 2 * size :]
+        if self.attention.attention_observer is not None:
+            self.attention.attention_observer(weights[:, None])
+        y = self.readout(ops.concatenate([states, attended, y], axis=-1))
+        return self.target_embedding.logits(self.dropout_layer(y, training=training))
+
+    def encode(self, source, training=None):
+        """Reads the source: ids `(batch, length)`.
+
+        Returns:
+            `h` `(batch, length, hidden_dim)`, the decoder's first state `(batch, 1, hidden_dim)`,
+            and which tokens are real `(batch, length)`.
+        """
+        mask = padding_mask(source)
+        x = self.dropout_layer(self.source_embedding(source), training=training)
+        context, _, backward = self.encoder(x, mask=mask)
+        return context, self.first_state(backward)[:, None], mask
+
+    def _advance(self, state, y, cache, mask):
+        """One token of `beams` sequences: states, `(batch, beams, ...)`, context and weights."""
+        attended, weights = self.attention.step(state, cache, mask)
+        inputs = ops.concatenate([y, attended], axis=-1)
+        flat = (ops.reshape(each, (-1, each.shape[-1])) for each in (inputs, state))
+        new, _ = self.cell(*flat)
+        return ops.reshape(new, ops.shape(state)), attended, weights[:, 0]
+
+    def start_decoding(self, source, beams, max_length, coverage=False):
+        """Reads the source once, and makes what `decode_step` needs; see `Transformer`.
+
+        The state holds `batch * beams * hidden_dim` numbers, whatever `max_length`, and the source
+        `batch * source_length * 2 * hidden_dim`.
+        """
+        context, first, mask = self.encode(source, training=False)
+        shared = {"source_mask": mask, "context": self.attention.project_context(context)}
+        state = {"hidden": ops.repeat(first, beams, axis=1)}
+        if coverage:
+            state["coverage"] = start_coverage(mask, beams)
+        return state, shared
+
+    def decode_step(self, ids, index, state, shared, ancestry=None):
+        """Scores the next token of every sequence; see `Transformer.decode_step`."""
+        hidden = state["hidden"]
+        if ancestry is not None:
+            hidden = ops.take_along_axis(hidden, ancestry.parents[..., None], axis=1)
+        y = self.target_embedding(ids)
+        hidden, attended, weights = self._advance(
+            hidden, y, shared["context"], shared["source_mask"]
+        )
+        new = {"hidden": hidden}
+        if "coverage" in state:
+            new["coverage"] = add_coverage(state["coverage"], weights, ancestry)
+        y = self.readout(ops.concatenate([hidden, attended, y], axis=-1))
+        return self.target_embedding.step_logits(y), new
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings}
