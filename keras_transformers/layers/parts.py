@@ -33,3 +33,8 @@ def part(owner, argument, given, kind, names=None):
         )
     config = {**layer.get_config(), "name": argument, "dtype": owner.dtype_policy}
     return type(layer).from_config(config)
+
+
+def serialized(layer):
+    """The configuration of a layer given as an argument, as `part` takes it; None of None."""
+    return layer if isinstance(layer, dict) else keras.saving.serialize_keras_object(layer)

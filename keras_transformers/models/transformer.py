@@ -14,6 +14,7 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.cache import visible_slots
+from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
@@ -59,6 +60,10 @@ class Transformer(keras.Model):
         activation: Activation of the feed-forward networks.
         target_vocab_size: Size of the target vocabulary where it has a table of its own; None
             shares one table between source, target and output.
+        positions: "sinusoidal", or None where the mixers know positions themselves.
+        encoder_mixer, decoder_mixer: What mixes the tokens in place of self-attention; see
+            `EncoderBlock`. For instance `SelfAttention(8, position=RotaryEmbedding())` and
+            `CausalSelfAttention(8, position=RotaryEmbedding())`.
 
     Call arguments:
         inputs: Dict of integers `source` `(batch, source_length)` and `target`
@@ -96,6 +101,9 @@ class Transformer(keras.Model):
         norm_first=False,
         activation="relu",
         target_vocab_size=None,
+        positions="sinusoidal",
+        encoder_mixer=None,
+        decoder_mixer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -111,6 +119,9 @@ class Transformer(keras.Model):
             "norm_first": norm_first,
             "activation": keras.activations.serialize(keras.activations.get(activation)),
             "target_vocab_size": target_vocab_size,
+            "positions": positions,
+            "encoder_mixer": serialized(encoder_mixer),
+            "decoder_mixer": serialized(decoder_mixer),
         }
         for name in ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"):
             if not (isinstance(self._settings[name], int) and self._settings[name] > 0):
@@ -123,6 +134,10 @@ class Transformer(keras.Model):
                 f"Transformer: `num_heads` must divide `hidden_dim`={hidden_dim}. "
                 f"Received: num_heads={num_heads}"
             )
+        if positions not in ("sinusoidal", None):
+            raise ValueError(
+                f"Transformer: `positions` must be 'sinusoidal' or None. Received: {positions!r}"
+            )
         policy = self.dtype_policy
         self.source_embedding = TokenEmbedding(
             vocab_size, hidden_dim, name="source_embedding", dtype=policy
@@ -134,7 +149,9 @@ class Transformer(keras.Model):
                 target_vocab_size, hidden_dim, name="target_embedding", dtype=policy
             )
         )
-        self.positional_encoding = PositionalEncoding(name="positional_encoding", dtype=policy)
+        self.positional_encoding = None
+        if positions is not None:
+            self.positional_encoding = PositionalEncoding(name="positional_encoding", dtype=policy)
         self.dropout_layer = Dropout(dropout, dtype=policy)
         block = {
             "num_heads": num_heads,
@@ -146,10 +163,13 @@ class Transformer(keras.Model):
             "dtype": policy,
         }
         self.encoder_blocks = [
-            EncoderBlock(name=f"encoder_{i}", **block) for i in range(num_layers)
+            EncoderBlock(name=f"encoder_{i}", mixer=encoder_mixer, **block)
+            for i in range(num_layers)
         ]
         depth = num_layers if num_decoder_layers is None else num_decoder_layers
-        self.decoder_blocks = [DecoderBlock(name=f"decoder_{i}", **block) for i in range(depth)]
+        self.decoder_blocks = [
+            DecoderBlock(name=f"decoder_{i}", mixer=decoder_mixer, **block) for i in range(depth)
+        ]
         self.encoder_norm = self.decoder_norm = None
         if norm_first:
             norm = {"epsilon": 1e-6, "dtype": policy}
@@ -180,7 +200,8 @@ class Transformer(keras.Model):
         self.source_embedding.build()
         if self.target_embedding is not self.source_embedding:
             self.target_embedding.build()
-        self.positional_encoding.build(hidden)
+        if self.positional_encoding is not None:
+            self.positional_encoding.build(hidden)
         for block in self.encoder_blocks:
             block.build(hidden)
         for block in self.decoder_blocks:
@@ -219,15 +240,17 @@ class Transformer(keras.Model):
     def encode(self, source, source_segments=None, training=None):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
         same = None if source_segments is None else segment_mask(source_segments)
-        mask = padding_mask(source)[:, None, :] if same is None else same
+        padding = padding_mask(source) if same is None else None
         x = self._embed(self.source_embedding, source, same, training)
         for block in self.encoder_blocks:
-            x = block(x, attention_mask=mask, training=training)
+            x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def _embed(self, embedding, ids, same_segment, training):
-        positions = None if same_segment is None else segment_positions(same_segment)
-        x = self.positional_encoding(embedding(ids), positions=positions)
+        x = embedding(ids)
+        if self.positional_encoding is not None:
+            positions = None if same_segment is None else segment_positions(same_segment)
+            x = self.positional_encoding(x, positions=positions)
         return self.dropout_layer(x, training=training)
 
     def _finish(self, x):
@@ -280,8 +303,9 @@ class Transformer(keras.Model):
         """
         beams = ids.shape[1]
         x = self.target_embedding(ids)
-        positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
-        x = self.positional_encoding(x, positions=positions)
+        if self.positional_encoding is not None:
+            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+            x = self.positional_encoding(x, positions=positions)
         max_length = state["cache"][0]["value"].shape[2] // beams
         slots = None if ancestry is None else ancestry.slots
         visible = visible_slots(index, max_length, beams, slots)

@@ -16,6 +16,7 @@ from keras_transformers.layers import (
     ShiftedPatchEmbedding,
     SinusoidalGrid,
 )
+from keras_transformers.layers.parts import serialized
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
 # one for small pictures.
@@ -54,7 +55,7 @@ class ViT(keras.Model):
         num_layers: Number of encoder blocks.
         pooling: "token", "mean" (over the patches) or "attention".
         class_token: Whether there is a class token; by default with "token" pooling only.
-        positions: "learned" or "sinusoidal".
+        positions: "learned", "sinusoidal", or None where the mixer knows positions itself.
         stem: What makes tokens: "patches" (`PatchEmbedding`), "shifted" (`ShiftedPatchEmbedding`)
             or "convolutional" (`ConvolutionalStem`).
         representation_dim: Width of a dense layer with tanh before the head (the paper's while
@@ -64,7 +65,7 @@ class ViT(keras.Model):
             on a line (Huang et al. 2016).
         norm_epsilon: Epsilon of all layer norms.
         block: Dict of further arguments of every `EncoderBlock`: `layer_scale`, `activation`,
-            `attention_dropout` ...
+            `attention_dropout`, `mixer` ...
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -108,6 +109,7 @@ class ViT(keras.Model):
     ):
         super().__init__(**kwargs)
         size = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
+        mixer = {"mixer": serialized(block["mixer"])} if "mixer" in (block or {}) else {}
         self._settings = {
             "num_classes": num_classes,
             "image_size": list(size),
@@ -124,7 +126,7 @@ class ViT(keras.Model):
             "dropout": dropout,
             "drop_path": drop_path,
             "norm_epsilon": norm_epsilon,
-            "block": {"activation": "gelu", **(block or {})},
+            "block": {"activation": "gelu", **(block or {}), **mixer},
         }
         self._check_settings()
         self.frozen_blocks = None
@@ -139,8 +141,10 @@ class ViT(keras.Model):
         )
         prefix = int(self.has_class_token)
         self.class_token = ClassToken(name="class_token", dtype=policy) if prefix else None
-        kind = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}[positions]
-        self.position_embedding = kind(grid, prefix, name="position_embedding", dtype=policy)
+        self.position_embedding = None
+        if positions is not None:
+            kind = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}[positions]
+            self.position_embedding = kind(grid, prefix, name="position_embedding", dtype=policy)
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
             EncoderBlock(
@@ -185,13 +189,14 @@ class ViT(keras.Model):
             )
         choices = {
             "pooling": ("token", "mean", "attention"),
-            "positions": ("learned", "sinusoidal"),
+            "positions": ("learned", "sinusoidal", None),
             "stem": tuple(STEMS),
         }
         for name, known in choices.items():
             if settings[name] not in known:
                 raise ValueError(
-                    f"ViT: `{name}` must be one of {', '.join(known)}. Received: {settings[name]!r}"
+                    f"ViT: `{name}` must be one of {', '.join(map(str, known))}. "
+                    f"Received: {settings[name]!r}"
                 )
         if settings["pooling"] == "token" and not settings["class_token"]:
             raise ValueError('ViT: `pooling`="token" needs a class token. Received: False')
@@ -243,7 +248,8 @@ class ViT(keras.Model):
         patches = (None, None, settings["hidden_dim"])
         if self.class_token is not None:
             self.class_token.build(patches)
-        self.position_embedding.build(patches)
+        if self.position_embedding is not None:
+            self.position_embedding.build(patches)
         for block in self.encoder_blocks:
             block.build(patches)
         width = settings["hidden_dim"]
@@ -295,7 +301,9 @@ class ViT(keras.Model):
         grid = self.grid(self._settings["image_size"] if None in size else size)
         x = self.patch_embedding(images)
         x = x if self.class_token is None else self.class_token(x)
-        x = self.dropout_layer(self.position_embedding(x, grid=grid), training=training)
+        if self.position_embedding is not None:
+            x = self.position_embedding(x, grid=grid)
+        x = self.dropout_layer(x, training=training)
         outputs = []
         for block in self.encoder_blocks:
             x = block(x, training=training)

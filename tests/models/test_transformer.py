@@ -7,6 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
+from keras_transformers.layers import (
+    CausalSelfAttention,
+    ConvolutionMixing,
+    RotaryEmbedding,
+    SelfAttention,
+)
 from keras_transformers.models import Transformer
 from keras_transformers.training import SmoothedCrossEntropy
 from tests.contract import POLICIES, assert_close, check_layer, to_numpy
@@ -232,3 +238,38 @@ def test_errors_name_what_was_expected_and_received():
         make()({"source": SOURCE})
     with pytest.raises(ValueError, match="both 'source_segments' and 'target_segments'.*Received"):
         make()({**INPUTS, "source_segments": SOURCE})
+
+
+# --------------------------------------------------------------------------------- mixers
+
+
+ROTARY = {
+    "positions": None,
+    "encoder_mixer": SelfAttention(HEADS, key_dim=6, position=RotaryEmbedding()),
+    "decoder_mixer": CausalSelfAttention(
+        HEADS, key_dim=6, position=RotaryEmbedding(), num_key_value_heads=1
+    ),
+}
+
+
+def test_contract_with_mixers():
+    check_layer(lambda **kwargs: Transformer(VOCAB, **SIZES, **ROTARY, **kwargs), (INPUTS,))
+
+
+def test_with_rotary_positions_padding_adds_nothing_and_steps_give_the_whole():
+    model = make(num_layers=2, **ROTARY)
+    whole = call(model, SOURCE, TARGET)
+    assert_close(call(model, np.pad(SOURCE, ((0, 0), (0, 4))), TARGET), whole, 1e-6)
+    state, shared = model.start_decoding(ops.convert_to_tensor(SOURCE), 1, max_length=7)
+    for index in range(TARGET.shape[1]):
+        ids = ops.convert_to_tensor(TARGET[:, index : index + 1])
+        logits, state = model.decode_step(ids, index, state, shared)
+        assert_close(logits[:, 0], whole[:, index], 1e-5)
+
+
+def test_a_convolution_can_be_the_encoders_mixer_with_padding_but_not_with_packed_rows():
+    model = make(encoder_mixer=ConvolutionMixing(3, HEADS))
+    whole = call(model, SOURCE, TARGET)
+    assert_close(call(model, np.pad(SOURCE, ((0, 0), (0, 4))), TARGET), whole, 1e-6)
+    with pytest.raises(ValueError, match="`attention_mask` must be left out, for Convolution"):
+        call(model, SOURCE, TARGET, source_segments=SOURCE, target_segments=TARGET)

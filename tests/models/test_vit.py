@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
 from keras_transformers.training import AdamW
 from tests.contract import POLICIES, assert_close, check_layer, to_numpy
@@ -25,6 +26,11 @@ KINDS = {
     "token": {},
     "mean": {"pooling": "mean", "positions": "sinusoidal", "block": {"layer_scale": 0.1}},
     "attention": {"pooling": "attention", "stem": "convolutional", "representation_dim": 11},
+    "mixers": {
+        "pooling": "mean",
+        "positions": None,
+        "block": {"mixer": SelfAttention(5, position=GridRelativeBias((2, 3)))},
+    },
     "shifted": {"pooling": "mean", "class_token": True, "stem": "shifted", "num_classes": None},
 }
 GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "vit.npz")
