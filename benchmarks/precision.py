@@ -21,8 +21,9 @@ from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
 from keras_transformers.precision import PRECISIONS, in_precision
 from keras_transformers.text import SentencePieceTokenizer
+from keras_transformers.training import score_translations
 from recipes.data.translation import load
-from recipes.translation import Config, score_translations
+from recipes.translation import Config
 
 
 def main(run):

@@ -1,0 +1,85 @@
+"""Translation as before the Transformer: recurrent networks with attention, Bahdanau et al. 2014.
+
+    python -m recipes.recurrent_translation                          # English-German
+    python -m recipes.recurrent_translation --dataset bible.en-es
+    python -m recipes.recurrent_translation --train a.tsv --valid b.tsv --test c.tsv
+
+See https://arxiv.org/abs/1409.0473. The same data, optimizer, search and scores as in
+`recipes.translation`, so that the two can be compared.
+"""
+
+import dataclasses
+import time
+
+import tyro
+
+from keras_transformers.models import RecurrentTranslator
+from keras_transformers.text import bucketed
+from keras_transformers.training import Muon
+from recipes import seq2seq
+from recipes.folder import begin
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(seq2seq.TranslationConfig):
+    """Every number of a run. The defaults suit some 30,000 pairs and two CPU cores."""
+
+    output: str = "runs/recurrent_translation"
+    buckets: tuple[int, ...] = (8, 16, 24, 32, 48)  # batches are padded to these, or row_length
+    hidden_dim: int = 256  # with 2,500 pieces as many parameters as the Transformer's "mini"
+    dropout: float = 0.1
+
+
+SMOKE = {"epochs": 1, "batch_size": 512, "vocab_size": 600, "hidden_dim": 64, "warmup_steps": 5}
+SMOKE["buckets"] = (32,)  # each takes some ten seconds to compile
+
+
+def load_data(config):
+    """Pairs, a tokenizer trained on them, and batches of like length: recurrence cannot be packed.
+
+    A state would run on from one pair of a row into the next.
+    """
+    data, tokenizer = seq2seq.load_pairs(config)
+    lengths = (config.row_length, config.row_length)
+    train = data.train.without_long(tokenizer, *lengths)
+    valid = data.valid.without_long(tokenizer, *lengths)
+    for corpus in (train, valid, data.test):
+        print(corpus.summary())
+    shorter = [length for length in config.buckets if length < config.row_length]
+    buckets = [*shorter, config.row_length]
+    pairs = seq2seq.encode(
+        train, tokenizer, shuffle_seed=config.seed, sample=config.sample, longest=lengths
+    )
+    watched = bucketed(seq2seq.encode(valid, tokenizer), buckets, config.batch_size)
+    return data, tokenizer, bucketed(pairs, buckets, config.batch_size), watched
+
+
+def build_model(config, vocab_size):
+    """The recurrent network with one shared table, compiled with Muon."""
+    model = RecurrentTranslator(vocab_size, config.hidden_dim, dropout=config.dropout)
+    optimizer = Muon(config.learning_rate, weight_decay=config.weight_decay)
+    return seq2seq.prepare(config, model, optimizer)
+
+
+def run(config):
+    """Trains, scores on the test set with beam search, exports; returns the metrics."""
+    started = time.perf_counter()
+    config, folder = begin(config, SMOKE)
+    data, tokenizer, batches, valid = load_data(config)
+    tokenizer.save(folder / "tokenizer.model")
+    model = build_model(config, tokenizer.vocab_size)
+    translator = seq2seq.translator_of(config, model, tokenizer)
+    history, measured = seq2seq.fit(config, folder, data, model, translator, batches, valid)
+    scores, rows = seq2seq.score(folder, data, translator)
+    trained = time.perf_counter()
+    translator.save(folder / "saved_model")
+    title = "Alignment: additive attention of the decoder"
+    seq2seq.draw(folder, history, model, tokenizer, rows, "attention", title)
+    return seq2seq.finish(folder, started, trained, history, model, scores, measured)
+
+
+if __name__ == "__main__":
+    try:
+        run(tyro.cli(Config, description=__doc__))
+    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
+        raise SystemExit(f"recipes.recurrent_translation: {error}") from None

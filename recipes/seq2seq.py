@@ -1,0 +1,187 @@
+"""What the translation recipes share: numbers, data, training, scores and pictures."""
+
+import dataclasses
+import time
+import typing
+
+import keras
+import numpy as np
+
+from keras_transformers.export import Translator
+from keras_transformers.generation import BeamSearch
+from keras_transformers.inspection import attention_maps
+from keras_transformers.text import SentencePieceTokenizer, encode_pairs, real_token_share
+from keras_transformers.training import (
+    BudgetedDecay,
+    MaskedAccuracy,
+    SmoothedCrossEntropy,
+    Throughput,
+    TokenCrossEntropy,
+    TranslationScores,
+    score_translations,
+)
+from keras_transformers.visualization import attention_heat_map, training_curves
+from recipes.data.translation import load
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationConfig:
+    """The numbers of every translation run."""
+
+    dataset: str = "ui.en-de"  # ui.en-de, bible.en-es, or tfds:NAME
+    train: str | None = None  # own files instead: source TAB target, plain or .gz
+    valid: str | None = None
+    test: str | None = None
+    output: str = "runs/translation"
+    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 1024  # places for target pieces in a batch
+    row_length: int = 64  # places in a row; a longer pair is left out of training, and counted
+    sample: float | None = 0.5  # subword regularisation; its draws follow from no seed
+    vocab_size: int = 2500  # joint
+    dropout: float = 0.0
+    label_smoothing: float = 0.1
+    learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
+    weight_decay: float = 0.05
+    warmup_steps: int = 100
+    beam_size: int = 4
+    length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
+    score_every: int = 4  # epochs from one BLEU on the validation set to the next
+    patience: int = 5  # scorings without a better BLEU before training stops
+    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    seed: int = 1
+    tensorboard: bool = False
+    smoke: bool = False  # the same path in under a minute, on a few hundred pairs
+
+
+def load_pairs(config):
+    """The data set, and a tokenizer trained on both its sides."""
+    data = load(config.dataset, config.train, config.valid, config.test)
+    if config.smoke:
+        pairs = {"train": 400, "valid": 64, "test": 64}
+        data = dataclasses.replace(
+            data, **{name: getattr(data, name).head(number) for name, number in pairs.items()}
+        )
+    sentences = data.train.sources + data.train.targets
+    return data, SentencePieceTokenizer.train(sentences, config.vocab_size)
+
+
+def encode(corpus, tokenizer, **options):
+    """Pairs of id sequences."""
+    return encode_pairs(corpus.sources, corpus.targets, tokenizer, **options)
+
+
+def prepare(config, model, optimizer):
+    """Compiles a model, and builds it with its optimizer."""
+    model.compile(
+        optimizer,
+        SmoothedCrossEntropy(config.label_smoothing),
+        metrics=[MaskedAccuracy(), TokenCrossEntropy()],
+        jit_compile=True,
+    )
+    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
+    model.build({"source": (None, None), "target": (None, None)})
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def translator_of(config, model, tokenizer):
+    """The model with tokenizer and beam."""
+    return Translator(model, tokenizer, BeamSearch(config.beam_size, config.length_penalty))
+
+
+def fit(config, folder, data, model, translator, batches, valid):
+    """Fits, and goes back to the weights of the best BLEU on the validation set.
+
+    Returns the history and what was measured on the way.
+    """
+    epoch = list(batches)
+    share = real_token_share(epoch)
+    print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
+    throughput = Throughput(sum(np.count_nonzero(labels) for _, labels in epoch))
+    best = {"monitor": "val_bleu", "mode": "max"}
+    history = model.fit(
+        batches.repeat(),
+        shuffle=False,  # the pipeline does that
+        steps_per_epoch=len(epoch),  # sampling makes an epoch a batch longer or shorter
+        validation_data=valid,
+        validation_steps=sum(1 for _ in valid),  # or Keras warns that the data ran out
+        epochs=config.epochs,
+        callbacks=[
+            BudgetedDecay(
+                config.learning_rate,
+                config.warmup_steps,
+                config.epochs * len(epoch),
+                config.minutes,
+            ),
+            throughput,
+            TranslationScores(
+                translator.translate,
+                data.valid.sources,
+                data.valid.targets,
+                config.score_every,
+                samples=3,
+            ),
+            keras.callbacks.ModelCheckpoint(folder / "model.keras", save_best_only=True, **best),
+            keras.callbacks.EarlyStopping(
+                patience=config.patience * config.score_every, restore_best_weights=True, **best
+            ),
+            *folder.callbacks(config.tensorboard),
+        ],
+    ).history
+    rate = float(np.median(throughput.rates))
+    return history, {"real_token_share": share, "target_tokens_per_second": rate}
+
+
+def score(folder, data, translator):
+    """Translates the test set with the beam; returns the scores, and rows of what it did."""
+    translations = translator.translate(data.test.sources)
+    bleu, chrf, signature = score_translations(translations, data.test.targets)
+    rows = list(zip(data.test.sources, data.test.targets, translations, strict=True))
+    folder.write_table("translations.tsv", ["source", "reference", "translation"], rows)
+    for source, reference, translation in rows[:8]:
+        print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
+    print(f"BLEU signature: {signature}")
+    return {"test_bleu": bleu, "test_chrf": chrf}, rows
+
+
+def draw(folder, history, model, tokenizer, rows, match, title):
+    """Curves, and the alignment of one test sentence, by the last attention layer of that name."""
+    groups = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
+    training_curves(history, folder.figures / "training_curves.png", groups)
+    source, translation = _sentence_to_draw(rows, tokenizer)
+    ids = {
+        "source": tokenizer.tokenize([source], end=True).to_tensor(),
+        "target": tokenizer.tokenize([translation], start=True).to_tensor(),
+    }
+    *_, last = attention_maps(model, ids, match=match).values()
+    attention_heat_map(
+        last[0].mean(axis=0),  # its heads
+        queries=[*tokenizer.pieces(ids["target"][0])[1:], "</s>"],  # what each query produces
+        keys=tokenizer.pieces(ids["source"][0]),
+        path=folder.figures / "cross_attention.png",
+        title=title,
+    )
+
+
+def _sentence_to_draw(rows, tokenizer):
+    """The first test sentence of 8 to 14 pieces, and its translation."""
+    for source, _, translation in rows:
+        if 8 <= len(tokenizer.tokenize(source)) <= 14 and translation:
+            return source, translation
+    return rows[0][0], rows[0][2]
+
+
+def finish(folder, started, trained, history, model, scores, measured):
+    """Writes the metrics; `started` and `trained` are times of `time.perf_counter`."""
+    metrics = {
+        **scores,
+        "valid_bleu": max(history["val_bleu"]),
+        **measured,
+        "parameters": model.count_params(),
+        "epochs": len(history["loss"]),
+        "seconds_training_and_evaluation": trained - started,
+        "seconds": time.perf_counter() - started,
+    }
+    folder.write_metrics(metrics)
+    return metrics
