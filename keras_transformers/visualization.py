@@ -299,3 +299,40 @@ def patch_filters(filters, path, number=28, title="Principal components of the p
         axes.imshow(np.squeeze(0.5 + component / (2 * span)), cmap="gray", vmin=0, vmax=1)
     figure.suptitle(title, fontsize=10)
     return _save(figure, path)
+
+
+def comparison(panels, path, y, x, spread=None):
+    """Draws one figure against several others: what is gained beside what it costs.
+
+    Args:
+        panels: Dict of title -> dict of label -> dict of numbers; a row of panels for each title.
+        path: PNG file to write.
+        y: Name of the number on the vertical axis.
+        x: Names of those on the horizontal axes, one panel each, logarithmic.
+        spread: Optional name of a number, the half-length of an error bar of `y`.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers.visualization import comparison
+    >>> rows = {"a": {"score": 0.7, "cost": 3.0}, "b": {"score": 0.8, "cost": 30.0}}
+    >>> comparison({"task": rows}, tempfile.mkdtemp() + "/c.png", y="score", x=("cost",)).name
+    'c.png'
+    """
+    figure, axes = _panels(len(panels) * len(x), len(x), 5.5, 4.5)
+    places = [(title, column) for title in panels for column in x]
+    for panel, (title, column) in zip(axes, places, strict=True):
+        for label, row in panels[title].items():
+            error = None if spread is None else row[spread]
+            panel.errorbar(row[column], row[y], yerr=error, fmt="o", capsize=2)
+            panel.annotate(
+                label, (row[column], row[y]), xytext=(4, 3), textcoords="offset points", fontsize=7
+            )
+        panel.set_xscale("log")
+        panel.set_xlabel(column.replace("_", " "))
+        panel.set_ylabel(y.replace("_", " "))
+        panel.set_title(title, fontsize=9)
+        panel.grid(alpha=0.3)
+    return _save(figure, path)

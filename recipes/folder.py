@@ -42,10 +42,10 @@ class RunFolder:
             print(f"  {name:32} {number}")
         print(f"Everything is in {self.path}")
 
-    def write_table(self, name, header, rows):
-        """Writes rows as tab-separated values."""
+    def write_table(self, name, header, rows, delimiter="\t"):
+        """Writes rows as values separated by tabs."""
         with open(self / name, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, delimiter="\t")
+            writer = csv.writer(file, delimiter=delimiter)
             writer.writerow(header)
             writer.writerows(rows)
 

@@ -53,7 +53,7 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED_BY_RECIPES = ("recipes.data", "recipes.folder", "recipes.seq2seq")
+SHARED_BY_RECIPES = ("recipes.data", "recipes.folder", "recipes.seq2seq", "recipes.flops")
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
 TRAIN_A_STEP = """
