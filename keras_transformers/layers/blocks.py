@@ -190,8 +190,8 @@ class EncoderBlock(_Block):
         `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
 
     Raises:
-        ValueError: If `x` is not of rank 3, `num_heads` does not divide its width, or a mask does
-            not fit.
+        ValueError: If `x` is not of rank 3, `num_heads` does not divide its width, a mask does not
+            fit, or the mixer knows of no such argument.
 
     Example:
     >>> import numpy as np
