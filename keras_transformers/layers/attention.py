@@ -234,7 +234,7 @@ class MultiHeadAttention(keras.layers.Layer):
         values = None
         if self.position is not None:
             term = self.position.bias(query, *places)
-            bias = term if bias is None else bias if term is None else bias + term
+            bias = term if bias is None else bias if term is None else ops.add(bias, term)
 
             def values(weights):
                 return self.position.values(weights, *places)

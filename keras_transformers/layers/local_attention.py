@@ -74,11 +74,12 @@ class LocalAttention(CausalSelfAttention):
         key, value, real = (
             ops.pad(x, ((0, 0), (0, 0), ends, (0, 0))) for x in (key, value, real)
         )
-        step = length
-        if query.shape[2] is not None and length > AT_A_TIME:
+        starts, step = [0], length
+        if query.shape[2] is not None:
             step = max(AT_A_TIME // block, 1) * block
+            starts = range(0, length, step)
         outputs = []
-        for start in [0] if step is length else range(0, length, step):
+        for start in starts:
             part = query[:, :, start : start + step]
             seen = ops.shape(part)[2] + -ops.shape(part)[2] % block + (before + after) * block
             keys = [x[:, :, start : start + seen] for x in (key, value, real)]

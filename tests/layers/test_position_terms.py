@@ -242,3 +242,13 @@ def test_cross_attention_takes_no_positions():
     layer = CrossAttention(HEADS, position=ALiBi(), name="across")
     with pytest.raises(ValueError, match="CrossAttention 'across': `position` must be None.*ALiBi"):
         layer(X, X)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", ["alibi", "shaw", "t5"])
+def test_a_bias_of_the_call_is_added_to_that_of_the_positions(name, policy):
+    layer = randomised(SelfAttention(HEADS, position=TERMS[name](), dtype=policy))
+    hidden = np.where(np.arange(LENGTH) < 4, 0, -np.inf).astype("float32")
+    bias = np.broadcast_to(hidden, (LENGTH, LENGTH))
+    mask = np.broadcast_to(hidden == 0, (LENGTH, LENGTH))
+    assert_close(layer(X, attention_bias=bias), layer(X, attention_mask=mask), 1e-2)
