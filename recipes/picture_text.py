@@ -115,13 +115,11 @@ def load_data(config):
     return splits, preprocessing, SentencePieceTokenizer.train(everything, 64)
 
 
-def batches(config, preprocessing, tokenizer, images, labels, seed):
-    """One epoch, with a new sentence for each picture."""
-    texts, truths = sentences(labels, seed)
+def examples(config, preprocessing, tokenizer, images, texts, truths):
+    """Dataset of single pictures with their sentences."""
     ids = tokenizer.tokenize(texts).to_tensor(shape=(None, config.text_length))
     pictures = preprocessing.normalize(tf.constant(images))
-    dataset = tf.data.Dataset.from_tensor_slices(({"picture": pictures, "text": ids}, truths))
-    return dataset, truths
+    return tf.data.Dataset.from_tensor_slices(({"picture": pictures, "text": ids}, truths))
 
 
 def build_model(config, preprocessing, vocab_size):
@@ -193,8 +191,8 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
 
     def epochs():
         for epoch in range(config.epochs):
-            seed = [config.seed, epoch]
-            dataset, _ = batches(config, preprocessing, tokenizer, images, labels, seed)
+            said = sentences(labels, [config.seed, epoch])
+            dataset = examples(config, preprocessing, tokenizer, images, *said)
             dataset = dataset.shuffle(len(labels), seed=config.seed + epoch)
             yield from dataset.batch(config.batch_size, drop_remainder=True)
 
@@ -203,7 +201,9 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
         "text": tf.TensorSpec((config.batch_size, config.text_length), tf.int32),
     }
     signature = (shapes, tf.TensorSpec((config.batch_size,), tf.int32))
-    valid, _ = batches(config, preprocessing, tokenizer, *splits["valid"], 0)
+    valid_images, valid_labels = splits["valid"]
+    said = sentences(valid_labels, 0)
+    valid = examples(config, preprocessing, tokenizer, valid_images, *said)
     return model.fit(
         tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(2),
         shuffle=False,  # done above
@@ -234,15 +234,11 @@ def run(config):
     model.save(folder / "model.keras")
 
     images, labels = splits["test"]
-    texts, _ = sentences(labels, 0)
-    dataset, truths = batches(config, preprocessing, tokenizer, images, labels, 0)
+    texts, truths = sentences(labels, 0)
+    dataset = examples(config, preprocessing, tokenizer, images, texts, truths)
     found = probabilities(model, dataset, config.batch_size)
     other = np.random.default_rng(0).permutation(len(labels))
-    exchanged, _ = batches(config, preprocessing, tokenizer, images, labels, 0)
-    exchanged = tf.data.Dataset.zip(
-        tf.data.Dataset.from_tensor_slices(preprocessing.normalize(tf.constant(images[other]))),
-        exchanged,
-    ).map(lambda picture, example: ({**example[0], "picture": picture}, example[1]))
+    exchanged = examples(config, preprocessing, tokenizer, images[other], texts, truths)
     by_chance = probabilities(model, exchanged, config.batch_size)
     right = (found > 0.5) == truths
     denied = np.array([text.startswith(tuple(form[:8] for form in DENIED)) for text in texts])

@@ -13,7 +13,6 @@ sacreBLEU nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
 import dataclasses
-import time
 
 import tyro
 
@@ -21,7 +20,6 @@ from keras_transformers.models import RecurrentTranslator
 from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
 from recipes import seq2seq
-from recipes.folder import begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Config(seq2seq.TranslationConfig):
 
     output: str = "runs/recurrent_translation"
     buckets: tuple[int, ...] = (8, 16, 24, 32, 48)  # batches are padded to these, or row_length
-    hidden_dim: int = 256  # with 2,500 pieces as many parameters as the Transformer's "mini"
+    hidden_dim: int = 256  # 2.0 million parameters with 2,500 pieces
     dropout: float = 0.1
 
 
@@ -67,19 +65,8 @@ def build_model(config, vocab_size):
 
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
-    started = time.perf_counter()
-    config, folder = begin(config, SMOKE)
-    data, tokenizer, batches, valid = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
-    model = build_model(config, tokenizer.vocab_size)
-    translator = seq2seq.translator_of(config, model, tokenizer)
-    history, measured = seq2seq.fit(config, folder, data, model, translator, batches, valid)
-    scores, rows = seq2seq.score(folder, data, translator)
-    trained = time.perf_counter()
-    translator.save(folder / "saved_model")
     title = "Alignment: additive attention of the decoder"
-    seq2seq.draw(folder, history, model, tokenizer, rows, "attention", title)
-    return seq2seq.finish(folder, started, trained, history, model, scores, measured)
+    return seq2seq.run(config, SMOKE, load_data, build_model, "attention", title)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes.data.translation import load
+from recipes.folder import begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +84,6 @@ def prepare(config, model, optimizer):
     model.build({"source": (None, None), "target": (None, None)})
     model.optimizer.build(model.trainable_variables)
     return model
-
-
-def translator_of(config, model, tokenizer):
-    """The model with tokenizer and beam."""
-    return Translator(model, tokenizer, BeamSearch(config.beam_size, config.length_penalty))
 
 
 def fit(config, folder, data, model, translator, batches, valid):
@@ -172,8 +168,31 @@ def _sentence_to_draw(rows, tokenizer):
     return rows[0][0], rows[0][2]
 
 
-def finish(folder, started, trained, history, model, scores, measured):
-    """Writes the metrics; `started` and `trained` are times of `time.perf_counter`."""
+def run(config, smoke, load_data, build_model, match, title, draw_more=None):
+    """Trains, scores on the test set with beam search, exports; returns the metrics.
+
+    Args:
+        config: A `TranslationConfig`.
+        smoke: What differs under `--smoke`.
+        load_data: Function of the configuration that gives data, tokenizer, and two datasets.
+        build_model: Function of configuration and size of the vocabulary.
+        match, title: The attention layer to draw, see `draw`, and what stands above.
+        draw_more: Optional function of folder and model.
+    """
+    started = time.perf_counter()
+    config, folder = begin(config, smoke)
+    data, tokenizer, batches, valid = load_data(config)
+    tokenizer.save(folder / "tokenizer.model")
+    model = build_model(config, tokenizer.vocab_size)
+    search = BeamSearch(config.beam_size, config.length_penalty)
+    translator = Translator(model, tokenizer, search)
+    history, measured = fit(config, folder, data, model, translator, batches, valid)
+    scores, rows = score(folder, data, translator)
+    trained = time.perf_counter()
+    translator.save(folder / "saved_model")
+    draw(folder, history, model, tokenizer, rows, match, title)
+    if draw_more:
+        draw_more(folder, model)
     metrics = {
         **scores,
         "valid_bleu": max(history["val_bleu"]),

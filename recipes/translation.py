@@ -13,7 +13,6 @@ sacreBLEU nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
 import dataclasses
-import time
 import typing
 
 import numpy as np
@@ -25,7 +24,6 @@ from keras_transformers.text import balanced_lengths, packed
 from keras_transformers.training import Muon
 from keras_transformers.visualization import position_similarity
 from recipes import seq2seq
-from recipes.folder import begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,23 +66,18 @@ def build_model(config, vocab_size):
     return seq2seq.prepare(config, model, optimizer)
 
 
-def run(config):
-    """Trains, scores on the test set with beam search, exports; returns the metrics."""
-    started = time.perf_counter()
-    config, folder = begin(config, SMOKE)
-    data, tokenizer, batches, valid = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
-    model = build_model(config, tokenizer.vocab_size)
-    translator = seq2seq.translator_of(config, model, tokenizer)
-    history, measured = seq2seq.fit(config, folder, data, model, translator, batches, valid)
-    scores, rows = seq2seq.score(folder, data, translator)
-    trained = time.perf_counter()
-    translator.save(folder / "saved_model")
-    title = "Cross-attention of the last decoder block, mean of its heads"
-    seq2seq.draw(folder, history, model, tokenizer, rows, "cross_attention", title)
+def draw_positions(folder, model):
+    """The similarity of positions to one another."""
     positions = sinusoidal_encoding(np.arange(64), model.get_config()["hidden_dim"])
     position_similarity(positions, folder.figures / "position_similarity.png")
-    return seq2seq.finish(folder, started, trained, history, model, scores, measured)
+
+
+def run(config):
+    """Trains, scores on the test set with beam search, exports; returns the metrics."""
+    title = "Cross-attention of the last decoder block, mean of its heads"
+    return seq2seq.run(
+        config, SMOKE, load_data, build_model, "cross_attention", title, draw_positions
+    )
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["masks", "heads", "cache", "scores", "parts", "initializers", "positions", "grid_positions"]
-    + ["patches", "position_terms", "rotary", "grid_bias", "embeddings", "projections"]
-    + ["regularization"],
+    ["errors", "masks", "heads", "cache", "scores", "parts", "initializers", "positions"]
+    + ["grid_positions", "patches", "position_terms", "rotary", "grid_bias", "embeddings"]
+    + ["projections", "regularization"],
     ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
     + ["windows", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.heads import attend, swap_heads
 from keras_transformers.layers.masks import causal_mask, combine_masks
 from keras_transformers.layers.parts import part
@@ -76,6 +77,7 @@ class MultiHeadAttention(keras.layers.Layer):
     """
 
     input_names = ("query", "value", "key")  # what errors call them
+    _refuse = refuse
 
     def __init__(
         self,
@@ -121,12 +123,6 @@ class MultiHeadAttention(keras.layers.Layer):
         self.seed = seed
         self.supports_masking = True
         self.attention_observer = None  # a function that is shown the weights of every call
-
-    def _refuse(self, argument, expected, received):
-        raise ValueError(
-            f"{type(self).__name__} '{self.name}': `{argument}` must be {expected}. "
-            f"Received: {received}"
-        )
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = query_shape if value_shape is None else value_shape

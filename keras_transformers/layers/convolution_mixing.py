@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_transformers.layers.masks import masked_softmax
 from keras_transformers.layers.mixers import Mixer, hide_padding
-from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
 
 
@@ -68,10 +67,7 @@ class ConvolutionMixing(Mixer):
         self.seed = seed
 
     def build(self, x_shape):
-        check_sequence(self, x_shape)
-        width = x_shape[-1]
-        if width % self.num_heads:
-            self._refuse("num_heads", f"a divisor of the width of `x`, {width}", self.num_heads)
+        width = self._check_heads(x_shape)
         self.input_dense = self._dense(2 * width, "input")
         self.input_dense.build(x_shape)
         size = self.num_heads * self.kernel_size

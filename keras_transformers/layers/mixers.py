@@ -8,6 +8,7 @@ and however much there is of it.
 import keras
 from keras import ops
 
+from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.masks import wide
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
@@ -16,15 +17,19 @@ from keras_transformers.layers.regularization import Dropout
 class Mixer(keras.layers.Layer):
     """What the mixers share: shapes and errors."""
 
+    _refuse = refuse
+
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def _refuse(self, argument, expected, received):
-        raise ValueError(
-            f"{type(self).__name__} '{self.name}': `{argument}` must be {expected}. "
-            f"Received: {received}"
-        )
+    def _check_heads(self, x_shape):
+        """The width of `x`, which the heads share evenly."""
+        check_sequence(self, x_shape)
+        width = x_shape[-1]
+        if width % self.num_heads:
+            self._refuse("num_heads", f"a divisor of the width of `x`, {width}", self.num_heads)
+        return width
 
     def _known_length(self, max_length, x_shape):
         """Number of places that the weights are made for."""

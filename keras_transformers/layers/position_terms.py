@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.errors import refuse
+
 
 class PositionTerm(keras.layers.Layer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
@@ -33,6 +35,7 @@ class PositionTerm(keras.layers.Layer):
     """
 
     relative = True
+    _refuse = refuse
 
     def build(self, query_shape):
         pass
@@ -63,13 +66,6 @@ class PositionTerm(keras.layers.Layer):
 def _distances(query_positions, key_positions):
     """`j - i` for a query at `i` and a key at `j`, int32 `(queries, keys)`."""
     return key_positions[None, :] - query_positions[:, None]
-
-
-def _refuse(term, argument, expected, received):
-    raise ValueError(
-        f"{type(term).__name__} '{term.name}': `{argument}` must be {expected}. "
-        f"Received: {received!r}"
-    )
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -131,10 +127,10 @@ class RelativePositionBias(PositionTerm):
         super().__init__(**kwargs)
         directions = 2 if bidirectional else 1
         if num_buckets < 2 * directions or num_buckets % (2 * directions):
-            _refuse(self, "num_buckets", f"a positive multiple of {2 * directions}", num_buckets)
+            self._refuse("num_buckets", f"a positive multiple of {2 * directions}", num_buckets)
         if max_distance <= num_buckets // directions // 2:
             expected = f"more than {num_buckets // directions // 2}, the distances counted singly"
-            _refuse(self, "max_distance", expected, max_distance)
+            self._refuse("max_distance", expected, max_distance)
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.bidirectional = bidirectional
@@ -203,7 +199,7 @@ class ShawRelativePosition(PositionTerm):
     def __init__(self, max_distance=16, use_values=True, value_dim=None, **kwargs):
         super().__init__(**kwargs)
         if max_distance < 0:
-            _refuse(self, "max_distance", "at least 0", max_distance)
+            self._refuse("max_distance", "at least 0", max_distance)
         self.max_distance = max_distance
         self.use_values = use_values
         self.value_dim = value_dim

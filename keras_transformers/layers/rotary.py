@@ -65,7 +65,7 @@ class RotaryEmbedding(PositionTerm):
         super().__init__(**kwargs)
         wrong = None
         if scaling not in (None, "linear", "ntk", "yarn"):
-            wrong = ("scaling", "None, 'linear', 'ntk' or 'yarn'", scaling)
+            wrong = ("scaling", "None, 'linear', 'ntk' or 'yarn'", repr(scaling))
         elif scaling_factor < 1:
             wrong = ("scaling_factor", "at least 1", scaling_factor)
         elif scaling == "yarn" and not original_length:
@@ -79,12 +79,6 @@ class RotaryEmbedding(PositionTerm):
         self.scaling_factor = scaling_factor
         self.original_length = original_length
         self.supports_masking = True
-
-    def _refuse(self, argument, expected, received):
-        raise ValueError(
-            f"RotaryEmbedding '{self.name}': `{argument}` must be {expected}. "
-            f"Received: {received!r}"
-        )
 
     def build(self, query_shape):
         width = query_shape[-1]

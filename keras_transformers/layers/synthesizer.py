@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_transformers.layers.masks import causal_mask, combine_masks, masked_softmax
 from keras_transformers.layers.mixers import Mixer
-from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
 
 
@@ -65,10 +64,7 @@ class RandomSynthesizer(Mixer):
         self.seed = seed
 
     def build(self, x_shape):
-        check_sequence(self, x_shape)
-        width = x_shape[-1]
-        if width % self.num_heads:
-            self._refuse("num_heads", f"a divisor of the width of `x`, {width}", self.num_heads)
+        width = self._check_heads(x_shape)
         self._length = self._known_length(self.max_length, x_shape)
         columns = self._length if self.rank is None else self.rank
         names = ("scores",) if self.rank is None else ("query_factor", "key_factor")
