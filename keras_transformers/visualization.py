@@ -331,6 +331,10 @@ def comparison(panels, path, y, x, spread=None):
                 label, (row[column], row[y]), xytext=(4, 3), textcoords="offset points", fontsize=7
             )
         panel.set_xscale("log")
+        for formatter in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
+            formatter(lambda value, place: f"{value:,g}")  # 40,000, and no 4 times 10^4
+        panel.tick_params(which="both", labelsize=8)
+        panel.xaxis.set_tick_params(which="both", rotation=45)
         panel.set_xlabel(column.replace("_", " "))
         panel.set_ylabel(y.replace("_", " "))
         panel.set_title(title, fontsize=9)

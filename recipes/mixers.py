@@ -6,6 +6,10 @@
 Every variant is the same pre-norm encoder with another `mixer`, trained for as many epochs on the
 same batches: pictures of the Fashion-MNIST subset, and passages of Shakespeare's plays, where the
 question is which play they are from. Variants with positions inside attention have none outside.
+
+Measured on two cores of an AMD EPYC with AVX-512 in 2.2 hours, with other work beside it: 83.2 % of
+pictures are classified rightly with `mlp`, 80.1 % with `attention`, 75.5 % with `nothing`; 16.2, 25.2
+and 12.1 % of passages (36 plays). The whole table is in the README.
 """
 
 import dataclasses
@@ -105,7 +109,7 @@ POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Every number of a run; the defaults take an hour and a half on two CPU cores."""
+    """Every number of a run; the defaults take some two hours on two CPU cores."""
 
     output: str = "runs/mixers"
     variants: tuple[str, ...] = tuple(VARIANTS)
@@ -213,8 +217,8 @@ def train(config, task, model, seed, epochs):
     history = model.fit(dataset, epochs=epochs, callbacks=[budget], verbose=0).history
     seconds = np.diff([0.0, *history["seconds"]])
     measured = {
-        # The first epoch compiles.
-        "seconds_an_epoch": float(np.median(seconds[1:] if epochs > 1 else seconds)),
+        # The first epoch compiles; what else the machine has to do only adds to the others.
+        "seconds_an_epoch": float(min(seconds[1:] if epochs > 1 else seconds)),
         "valid_accuracy": accuracy(model, *task.valid, batch),
         "accuracy": accuracy(model, *task.test, batch),
     }
@@ -255,7 +259,7 @@ def compare(config, folder, tasks):
             rows[name, variant] = {
                 "accuracy": float(np.mean(found)),
                 "spread": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
-                "seconds_an_epoch": float(np.median([run["seconds_an_epoch"] for run in runs])),
+                "seconds_an_epoch": min(run["seconds_an_epoch"] for run in runs),
                 "parameters": model.count_params(),
                 "megaflop_an_example": operations / 1e6,
             }
