@@ -15,6 +15,7 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
     ["errors", "masks", "heads", "cache", "scores", "parts", "initializers", "positions"]
+    + ["both_ways"]
     + ["grid_positions", "patches", "position_terms", "rotary", "grid_bias", "embeddings"]
     + ["projections", "regularization"],
     ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.positions import check_sequence
@@ -58,15 +59,17 @@ class LSTMMixing(Mixer):
         names = ("sequence",) if self.grid is None else ("vertical", "horizontal")
         self.lstms = []
         for name in names:
-            lstm = keras.layers.LSTM(
-                units,
-                return_sequences=True,
-                recurrent_initializer=Orthogonal(),
-                name=name,
-                dtype=self.dtype_policy,
-            )
-            if not self.causal:
-                lstm = keras.layers.Bidirectional(lstm, name=name, dtype=self.dtype_policy)
+            if self.causal:
+                lstm = keras.layers.LSTM(
+                    units,
+                    return_sequences=True,
+                    return_state=True,
+                    recurrent_initializer=Orthogonal(),
+                    name=name,
+                    dtype=self.dtype_policy,
+                )
+            else:
+                lstm = BothWays("lstm", units, name=name, dtype=self.dtype_policy)
             lstm.build((None, None, width))
             self.lstms.append(lstm)
         self.output_dense = self._dense(width, "output")
@@ -75,7 +78,7 @@ class LSTMMixing(Mixer):
 
     def call(self, x, mask=None):
         if self.grid is None:
-            return self.output_dense(self.lstms[0](x, mask=mask))
+            return self.output_dense(self.lstms[0](x, mask=mask)[0])
         if mask is not None:
             self._refuse("mask", "None on a grid", "a mask")
         rows, columns = self.grid
@@ -83,9 +86,9 @@ class LSTMMixing(Mixer):
             self._refuse("x", f"{rows} x {columns} tokens long", f"shape {tuple(x.shape)}")
         vertical, horizontal = self.lstms
         grid = ops.reshape(x, (-1, rows, columns, x.shape[2]))
-        down = vertical(ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, x.shape[2])))
+        down, *_ = vertical(ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, x.shape[2])))
         down = ops.reshape(down, (-1, columns, rows, down.shape[2]))
-        across = horizontal(ops.reshape(grid, (-1, columns, x.shape[2])))
+        across, *_ = horizontal(ops.reshape(grid, (-1, columns, x.shape[2])))
         across = ops.reshape(across, (-1, rows, columns, across.shape[2]))
         y = self.output_dense(ops.concatenate([ops.swapaxes(down, 1, 2), across], axis=-1))
         return ops.reshape(y, (-1, rows * columns, x.shape[2]))

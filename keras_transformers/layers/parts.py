@@ -31,10 +31,26 @@ def part(owner, argument, given, kind, names=None):
             f"{type(owner).__name__} '{owner.name}': `{argument}` must be {choice}a "
             f"{kind.__name__}. Received: {given!r}"
         )
-    config = {**layer.get_config(), "name": argument, "dtype": owner.dtype_policy}
+    config = _unshared(layer.get_config())
+    config.update(name=argument, dtype=owner.dtype_policy)
     return type(layer).from_config(config)
 
 
 def serialized(layer):
     """The configuration of a layer given as an argument, as `part` takes it; None of None."""
-    return layer if isinstance(layer, dict) else keras.saving.serialize_keras_object(layer)
+    config = layer if isinstance(layer, dict) else keras.saving.serialize_keras_object(layer)
+    return _unshared(config)
+
+
+def _unshared(config):
+    """A configuration without Keras's marks of objects that are shared.
+
+    Layers own their parts. And while a file is loaded, Keras marks objects as shared that had the
+    same address one after the other, as copies of parts do that live for a moment.
+    """
+    if isinstance(config, dict):
+        items = config.items()
+        return {key: _unshared(value) for key, value in items if key != "shared_object_id"}
+    if isinstance(config, (list, tuple)):
+        return type(config)(map(_unshared, config))
+    return config

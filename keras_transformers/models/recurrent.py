@@ -4,7 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
+from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.initializers import Orthogonal
+from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 
 
@@ -96,18 +98,7 @@ class RecurrentTranslator(keras.Model):
                 name="target_embedding",
                 dtype=policy,
             )
-        self.encoder = keras.layers.Bidirectional(
-            keras.layers.GRU(
-                hidden_dim // 2,
-                return_sequences=True,
-                return_state=True,
-                recurrent_initializer=Orthogonal(),
-                name="gru",
-                dtype=policy,
-            ),
-            name="encoder",
-            dtype=policy,
-        )
+        self.encoder = BothWays("gru", hidden_dim // 2, name="encoder", dtype=policy)
         self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
         self.attention = CrossAttention(
             1,
@@ -128,7 +119,7 @@ class RecurrentTranslator(keras.Model):
             **sizes,
             "embedding_dim": embedding_dim,
             "dropout": dropout,
-            "score": keras.saving.serialize_keras_object(self.attention.score),
+            "score": serialized(self.attention.score),
             "target_vocab_size": target_vocab_size,
         }
 

@@ -154,8 +154,8 @@ def test_on_a_grid_an_lstm_runs_along_each_row_and_each_column():
     layer = randomised(LSTMMixing(grid=(2, 3)))
     grid = X.reshape(BATCH, 2, 3, WIDTH)
     vertical, horizontal = layer.lstms
-    down = np.stack([to_numpy(vertical(grid[:, :, column])) for column in range(3)], axis=2)
-    across = np.stack([to_numpy(horizontal(grid[:, row])) for row in range(2)], axis=1)
+    down = np.stack([to_numpy(vertical(grid[:, :, column])[0]) for column in range(3)], axis=2)
+    across = np.stack([to_numpy(horizontal(grid[:, row])[0]) for row in range(2)], axis=1)
     both = np.concatenate([down, across], axis=-1).reshape(BATCH, LENGTH, -1)
     kernel, bias = layer.output_dense.get_weights()
     assert_close(layer(X), both @ kernel + bias, 1e-5)
