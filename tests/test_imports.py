@@ -21,7 +21,7 @@ LAYER_ROWS = [
     ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
     + ["windows", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
-    ["blocks", "pooling"],
+    ["blocks", "decoder_block", "pooling"],
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
@@ -54,7 +54,9 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED_BY_RECIPES = ("recipes.data", "recipes.folder", "recipes.seq2seq", "recipes.flops")
+SHARED_BY_RECIPES = tuple(
+    f"recipes.{name}" for name in ("data", "folder", "seq2seq", "texts", "flops")
+)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
 TRAIN_A_STEP = """

@@ -2,7 +2,8 @@
 
 from keras_transformers.generation.beam import BeamSearch, coverage_penalty, length_penalty
 from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.generate import decode, generate, generate_all
+from keras_transformers.generation.decode import decode
+from keras_transformers.generation.generate import generate, generate_all
 from keras_transformers.generation.request import Ancestry, Request
 from keras_transformers.generation.stepwise import Greedy, Sampling
 

@@ -101,16 +101,19 @@ class BeamSearch(Search):
     def beams(self):
         return self.beam_size
 
-    def start(self, request):
+    def start(self, request, opening):
         batch, max_length = ops.shape(request.forced)[0], request.forced.shape[1]
         shape = (batch, self.beam_size)
+        ids, tokens, scores = (
+            ops.repeat(part, self.beam_size, axis=1) for part in opening.sequences(request)
+        )
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), shape)
         # All beams start equal, so that one of them is enough.
         first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NEVER)
         alive = {
-            "ids": ops.full(shape, request.start_id, "int32"),
-            "tokens": ops.zeros((*shape, max_length), "int32"),
-            "logp": ops.broadcast_to(first, shape),
+            "ids": ids,
+            "tokens": tokens,
+            "logp": scores + first,
             "covered": ops.zeros(shape, "float32"),
             "parents": own,
             "slots": ops.broadcast_to(own[..., None], (*shape, max_length)),

@@ -6,53 +6,21 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.generation.decode import decode
 from keras_transformers.generation.request import Request, most_tokens
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
-
-def decode(model, source, search, request, stages=1):
-    """Runs a search on a model's decoder: the traceable heart of `generate`.
-
-    Args:
-        model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
-        source: Integer ids `(batch, source_length)`, 0 = padding.
-        search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)`.
-        request: A `Request`.
-        stages: See `generate_all`.
-
-    Returns:
-        The search's dict of `tokens`, `scores` and `lengths`.
-
-    Example:
-    >>> from keras import ops
-    >>> from keras_transformers.generation import Greedy, Request, decode
-    >>> from keras_transformers.models import Transformer
-    >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
-    >>> model.build({"source": (None, None), "target": (None, None)})
-    >>> source, forced = ops.array([[5, 7, 2]]), ops.zeros((1, 4), "int32")
-    >>> request = Request(forced, start_id=1, end_id=2)
-    >>> tuple(decode(model, source, Greedy(), request)["tokens"].shape)
-    (1, 4)
-    """
-    options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
-    state, shared = model.start_decoding(
-        source, search.beams, request.forced.shape[1], **options
-    )
-
-    def step(ids, index, state, ancestry, shared):
-        return model.decode_step(ids, index, state, shared, ancestry)
-
-    return search(step, state, request, shared, stages)
+PROMPT_MULTIPLE = 16
 
 
 class _Generator(keras.Model):
     """Lets Keras compile `decode` for whichever backend is in use."""
 
-    def __init__(self, model, search, start_id, end_id, stages):
+    def __init__(self, model, search, start_id, end_id, prompt_length, stages):
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
-        self.ids = {"start_id": start_id, "end_id": end_id}
+        self.ids = {"start_id": start_id, "end_id": end_id, "prompt_length": prompt_length}
         self.stages = stages
         self.compile(jit_compile=True)
         self.built = True
@@ -73,7 +41,8 @@ def generate(
             new shape compiles anew (`generate_all` does all this). None for a decoder-only model,
             which is given a source of no length.
         prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
-            the first place on; 0 behind it leaves the choice to the search.
+            the first place on; 0 behind it leaves the choice to the search. Zeros before it are
+            padding: the output begins with the prompt all the same.
         search: `Greedy()` (default), `BeamSearch(...)` or `Sampling(...)`.
         max_length: Limit on tokens, END included, where sequences are cut; by default
             `2 * source_length + 10`.
@@ -109,7 +78,7 @@ def generate(
             f"Received: {source.dtype} of shape {source.shape}"
         )
     limit = 2 * source.shape[1] + 10 if max_length is None else max_length
-    forced = np.zeros((len(source), limit), "int32")
+    forced, places = np.zeros((len(source), limit), "int32"), 0
     if prompt is not None:
         prompt = np.asarray(prompt)
         if prompt.ndim != 2 or len(prompt) != len(source) or prompt.shape[1] > limit:
@@ -117,8 +86,15 @@ def generate(
                 f"generate: `prompt` must be of shape ({len(source)}, at most {limit}). "
                 f"Received: shape {prompt.shape}"
             )
-        forced[:, : prompt.shape[1]] = prompt
-    return _run(model, source, forced, None, search or Greedy(), start_id, end_id)
+        for row, ids in zip(forced, prompt, strict=True):
+            ids = np.trim_zeros(ids, "f")  # the padding on the left
+            row[: len(ids)] = ids
+        if hasattr(model, "prefill"):
+            # A multiple, for each length compiles anew.
+            places = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
+    return _run(
+        model, source, forced, None, search or Greedy(), start_id, end_id, prompt_length=places
+    )
 
 
 def generate_all(
@@ -255,11 +231,21 @@ def _uniform(search, batch, max_length):
 
 
 def _run(
-    model, source, forced, max_lengths, search, start_id, end_id, uniform=None, stages=1
+    model,
+    source,
+    forced,
+    max_lengths,
+    search,
+    start_id,
+    end_id,
+    uniform=None,
+    stages=1,
+    prompt_length=0,
 ):
     """Compiles where that is new, and decodes one batch."""
     if not model.built:
-        model({"source": source[:1], "target": forced[:1, :1]})
+        first = forced[:1, :1]
+        model({"source": source[:1], "target": first} if source.shape[1] else first)
     inputs = {"source": source.astype("int32"), "forced": forced}
     sizes = np.count_nonzero(source, axis=1)
     limits = search.constraints.limits(sizes, max_lengths)
@@ -272,8 +258,9 @@ def _run(
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})
     shapes = tuple((name, value.shape) for name, value in inputs.items())
-    key = (search, shapes, start_id, end_id, stages)
+    options = (start_id, end_id, prompt_length, stages)
+    key = (search, shapes, *options)
     if key not in compiled:
-        compiled[key] = _Generator(model, search, start_id, end_id, stages)
+        compiled[key] = _Generator(model, search, *options)
     result = compiled[key].predict_on_batch(inputs)
     return keras.tree.map_structure(ops.convert_to_numpy, result)

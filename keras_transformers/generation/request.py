@@ -23,6 +23,8 @@ class Request(NamedTuple):
         min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
         max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
         uniform: Random numbers in [0, 1) `(batch, max_length, beams)`, for `Sampling`.
+        prompt_length: Number, not a tensor: beyond this place `forced` begins no sequence. A model
+            that has `prefill` takes in so much at once.
 
     Example:
     >>> from keras import ops
@@ -37,6 +39,27 @@ class Request(NamedTuple):
     min_lengths: Any = None
     max_lengths: Any = None
     uniform: Any = None
+    prompt_length: int = 0
+
+
+class Opening(NamedTuple):
+    """How far all sequences are when a search begins, because a model took in their prompts.
+
+    Args:
+        places: Scalar integer: tokens that every sequence has.
+        scores: float32 `(batch,)`: their log-probability.
+    """
+
+    places: Any
+    scores: Any
+
+    def sequences(self, request):
+        """Each sequence's last token, all its tokens and its score: `(batch, 1, ...)`."""
+        before = ops.arange(request.forced.shape[1]) < self.places
+        tokens = ops.where(before, request.forced, 0)
+        last = ops.take(request.forced, ops.maximum(self.places - 1, 0), axis=1)
+        ids = ops.where(self.places > 0, last, request.start_id)
+        return ids[:, None], tokens[:, None], self.scores[:, None]
 
 
 class Ancestry(NamedTuple):

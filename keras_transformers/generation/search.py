@@ -3,18 +3,18 @@
 import keras
 from keras import ops
 
-from keras_transformers.generation.request import Request
+from keras_transformers.generation.request import Opening, Request
 
 
 class Search:
     """A way of choosing tokens: what a subclass says about one step, turned into a whole search.
 
-    A subclass has `start(request) -> found`, `advance(step, index, found, state, request) -> found,
-    state`, `done(found) -> bool (batch,)` and `finish(found, length) -> dict`; every tensor of
-    `found` starts with the batch.
+    A subclass has `start(request, opening) -> found`, `advance(step, index, found, state, request)
+    -> found, state`, `done(found) -> bool (batch,)` and `finish(found, length) -> dict`; every
+    tensor of `found` starts with the batch.
     """
 
-    def __call__(self, step, state, request, shared=None, stages=1):
+    def __call__(self, step, state, request, shared=None, stages=1, opening=None):
         """Searches.
 
         Args:
@@ -25,12 +25,16 @@ class Search:
             shared: Tensors like those of `state` that no step changes.
             stages: Loops, each to be compiled: from one to the next the batch is halved, when half
                 of its sequences are done, and the others go on without them.
+            opening: An `Opening`, where the model has taken in the first tokens already.
 
         Returns:
             Dict of `tokens` `(batch, [n,] max_length)`, 0 after END; `scores` `(batch, [n])`;
             `lengths`, END included; from `BeamSearch` also `log_probabilities`.
         """
-        index, found, left = ops.convert_to_tensor(0, "int32"), self.start(request), []
+        if opening is None:
+            nothing = ops.zeros((ops.shape(request.forced)[0],), "float32")
+            opening = Opening(ops.convert_to_tensor(0, "int32"), nothing)
+        index, found, left = opening.places, self.start(request, opening), []
         for stage in range(stages):
             batch = ops.shape(request.forced)[0]
             most = 0 if stage == stages - 1 else batch // 2
@@ -89,6 +93,7 @@ def _put_back(first, last, order):
 
 
 def _rows_of_request(request, rows, batch):
-    ids = {"start_id": request.start_id, "end_id": request.end_id}
-    tensors = {name: value for name, value in request._asdict().items() if name not in ids}
-    return Request(**ids, **{name: _rows(value, rows, batch) for name, value in tensors.items()})
+    parts = request._asdict()
+    for name in ("forced", "min_lengths", "max_lengths", "uniform"):
+        parts[name] = _rows(parts[name], rows, batch)
+    return Request(**parts)

@@ -18,14 +18,15 @@ from keras_transformers.generation.search import Search
 class _Stepwise(Search):
     """The loop; `_choose` says which token each sequence takes."""
 
-    def start(self, request):
-        batch, max_length = ops.shape(request.forced)[0], request.forced.shape[1]
-        shape = (batch, self.beams)
+    def start(self, request, opening):
+        ids, tokens, scores = (
+            ops.repeat(part, self.beams, axis=1) for part in opening.sequences(request)
+        )
         return {
-            "ids": ops.full(shape, request.start_id, "int32"),
-            "tokens": ops.zeros((*shape, max_length), "int32"),
-            "scores": ops.zeros(shape, "float32"),
-            "finished": ops.zeros(shape, "bool"),
+            "ids": ids,
+            "tokens": tokens,
+            "scores": scores,
+            "finished": ops.zeros_like(ids, "bool"),
         }
 
     def done(self, found):

@@ -1,11 +1,12 @@
 """Keras layers, and the pure functions under them."""
 
 from keras_transformers.layers.attention import MultiHeadAttention
-from keras_transformers.layers.blocks import DecoderBlock, EncoderBlock
+from keras_transformers.layers.blocks import EncoderBlock
 from keras_transformers.layers.convolution_mixing import ConvolutionMixing
 from keras_transformers.layers.cross_attention import CrossAttention
+from keras_transformers.layers.decoder_block import DecoderBlock
 from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
-from keras_transformers.layers.feed_forward import FeedForward, GatedFeedForward
+from keras_transformers.layers.feed_forward import FeedForward, GatedFeedForward, gelu_tanh
 from keras_transformers.layers.grid_bias import GridRelativeBias, relative_position_index
 from keras_transformers.layers.grid_positions import (
     GridPositionEmbedding,
@@ -101,6 +102,7 @@ __all__ = [
     "causal_mask",
     "combine_masks",
     "dot_product_attention",
+    "gelu_tanh",
     "keep_mask",
     "masked_softmax",
     "padding_mask",

@@ -36,6 +36,17 @@ def write_cache(cache, key, value, index):
     }
 
 
+def fill_cache(cache, key, value, beams):
+    """Puts the first tokens of sequences, `(batch, heads, length, dim)`, into all beams' slots."""
+    key, value = (ops.repeat(x, beams, axis=2) if beams > 1 else x for x in (key, value))
+    key = ops.swapaxes(key, 2, 3) if beams > 1 else key
+    start = (0, 0, 0, 0)
+    return {
+        "key": ops.slice_update(cache["key"], start, key),
+        "value": ops.slice_update(cache["value"], start, value),
+    }
+
+
 def read_cache(cache, beams):
     """Keys and values, both `(batch, heads, places, dim)`."""
     key = cache["key"]

@@ -6,6 +6,28 @@ from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
 
 
+@keras.saving.register_keras_serializable("keras_transformers")
+def gelu_tanh(x):
+    """The Gaussian error linear unit by its approximation with a hyperbolic tangent.
+
+    `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016,
+    https://arxiv.org/abs/1606.08415, section 2); GPT-2's. Keras's "gelu" is the exact one.
+
+    Args:
+        x: A floating tensor of any shape.
+
+    Returns:
+        Same shape and dtype.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import gelu_tanh
+    >>> round(float(gelu_tanh(ops.convert_to_tensor(1.0))), 4)
+    0.8412
+    """
+    return keras.ops.gelu(x, approximate=True)
+
+
 def _call(dense, x):
     return dense(x)
 

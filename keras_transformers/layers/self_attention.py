@@ -4,10 +4,16 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import MultiHeadAttention
-from keras_transformers.layers.cache import empty_cache, read_cache, visible_slots, write_cache
+from keras_transformers.layers.cache import (
+    empty_cache,
+    fill_cache,
+    read_cache,
+    visible_slots,
+    write_cache,
+)
 from keras_transformers.layers.heads import swap_heads
 from keras_transformers.layers.masks import combine_masks
-from keras_transformers.layers.projections import project_token
+from keras_transformers.layers.projections import project, project_token
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -138,6 +144,24 @@ class CausalSelfAttention(SelfAttention):
         places = (here, first + ops.arange(values.shape[2], dtype="int32") // beams)
         query = self._prepare_query(query, here)
         return self._step(query, keys, values, places, visible[:, None])[0], cache
+
+    def prefill(self, x, cache, beams):
+        """Attends between the first tokens of every sequence, and puts them into the cache.
+
+        Args:
+            x: `(batch, length, hidden_dim)`, tokens that all beams begin with.
+            cache: From `start_cache`.
+            beams: The number it was started with.
+
+        Returns:
+            `(batch, length, hidden_dim)` and the cache with these tokens in it.
+        """
+        here = ops.arange(ops.shape(x)[1], dtype="int32")
+        query, key, value = map(swap_heads, self._project(x, x, x))
+        query, key = self._prepare_query(query, here), self._prepare_key(key, here)
+        mask = self._visible(x, x, x, None, True, None)
+        output, _ = self._attend_all(query, key, value, (here, here), mask, None, False)
+        return project(self.output_dense, swap_heads(output)), fill_cache(cache, key, value, beams)
 
     def _past(self, index, keys, values, visible):
         """The part of the cache that a step reads, and the position it starts at."""

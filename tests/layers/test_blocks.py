@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformers.layers import DecoderBlock, EncoderBlock, PositionalEncoding
+from keras_transformers.layers import (
+    CausalSelfAttention,
+    DecoderBlock,
+    EncoderBlock,
+    GatedFeedForward,
+    LocalAttention,
+    PositionalEncoding,
+    RotaryEmbedding,
+)
 from tests.contract import assert_close, check_layer, to_numpy
 from tests.oracles import layer_norm, multi_head_attention
 
@@ -50,8 +58,18 @@ def decoder(**settings):
         ),
         (DecoderBlock, (X, CONTEXT), {"norm_first": True, "norm_epsilon": 1e-5}, {}),
         (DecoderBlock, (X,), {}, {}),
+        (
+            DecoderBlock,
+            (X,),
+            {
+                "feed_forward": GatedFeedForward(17, use_bias=False),
+                "norm": keras.layers.RMSNormalization(epsilon=1e-5),
+                "norm_first": True,
+            },
+            {},
+        ),
     ],
-    ids=["encoder", "encoder, every setting", "decoder", "decoder only"],
+    ids=["encoder", "encoder, every setting", "decoder", "decoder only", "other parts"],
 )
 def test_contract(block_class, inputs, settings, arguments):
     def make_block(**kwargs):
@@ -291,3 +309,56 @@ def test_a_padding_mask_of_another_length_is_refused():
 def test_a_mask_of_the_context_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"'cross_attention': `attention_mask`.*\(3, 1, 4\)"):
         decoder()(X, CONTEXT, context_mask=CONTEXT_MASK[:, :4])
+
+
+# ----------------------------------------------------------------------------------- other parts
+
+
+def test_a_block_of_other_parts_computes_their_equation():
+    """`x + SwiGLU(RMSNorm(x))` in float64, the attention being made to give zeros."""
+    block = make(
+        EncoderBlock,
+        X.shape,
+        norm_first=True,
+        feed_forward=GatedFeedForward(17, use_bias=False),
+        norm=keras.layers.RMSNormalization(epsilon=1e-5),
+    )
+    output = block.attention.output_dense
+    output.set_weights([0 * weight for weight in output.get_weights()])
+    x = np.float64(X)
+    scale = block.feed_forward_norm.get_weights()[0]
+    y = x / np.sqrt(np.mean(x**2, -1, keepdims=True) + 1e-5) * scale
+    gate, hidden, out = (
+        np.float64(layer.kernel)
+        for layer in (
+            block.feed_forward.gate_dense,
+            block.feed_forward.hidden_dense,
+            block.feed_forward.output_dense,
+        )
+    )
+    y = ((y @ gate) / (1 + np.exp(-(y @ gate))) * (y @ hidden)) @ out
+    assert_close(block(X), x + y, 1e-5)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize(
+    "mixer",
+    [
+        None,
+        CausalSelfAttention(HEADS, position=RotaryEmbedding(rotary_dim=6)),
+        LocalAttention(HEADS, window_size=3, causal=True),
+    ],
+    ids=["attention", "rotary", "local"],
+)
+def test_tokens_taken_in_at_once_leave_what_steps_leave(mixer, beams):
+    block = make(DecoderBlock, X.shape, norm_first=True, mixer=mixer)
+    x, length = ops.convert_to_tensor(X), LENGTH + 2
+    cache = block.start_cache(BATCH, beams, length)
+    together, filled = block.prefill(x, block.start_cache(BATCH, beams, length), beams)
+    for index in range(LENGTH):
+        token = ops.repeat(x[:, index : index + 1], beams, axis=1)
+        y, cache, _ = block.step(token, cache, index)
+        for beam in range(beams):
+            assert_close(y[:, beam], to_numpy(together)[:, index], 1e-5)
+    for name in cache:
+        assert_close(filled[name], to_numpy(cache[name]), 1e-6)

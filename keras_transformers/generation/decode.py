@@ -1,0 +1,60 @@
+"""A search on a model's decoder, as one traceable function."""
+
+from keras import ops
+
+from keras_transformers.generation.request import Opening
+
+
+def decode(model, source, search, request, stages=1):
+    """Runs a search on a model's decoder: the traceable heart of `generate`.
+
+    Args:
+        model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
+        source: Integer ids `(batch, source_length)`, 0 = padding.
+        search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)`.
+        request: A `Request`.
+        stages: See `generate_all`.
+
+    Returns:
+        The search's dict of `tokens`, `scores` and `lengths`.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.generation import Greedy, Request, decode
+    >>> from keras_transformers.models import Transformer
+    >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> model.build({"source": (None, None), "target": (None, None)})
+    >>> source, forced = ops.array([[5, 7, 2]]), ops.zeros((1, 4), "int32")
+    >>> request = Request(forced, start_id=1, end_id=2)
+    >>> tuple(decode(model, source, Greedy(), request)["tokens"].shape)
+    (1, 4)
+    """
+    options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
+    state, shared = model.start_decoding(
+        source, search.beams, request.forced.shape[1], **options
+    )
+
+    opening = None
+    if request.prompt_length and hasattr(model, "prefill"):
+        opening, state = _take_in(model, state, search.beams, request)
+
+    def step(ids, index, state, ancestry, shared):
+        return model.decode_step(ids, index, state, shared, ancestry)
+
+    return search(step, state, request, shared, stages, opening)
+
+
+def _take_in(model, state, beams, request):
+    """The prompts at once, up to where the first of them ends; the search forces the rest.
+
+    What the model makes of the places after that is written anew by the steps that come to them.
+    """
+    prompt = request.forced[:, : request.prompt_length]
+    start = ops.full((ops.shape(prompt)[0], 1), request.start_id, prompt.dtype)
+    ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
+    scores, state = model.prefill(ids, prompt, state, beams)
+    goes_on = ops.logical_and(prompt != 0, prompt != request.end_id)
+    places = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
+    places = ops.cast(places, "int32")
+    mine = ops.arange(request.prompt_length) < places
+    return Opening(places, ops.sum(ops.where(mine, scores, 0.0), axis=1)), state
