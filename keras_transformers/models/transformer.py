@@ -13,9 +13,15 @@ from keras_transformers.layers import (
     segment_mask,
     segment_positions,
 )
-from keras_transformers.layers.cache import visible_slots
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
+from keras_transformers.models.decoding import position_of, step_blocks
+from keras_transformers.models.settings import (
+    check_choice,
+    check_divides,
+    check_sizes,
+    variant,
+)
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -123,21 +129,10 @@ class Transformer(keras.Model):
             "encoder_mixer": serialized(encoder_mixer),
             "decoder_mixer": serialized(decoder_mixer),
         }
-        for name in ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"):
-            if not (isinstance(self._settings[name], int) and self._settings[name] > 0):
-                raise ValueError(
-                    f"Transformer: `{name}` must be a positive integer. "
-                    f"Received: {self._settings[name]!r}"
-                )
-        if hidden_dim % num_heads:
-            raise ValueError(
-                f"Transformer: `num_heads` must divide `hidden_dim`={hidden_dim}. "
-                f"Received: num_heads={num_heads}"
-            )
-        if positions not in ("sinusoidal", None):
-            raise ValueError(
-                f"Transformer: `positions` must be 'sinusoidal' or None. Received: {positions!r}"
-            )
+        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
+        check_sizes("Transformer", self._settings, sizes)
+        check_divides("Transformer", self._settings, "num_heads", "hidden_dim")
+        check_choice("Transformer", self._settings, "positions", ("sinusoidal", None))
         policy = self.dtype_policy
         self.source_embedding = TokenEmbedding(
             vocab_size, hidden_dim, name="source_embedding", dtype=policy
@@ -188,12 +183,7 @@ class Transformer(keras.Model):
         Raises:
             ValueError: If there is no such variant.
         """
-        if name not in VARIANTS:
-            raise ValueError(
-                f"Transformer.from_variant: `name` must be one of {', '.join(VARIANTS)}. "
-                f"Received: {name!r}"
-            )
-        return cls(vocab_size, **{**VARIANTS[name], **changes})
+        return cls(vocab_size, **variant("Transformer", name, VARIANTS, changes))
 
     def build(self, input_shape):
         hidden = (None, None, self._settings["hidden_dim"])
@@ -301,22 +291,18 @@ class Transformer(keras.Model):
         Returns:
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
-        beams = ids.shape[1]
         x = self.target_embedding(ids)
         if self.positional_encoding is not None:
-            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
-            x = self.positional_encoding(x, positions=positions)
-        max_length = state["cache"][0]["value"].shape[2] // beams
-        slots = None if ancestry is None else ancestry.slots
-        visible = visible_slots(index, max_length, beams, slots)
-        caches, weights = [], None
-        for block, cache, context in zip(
-            self.decoder_blocks, state["cache"], shared["context"], strict=True
-        ):
-            x, cache, weights = block.step(
-                x, cache, index, visible, context, shared["source_mask"]
-            )
-            caches.append(cache)
+            x = self.positional_encoding(x, positions=position_of(index, ids))
+        x, caches, weights = step_blocks(
+            self.decoder_blocks,
+            x,
+            index,
+            state["cache"],
+            ancestry,
+            shared["context"],
+            shared["source_mask"],
+        )
         state = {**state, "cache": caches}
         if "coverage" in state:
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)

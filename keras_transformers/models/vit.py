@@ -17,6 +17,7 @@ from keras_transformers.layers import (
     SinusoidalGrid,
 )
 from keras_transformers.layers.parts import serialized
+from keras_transformers.models.settings import check_choice, check_divides, check_sizes, take_over
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
 # one for small pictures.
@@ -177,27 +178,15 @@ class ViT(keras.Model):
         settings = self._settings
         sizes = ["patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"]
         optional = ["num_classes", "representation_dim"]
-        for name in sizes + [name for name in optional if settings[name] is not None]:
-            if not (isinstance(settings[name], int) and settings[name] > 0):
-                raise ValueError(
-                    f"ViT: `{name}` must be a positive integer. Received: {settings[name]!r}"
-                )
-        if settings["hidden_dim"] % settings["num_heads"]:
-            raise ValueError(
-                f"ViT: `num_heads` must divide `hidden_dim`={settings['hidden_dim']}. "
-                f"Received: num_heads={settings['num_heads']}"
-            )
+        check_sizes("ViT", settings, sizes, optional)
+        check_divides("ViT", settings, "num_heads", "hidden_dim")
         choices = {
             "pooling": ("token", "mean", "attention"),
             "positions": ("learned", "sinusoidal", None),
             "stem": tuple(STEMS),
         }
         for name, known in choices.items():
-            if settings[name] not in known:
-                raise ValueError(
-                    f"ViT: `{name}` must be one of {', '.join(map(str, known))}. "
-                    f"Received: {settings[name]!r}"
-                )
+            check_choice("ViT", settings, name, known)
         if settings["pooling"] == "token" and not settings["class_token"]:
             raise ValueError('ViT: `pooling`="token" needs a class token. Received: False')
 
@@ -358,21 +347,11 @@ class ViT(keras.Model):
         config = {**super().get_config(), **self._settings, **changes}
         model = type(self).from_config(config)
         model.build((None, *model._settings["image_size"], self.channels))
-        mine = {_path_in(self, weight): weight for weight in self.weights}
-        for weight in model.weights:
-            path = _path_in(model, weight)
-            source = mine.get(path)
-            if path.startswith("position_embedding"):
-                model.position_embedding.assign_resized(
-                    ops.convert_to_numpy(source), self.position_embedding.grid
-                )
-            elif source is not None and source.shape == weight.shape:
-                weight.assign(source)
-            elif not path.startswith(("head", "representation", "attention_pooling")):
-                raise ValueError(
-                    f"ViT '{self.name}': `transferred` cannot take over {path} of shape "
-                    f"{None if source is None else tuple(source.shape)} as {tuple(weight.shape)}"
-                )
+        anew = ("head", "representation", "attention_pooling", "position_embedding")
+        take_over(model, self, anew)
+        old, new = self.position_embedding, model.position_embedding
+        if all(positions is not None and positions.weights for positions in (old, new)):
+            new.assign_resized(ops.convert_to_numpy(old.weights[0]), old.grid)
         return model
 
     def get_config(self):
@@ -385,8 +364,3 @@ class ViT(keras.Model):
         model = super().from_config(config)
         model.frozen_blocks = frozen_blocks
         return model
-
-
-def _path_in(model, weight):
-    """Path of a weight without the model's own name."""
-    return weight.path.removeprefix(f"{model.name}/")

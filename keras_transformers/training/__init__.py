@@ -14,7 +14,7 @@ from keras_transformers.training.classification import (
 )
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
-from keras_transformers.training.metrics import MaskedAccuracy, TokenCrossEntropy
+from keras_transformers.training.metrics import MaskedAccuracy, Perplexity, TokenCrossEntropy
 from keras_transformers.training.optimizers import AdamW, Muon, orthogonalize
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 
@@ -26,6 +26,7 @@ __all__ = [
     "InverseSquareRoot",
     "MaskedAccuracy",
     "Muon",
+    "Perplexity",
     "SmoothedCrossEntropy",
     "Throughput",
     "TokenCrossEntropy",

@@ -94,3 +94,36 @@ class TokenCrossEntropy(_TokenMean):
 
     def values(self, y_true, y_pred):
         return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)[0]
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class Perplexity(TokenCrossEntropy):
+    """`exp` of the mean cross-entropy of real tokens: among how many tokens a model hesitates.
+
+    Depends on what a token is: compare models with other vocabularies by their perplexity per word,
+    `exp(nats / words)`, or their bits per byte, `nats / (bytes ln 2)`, of the same text.
+
+    Args:
+        ignore_id: The label that stands for padding.
+
+    Call arguments:
+        y_true: Integer labels `(batch, length)`.
+        y_pred: Logits `(batch, length, vocab)`.
+
+    Returns:
+        A scalar, at least 1, over all batches since the last reset.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import Perplexity
+    >>> perplexity = Perplexity()
+    >>> perplexity.update_state(np.array([[1, 0]]), np.zeros((1, 2, 5)))
+    >>> round(float(perplexity.result()), 4)
+    5.0
+    """
+
+    def __init__(self, ignore_id=0, name="perplexity", **kwargs):
+        super().__init__(ignore_id, name, **kwargs)
+
+    def result(self):
+        return ops.exp(super().result())

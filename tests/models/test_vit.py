@@ -10,6 +10,7 @@ from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
 from keras_transformers.training import AdamW
 from tests.contract import POLICIES, assert_close, check_layer, to_numpy
+from tests.published import assign, attention, dense, golden_weights, norm, split, under
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.normal(size=(2, 8, 12, 3)).astype("float32")
@@ -50,51 +51,6 @@ def built(size=(8, 12), channels=3, **changes):
 def test_contract(kind):
     policies = POLICIES if kind == "token" else {}  # checking them all once more takes long
     check_layer(lambda **kwargs: make(**KINDS[kind], **kwargs), (IMAGES,), policies=policies)
-
-
-def golden_weights(family):
-    """Weight by name, of one of the published implementations."""
-    start = f"{family}/"
-    return {key.removeprefix(start): GOLDEN[key] for key in GOLDEN.files if key.startswith(start)}
-
-
-def assign(model, table):
-    """Sets every weight of the model, by its path; all must be used."""
-    table = dict(table)
-    for weight in model.weights:
-        weight.assign(table.pop(weight.path.removeprefix(f"{model.name}/")))
-    assert not table, f"unused: {sorted(table)}"
-
-
-def dense(weights, name):
-    return {"kernel": weights[f"{name}.weight"].T, "bias": weights[f"{name}.bias"]}
-
-
-def norm(weights, name):
-    return {"gamma": weights[f"{name}.weight"], "beta": weights[f"{name}.bias"]}
-
-
-def attention(query, key, value, output, heads):
-    """Three dense layers as projections to heads, and one back from them."""
-    table = {}
-    for name, layer in (("query", query), ("key", key), ("value", value)):
-        width = layer["kernel"].shape[0]
-        table[f"{name}/kernel"] = layer["kernel"].reshape(width, heads, -1)
-        table[f"{name}/bias"] = layer["bias"].reshape(heads, -1)
-    table["attention_output/kernel"] = output["kernel"].reshape(heads, -1, width)
-    table["attention_output/bias"] = output["bias"]
-    return table
-
-
-def under(prefix, table):
-    return {f"{prefix}/{name}": value for name, value in table.items()}
-
-
-def split(layer, parts):
-    """A dense layer as several, side by side."""
-    kernels = np.split(layer["kernel"], parts, axis=1)
-    biases = np.split(layer["bias"], parts)
-    return [{"kernel": k, "bias": b} for k, b in zip(kernels, biases, strict=True)]
 
 
 def common(weights, patch, names):
@@ -188,7 +144,7 @@ def from_huggingface(weights):
 def test_logits_are_those_of_published_implementations(family, convert, options):
     model = ViT(image_size=(12, 20), **SIZES, **options)
     model.build((None, 12, 20, 3))
-    weights = golden_weights(family)
+    weights = golden_weights(GOLDEN, family)
     expected = weights.pop("logits")
     assign(model, convert(weights))
     assert_close(model(GOLDEN["image"]), expected, 1e-4)

@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformers.training import MaskedAccuracy, SmoothedCrossEntropy, TokenCrossEntropy
+from keras_transformers.training import (
+    MaskedAccuracy,
+    Perplexity,
+    SmoothedCrossEntropy,
+    TokenCrossEntropy,
+)
 
 BATCH, LENGTH, VOCAB = 5, 7, 11
-METRICS = [MaskedAccuracy, TokenCrossEntropy]
+METRICS = [MaskedAccuracy, TokenCrossEntropy, Perplexity]
 
 
 def example(seed=0):
@@ -40,7 +45,7 @@ def test_cross_entropy_is_the_unsmoothed_loss():
 
 def test_perplexity_of_uniform_logits_is_the_vocabulary():
     labels, logits = example()
-    assert np.exp(measured(TokenCrossEntropy(), (labels, 0 * logits))) == pytest.approx(VOCAB)
+    assert measured(Perplexity(), (labels, 0 * logits)) == pytest.approx(VOCAB)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -71,9 +76,10 @@ def test_sample_of_weight_zero_has_no_influence(metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_nothing_but_padding_gives_zero(metric):
+def test_nothing_but_padding_gives_zero_nats(metric):
     labels, logits = example()
-    assert measured(metric(), (0 * labels, logits)) == 0
+    nothing = 1 if metric is Perplexity else 0
+    assert measured(metric(), (0 * labels, logits)) == nothing
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -1,0 +1,285 @@
+"""Decoder-only Transformers: GPT-2 (Radford et al. 2019), and a modern one."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import (
+    CausalSelfAttention,
+    DecoderBlock,
+    Dropout,
+    GatedFeedForward,
+    PositionEmbedding,
+    RotaryEmbedding,
+    TokenEmbedding,
+    gelu_tanh,
+    padding_mask,
+    segment_mask,
+    segment_positions,
+)
+from keras_transformers.models.decoding import position_of, step_blocks
+from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
+from keras_transformers.models.text_inputs import real_positions, refuse_long, text_inputs
+
+# Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
+VARIANTS = {
+    "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
+    "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
+    "small": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
+    "medium": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
+    "large": {"hidden_dim": 1280, "num_heads": 20, "mlp_dim": 5120, "num_layers": 36},
+    "xl": {"hidden_dim": 1600, "num_heads": 25, "mlp_dim": 6400, "num_layers": 48},
+}
+
+AT_A_TIME = 64  # places of a prompt whose logits are in memory together
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LanguageModel(keras.Model):
+    """Decoder-only Transformer: the probability of each token given those before it.
+
+    Style "gpt2" (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"):
+    learned positions, pre-norm blocks with GELU, a last norm. Style "modern" (Touvron et al. 2023,
+    "LLaMA", https://arxiv.org/abs/2302.13971, section 2.2): rotary positions, RMS norms, SwiGLU, no
+    biases, and keys and values shared by groups of heads on request. Logits are the output times
+    the transposed token table. Padding (id 0) is masked inside, on either side of the text.
+
+    Several texts can share a row: with `segments`, tokens attend inside their own only and
+    positions start anew in each.
+
+    Args:
+        vocab_size: Size of the vocabulary.
+        hidden_dim: Width of every token.
+        num_heads: Heads of every attention; must divide `hidden_dim`.
+        mlp_dim: Width of the feed-forward networks.
+        num_layers: Number of blocks.
+        num_key_value_heads: Heads of keys and values; must divide `num_heads`; None for as many.
+        max_length: Number of positions in the table of "gpt2"; "modern" has none.
+        style: "gpt2" or "modern".
+        dropout: Rate on embeddings and on every residual branch.
+        attention_dropout: Rate on the attention weights.
+
+    Call arguments:
+        inputs: Integer ids `(batch, length)`, 0 = padding; or a dict of `ids` and optionally
+            `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding).
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, length, vocab_size)`: at each place, of the token after it.
+
+    Raises:
+        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, `style` is
+            unknown, or a text is longer than `max_length`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.generation import generate
+    >>> from keras_transformers.models import LanguageModel
+    >>> model = LanguageModel(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> tuple(model(np.array([[1, 5, 7, 2, 0]])).shape)
+    (1, 5, 31)
+    >>> generate(model, prompt=np.array([[5, 7]]), max_length=6)["tokens"][0, :2].tolist()
+    [5, 7]
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_dim=768,
+        num_heads=12,
+        mlp_dim=3072,
+        num_layers=12,
+        num_key_value_heads=None,
+        max_length=1024,
+        style="gpt2",
+        dropout=0.1,
+        attention_dropout=0.1,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self._settings = {
+            "vocab_size": vocab_size,
+            "hidden_dim": hidden_dim,
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "num_layers": num_layers,
+            "num_key_value_heads": num_key_value_heads,
+            "max_length": max_length,
+            "style": style,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+        }
+        self._check_settings()
+        policy = self.dtype_policy
+        self.token_embedding = TokenEmbedding(
+            vocab_size, hidden_dim, scale=False, name="token_embedding", dtype=policy
+        )
+        self.position_embedding = None
+        if style == "gpt2":
+            self.position_embedding = PositionEmbedding(
+                max_length, name="position_embedding", dtype=policy
+            )
+        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self.decoder_blocks = [
+            DecoderBlock(
+                num_heads,
+                mlp_dim,
+                dropout=dropout,
+                norm_first=True,
+                name=f"decoder_{i}",
+                dtype=policy,
+                **self._block_settings(),
+            )
+            for i in range(num_layers)
+        ]
+        self.norm = self._norm()
+
+    def _check_settings(self):
+        settings = self._settings
+        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
+        check_sizes("LanguageModel", settings, sizes, ("num_key_value_heads",))
+        check_divides("LanguageModel", settings, "num_heads", "hidden_dim")
+        if settings["num_key_value_heads"] is not None:
+            check_divides("LanguageModel", settings, "num_key_value_heads", "num_heads")
+        check_choice("LanguageModel", settings, "style", ("gpt2", "modern"))
+
+    def _norm(self):
+        """The norm of the style, with the published models' epsilon."""
+        modern = self._settings["style"] == "modern"
+        kind = keras.layers.RMSNormalization if modern else keras.layers.LayerNormalization
+        return kind(epsilon=1e-5, name="norm", dtype=self.dtype_policy)
+
+    def _block_settings(self):
+        settings = self._settings
+        modern = settings["style"] == "modern"
+        attention = CausalSelfAttention(
+            settings["num_heads"],
+            dropout=settings["attention_dropout"],
+            use_bias=not modern,
+            num_key_value_heads=settings["num_key_value_heads"],
+            position=RotaryEmbedding() if modern else None,
+        )
+        parts = {"mixer": attention, "norm": self._norm(), "activation": gelu_tanh}
+        if modern:
+            parts["feed_forward"] = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
+        return parts
+
+    @classmethod
+    def from_variant(cls, name, vocab_size=50257, **changes):
+        """A model of a published (or smaller) size.
+
+        Parameters of style "gpt2" with 50,257 tokens: "small" 124 M, "medium" 355 M, "large" 774 M,
+        "xl" 1,558 M; beside these "tiny" and "mini".
+
+        Args:
+            name: Name of the variant.
+            vocab_size: Size of the vocabulary; by default that of GPT-2.
+            **changes: Any constructor argument, instead of the variant's. With `style="modern"`
+                `mlp_dim` is two thirds of the variant's, for the gate is a third matrix.
+
+        Raises:
+            ValueError: If there is no such variant.
+        """
+        return cls(vocab_size, **variant("LanguageModel", name, VARIANTS, changes))
+
+    def build(self, inputs_shape):
+        hidden = (None, None, self._settings["hidden_dim"])
+        self.token_embedding.build()
+        if self.position_embedding is not None:
+            self.position_embedding.build(hidden)
+        for layer in (*self.decoder_blocks, self.norm):
+            layer.build(hidden)
+
+    def call(self, inputs, training=None):
+        inputs = text_inputs(self, inputs, ("segments",))
+        ids, segments = inputs["ids"], inputs.get("segments")
+        same = None if segments is None else segment_mask(segments)
+        padding = padding_mask(ids) if same is None else None
+        if same is None:
+            refuse_long(self, ids, self._longest())
+        x = self._embed(ids, real_positions(padding) if same is None else segment_positions(same))
+        x = self.dropout_layer(x, training=training)
+        for block in self.decoder_blocks:
+            x = block(x, attention_mask=same, padding_mask=padding, training=training)
+        return self.token_embedding.logits(self.norm(x))
+
+    def _embed(self, ids, positions):
+        x = self.token_embedding(ids)
+        if self.position_embedding is None:
+            return x
+        return self.position_embedding(x, positions=positions)
+
+    def _longest(self):
+        """How many positions there are."""
+        return float("inf") if self.position_embedding is None else self._settings["max_length"]
+
+    def start_decoding(self, source, beams, max_length):
+        """Makes what `decode_step` needs.
+
+        The caches hold `batch * key_value_heads * 2 * key_dim * beams * max_length` numbers of the
+        compute dtype for each block.
+
+        Args:
+            source: Anything with as many rows as there are texts to write; a model without an
+                encoder looks at nothing else of it.
+            beams: Number of sequences to decode for each.
+            max_length: Number of steps there may be.
+
+        Returns:
+            `(state, None)`: the `cache` of every block.
+
+        Raises:
+            ValueError: If there may be more steps than positions.
+        """
+        if max_length > self._longest():
+            raise ValueError(
+                f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
+                f"{self._longest()}. Received: {max_length}"
+            )
+        batch = ops.shape(source)[0]
+        caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
+        return {"cache": caches}, None
+
+    def prefill(self, ids, following, state, beams):
+        """Takes in the first tokens of every sequence at once, instead of one a step.
+
+        Args:
+            ids: Integers `(batch, length)`, those at the positions `0 .. length - 1`.
+            following: Integers `(batch, length)`, the token after each.
+            state: From `start_decoding`.
+            beams: The number it was given.
+
+        Returns:
+            Log-probabilities of `following`, float32 `(batch, length)`, and the new `state`.
+        """
+        x = self._embed(ids, ops.arange(ids.shape[1], dtype="int32")[None])
+        caches = []
+        for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
+            x, cache = block.prefill(x, cache, beams)
+            caches.append(cache)
+        x, scores = self.norm(x), []
+        for start in range(0, ids.shape[1], AT_A_TIME):
+            part = slice(start, start + AT_A_TIME)
+            logits = ops.cast(self.token_embedding.logits(x[:, part]), "float32")
+            chosen = ops.take_along_axis(logits, following[:, part, None], axis=-1)[..., 0]
+            scores.append(chosen - ops.logsumexp(logits, axis=-1))
+        return ops.concatenate(scores, axis=1), {**state, "cache": caches}
+
+    def decode_step(self, ids, index, state, shared=None, ancestry=None):
+        """Scores the next token of every sequence.
+
+        Args:
+            ids: Integers `(batch, beams)`, the token at position `index`.
+            index: Int or scalar tensor.
+            state: From `start_decoding`, `prefill` or the step before.
+            shared: None.
+            ancestry: `generation.Ancestry` of the beams; None where none has moved.
+
+        Returns:
+            Logits `(batch, beams, vocab_size)` and the new `state`.
+        """
+        x = self._embed(ids, position_of(index, ids))
+        x, caches, _ = step_blocks(self.decoder_blocks, x, index, state["cache"], ancestry)
+        return self.token_embedding.step_logits(self.norm(x)), {**state, "cache": caches}
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings}

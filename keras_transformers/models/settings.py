@@ -1,0 +1,88 @@
+"""What models check of their settings, and how one takes over another's weights."""
+
+MULTIPLE = 8  # of which a gated network's width is one
+
+
+def check_sizes(owner, settings, names, optional=()):
+    """Raises ValueError unless the settings of these names are positive integers.
+
+    Args:
+        owner: Name of the class, for the message.
+        settings: Dict of all settings.
+        names: Those that must be there.
+        optional: Those that may be None.
+    """
+    for name in (*names, *(name for name in optional if settings[name] is not None)):
+        if not (isinstance(settings[name], int) and settings[name] > 0):
+            raise ValueError(
+                f"{owner}: `{name}` must be a positive integer. Received: {settings[name]!r}"
+            )
+
+
+def check_divides(owner, settings, name, of):
+    """Raises ValueError unless one setting divides another."""
+    if settings[of] % settings[name]:
+        raise ValueError(
+            f"{owner}: `{name}` must divide `{of}`={settings[of]}. "
+            f"Received: {name}={settings[name]}"
+        )
+
+
+def check_choice(owner, settings, name, known):
+    """Raises ValueError unless a setting is one of those known."""
+    if settings[name] not in known:
+        raise ValueError(
+            f"{owner}: `{name}` must be one of {', '.join(map(str, known))}. "
+            f"Received: {settings[name]!r}"
+        )
+
+
+def variant(owner, name, variants, changes):
+    """Settings of a published size, with changes.
+
+    Where `style` is "modern", the gated feed-forward networks, which have three matrices, are two
+    thirds as wide: as many parameters as in the paper, almost (Shazeer 2020,
+    https://arxiv.org/abs/2002.05202, section 3).
+
+    Raises:
+        ValueError: If there is no such variant.
+    """
+    if name not in variants:
+        raise ValueError(
+            f"{owner}.from_variant: `name` must be one of {', '.join(variants)}. Received: {name!r}"
+        )
+    settings = dict(variants[name])
+    if changes.get("style") == "modern":
+        settings["mlp_dim"] = round(settings["mlp_dim"] * 2 / 3 / MULTIPLE) * MULTIPLE
+    return {**settings, **changes}
+
+
+def take_over(model, source, anew=()):
+    """Gives a built model the weights that another has under the same paths.
+
+    Args:
+        model: The one that gets them.
+        source: The one that has them.
+        anew: Starts of the paths of weights that may differ in shape, or be missing, and then stay
+            as they are.
+
+    Raises:
+        ValueError: If another weight is missing or of another shape.
+    """
+    mine = {_path_in(source, weight): weight for weight in source.weights}
+    for weight in model.weights:
+        path = _path_in(model, weight)
+        found = mine.get(path)
+        if found is not None and found.shape == weight.shape:
+            weight.assign(found)
+        elif not path.startswith(tuple(anew)):
+            raise ValueError(
+                f"{type(source).__name__} '{source.name}': `transferred` cannot take over {path} "
+                f"of shape {None if found is None else tuple(found.shape)} as "
+                f"{tuple(weight.shape)}"
+            )
+
+
+def _path_in(model, weight):
+    """Path of a weight without the model's own name."""
+    return weight.path.removeprefix(f"{model.name}/")

@@ -1,0 +1,303 @@
+"""Encoder-only Transformers for text: BERT (Devlin et al. 2018), and a modern one."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import (
+    Dropout,
+    EncoderBlock,
+    GatedFeedForward,
+    PositionEmbedding,
+    RotaryEmbedding,
+    SelfAttention,
+    TokenEmbedding,
+    padding_mask,
+    segment_mask,
+    segment_positions,
+)
+from keras_transformers.models.settings import (
+    check_choice,
+    check_divides,
+    check_sizes,
+    take_over,
+    variant,
+)
+from keras_transformers.models.text_heads import (
+    ClassificationHead,
+    MaskedLanguageHead,
+    TaggingHead,
+)
+from keras_transformers.models.text_inputs import real_positions, refuse_long, text_inputs
+
+# Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
+# table 1 (the others).
+VARIANTS = {
+    "tiny": {"hidden_dim": 128, "num_heads": 2, "mlp_dim": 512, "num_layers": 2},
+    "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
+    "small": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 4},
+    "medium": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 8},
+    "base": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
+    "large": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
+}
+HEADS = (None, "masked_language", "classification", "tagging")
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class TextEncoder(keras.Model):
+    """Encoder-only Transformer for text, with a head for one of three tasks.
+
+    Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
+    token-type embeddings, norm, post-norm blocks with GELU. Style "modern" (Warner et al. 2024,
+    "ModernBERT", https://arxiv.org/abs/2412.13663, section 2.1): token embeddings and norm,
+    pre-norm blocks with rotary positions, GEGLU and no biases, and a last norm. Padding (id 0) is
+    masked inside, on either side of the text.
+
+    Several texts can share a row: with `segments`, tokens attend inside their own only and
+    positions start anew in each.
+
+    Args:
+        vocab_size: Size of the vocabulary.
+        hidden_dim: Width of every token.
+        num_heads: Heads of every attention; must divide `hidden_dim`.
+        mlp_dim: Width of the feed-forward networks.
+        num_layers: Number of blocks.
+        head: None for the encoder alone, "masked_language", "classification" or "tagging".
+        num_classes: For the last two: number of classes.
+        max_length: Number of positions in the table of "bert"; "modern" has none.
+        style: "bert" or "modern".
+        pooling: What "classification" looks at: "token", the first, or "mean", of all real ones.
+        dropout: Rate on embeddings, on every residual branch, and in the head.
+        attention_dropout: Rate on the attention weights.
+
+    Call arguments:
+        inputs: Integer ids `(batch, length)`, 0 = padding; or a dict of `ids`, and optionally
+            `token_types` (0 or 1, the sentence of a pair; "bert" only), `segments` (1, 2, 3 ...
+            number the texts of a packed row, 0 = padding), each `(batch, length)`, and, for
+            "masked_language", `masked_positions` `(batch, places)`: where logits are wanted.
+        training: Whether dropout acts.
+
+    Returns:
+        Without a head `(batch, length, hidden_dim)`; logits `(batch, length or places,
+        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`.
+
+    Raises:
+        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a choice is
+            unknown, `num_classes` is missing, or a text is longer than `max_length`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import TextEncoder
+    >>> model = TextEncoder(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1,
+    ...                     head="classification", num_classes=3)
+    >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
+    (1, 3)
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_dim=768,
+        num_heads=12,
+        mlp_dim=3072,
+        num_layers=12,
+        head=None,
+        num_classes=None,
+        max_length=512,
+        style="bert",
+        pooling="token",
+        dropout=0.1,
+        attention_dropout=0.1,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self._settings = {
+            "vocab_size": vocab_size,
+            "hidden_dim": hidden_dim,
+            "num_heads": num_heads,
+            "mlp_dim": mlp_dim,
+            "num_layers": num_layers,
+            "head": head,
+            "num_classes": num_classes,
+            "max_length": max_length,
+            "style": style,
+            "pooling": pooling,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+        }
+        self._check_settings()
+        policy = self.dtype_policy
+        self.token_embedding = TokenEmbedding(
+            vocab_size, hidden_dim, scale=False, name="token_embedding", dtype=policy
+        )
+        self.position_embedding = self.token_type_embedding = None
+        if style == "bert":
+            self.position_embedding = PositionEmbedding(
+                max_length, name="position_embedding", dtype=policy
+            )
+            self.token_type_embedding = TokenEmbedding(
+                2, hidden_dim, scale=False, name="token_type_embedding", dtype=policy
+            )
+        self.embedding_norm = self._norm("embedding_norm")
+        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self.encoder_blocks = [
+            EncoderBlock(
+                num_heads,
+                mlp_dim,
+                dropout=dropout,
+                name=f"encoder_{i}",
+                dtype=policy,
+                norm=self._norm("norm"),
+                **self._block_settings(),
+            )
+            for i in range(num_layers)
+        ]
+        self.norm = self._norm("norm") if style == "modern" else None
+        self.head = self._make_head()
+
+    def _check_settings(self):
+        settings = self._settings
+        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
+        check_sizes("TextEncoder", settings, sizes, ("num_classes",))
+        check_divides("TextEncoder", settings, "num_heads", "hidden_dim")
+        check_choice("TextEncoder", settings, "head", HEADS)
+        check_choice("TextEncoder", settings, "style", ("bert", "modern"))
+        check_choice("TextEncoder", settings, "pooling", ("token", "mean"))
+        needed = settings["head"] in ("classification", "tagging")
+        if needed and settings["num_classes"] is None:
+            raise ValueError(
+                f"TextEncoder: `num_classes` must be given for head={settings['head']!r}. "
+                "Received: None"
+            )
+
+    def _norm(self, name):
+        """A norm of the style; 1e-12 and 1e-5 are the published models' epsilons."""
+        modern = self._settings["style"] == "modern"
+        return keras.layers.LayerNormalization(
+            epsilon=1e-5 if modern else 1e-12,
+            center=not modern,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def _block_settings(self):
+        settings = self._settings
+        if settings["style"] == "bert":
+            return {"activation": "gelu", "attention_dropout": settings["attention_dropout"]}
+        attention = SelfAttention(
+            settings["num_heads"],
+            dropout=settings["attention_dropout"],
+            use_bias=False,
+            position=RotaryEmbedding(),
+        )
+        feed_forward = GatedFeedForward(settings["mlp_dim"], "gelu", use_bias=False)
+        return {"mixer": attention, "feed_forward": feed_forward, "norm_first": True}
+
+    def _make_head(self):
+        settings, common = self._settings, {"name": "head", "dtype": self.dtype_policy}
+        classes, dropout = settings["num_classes"], settings["dropout"]
+        if settings["head"] == "masked_language":
+            return MaskedLanguageHead(settings["vocab_size"], self._norm("norm"), **common)
+        if settings["head"] == "classification":
+            return ClassificationHead(classes, dropout, settings["pooling"], **common)
+        return TaggingHead(classes, dropout, **common) if settings["head"] else None
+
+    @classmethod
+    def from_variant(cls, name, vocab_size=30522, **changes):
+        """A model of a published size.
+
+        Parameters of style "bert" with 30,522 tokens and a pooler: "tiny" 4.4 M, "mini" 11.2 M,
+        "small" 28.8 M, "medium" 41.4 M, "base" 109.5 M, "large" 335 M.
+
+        Args:
+            name: Name of the variant.
+            vocab_size: Size of the vocabulary; by default that of the published models in English.
+            **changes: Any constructor argument, instead of the variant's. With `style="modern"`
+                `mlp_dim` is two thirds of the variant's, for the gate is a third matrix.
+
+        Raises:
+            ValueError: If there is no such variant.
+        """
+        return cls(vocab_size, **variant("TextEncoder", name, VARIANTS, changes))
+
+    def build(self, inputs_shape):
+        hidden = (None, None, self._settings["hidden_dim"])
+        self.token_embedding.build()
+        if self.position_embedding is not None:
+            self.position_embedding.build(hidden)
+            self.token_type_embedding.build()
+        for layer in (self.embedding_norm, *self.encoder_blocks, self.norm, self.head):
+            if layer is not None:
+                layer.build(hidden)
+
+    def call(self, inputs, training=None):
+        inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
+        x = self.encode(inputs, training=training)
+        kind = self._settings["head"]
+        if kind == "classification":
+            return self.head(x, padding_mask(inputs["ids"]), training=training)
+        if kind == "tagging":
+            return self.head(x, training=training)
+        if kind == "masked_language":
+            if "masked_positions" in inputs:
+                places = ops.cast(inputs["masked_positions"], "int32")[..., None]
+                x = ops.take_along_axis(x, places, axis=1)
+            return self.head(x, logits=self.token_embedding.logits)
+        return x
+
+    def encode(self, inputs, training=None):
+        """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
+        inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
+        ids, segments = inputs["ids"], inputs.get("segments")
+        same = None if segments is None else segment_mask(segments)
+        padding = padding_mask(ids) if same is None else None
+        x = self._embed(ids, inputs.get("token_types"), same, padding)
+        x = self.dropout_layer(x, training=training)
+        for block in self.encoder_blocks:
+            x = block(x, attention_mask=same, padding_mask=padding, training=training)
+        return x if self.norm is None else self.norm(x)
+
+    def _embed(self, ids, token_types, same_segment, padding):
+        x = self.token_embedding(ids)
+        if self.position_embedding is not None:
+            if same_segment is None:
+                refuse_long(self, ids, self._settings["max_length"])
+                positions = real_positions(padding)
+            else:
+                positions = segment_positions(same_segment)
+            x = self.position_embedding(x, positions=positions)
+            types = ops.zeros_like(ids) if token_types is None else token_types
+            x = x + self.token_type_embedding(types)
+        elif token_types is not None:
+            raise ValueError(
+                f"TextEncoder '{self.name}': `token_types` must be left out, for the modern style "
+                "knows none. Received: one"
+            )
+        return self.embedding_norm(x)
+
+    def transferred(self, **changes):
+        """A new model for another task that starts from this one's weights.
+
+        Args:
+            **changes: Constructor arguments that differ, most often `head` and `num_classes`. A
+                head of the same kind and size is taken over, another starts anew.
+
+        Returns:
+            A built `TextEncoder`.
+
+        Raises:
+            ValueError: If a weight other than the head's gets another shape.
+
+        Example:
+        >>> from keras_transformers.models import TextEncoder
+        >>> model = TextEncoder.from_variant("tiny", 31, head="masked_language")
+        >>> model.build((None, None))
+        >>> model.transferred(head="classification", num_classes=3).head.num_classes
+        3
+        """
+        model = type(self).from_config({**self.get_config(), **changes})
+        model.build((None, None))
+        take_over(model, self, anew=("head",))
+        return model
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings}

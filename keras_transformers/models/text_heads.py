@@ -1,0 +1,147 @@
+"""What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import Dropout
+from keras_transformers.layers.parts import part
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ClassificationHead(keras.layers.Layer):
+    """One class for a whole text.
+
+    With pooling "token", `tanh(W h_1 + b)` of the first token, dropout, and a dense layer (Devlin
+    et al. 2018, https://arxiv.org/abs/1810.04805, section 3.1 and 4.1); with "mean", the same of
+    the mean over real tokens.
+
+    Args:
+        num_classes: Number of classes.
+        dropout: Rate before the last layer.
+        pooling: "token" or "mean".
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        real: Bool `(batch, length)`; True = real token.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, num_classes)`.
+    """
+
+    def __init__(self, num_classes, dropout=0.1, pooling="token", **kwargs):
+        super().__init__(**kwargs)
+        self.num_classes = num_classes
+        self.dropout = dropout
+        self.pooling = pooling
+
+    def build(self, x_shape, real_shape=None):
+        width = x_shape[-1]
+        self.pooler = keras.layers.Dense(width, "tanh", name="pooler", dtype=self.dtype_policy)
+        self.pooler.build((None, width))
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
+        self.classes = keras.layers.Dense(
+            self.num_classes, name="classes", dtype=self.dtype_policy
+        )
+        self.classes.build((None, width))
+
+    def call(self, x, real, training=None):
+        if self.pooling == "token":
+            pooled = x[:, 0]
+        else:
+            weights = ops.cast(real, "float32")[..., None]
+            pooled = ops.sum(ops.cast(x, "float32") * weights, axis=1)
+            pooled = ops.cast(pooled / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)
+        return self.classes(self.dropout_layer(self.pooler(pooled), training=training))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "dropout": self.dropout,
+            "pooling": self.pooling,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class TaggingHead(keras.layers.Layer):
+    """One class for each token: dropout and a dense layer (Devlin et al. 2018, section 5.3).
+
+    Args:
+        num_classes: Number of classes.
+        dropout: Rate before the layer.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, length, num_classes)`.
+    """
+
+    def __init__(self, num_classes, dropout=0.1, **kwargs):
+        super().__init__(**kwargs)
+        self.num_classes = num_classes
+        self.dropout = dropout
+
+    def build(self, x_shape):
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
+        self.classes = keras.layers.Dense(
+            self.num_classes, name="classes", dtype=self.dtype_policy
+        )
+        self.classes.build(x_shape)
+
+    def call(self, x, training=None):
+        return self.classes(self.dropout_layer(x, training=training))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "dropout": self.dropout,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class MaskedLanguageHead(keras.layers.Layer):
+    """Which token stood at a place: `norm(act(W h + b)) E^T + c`, `E` the token table.
+
+    The table is the encoder's own (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section
+    3.1, and their code).
+
+    Args:
+        vocab_size: Size of the vocabulary.
+        norm: A norm layer, of which a copy is made.
+
+    Call arguments:
+        x: `(batch, places, hidden_dim)`.
+        logits: Function from `(batch, places, hidden_dim)` to `(batch, places, vocab_size)`, the
+            product with the table.
+
+    Returns:
+        Logits `(batch, places, vocab_size)`.
+    """
+
+    def __init__(self, vocab_size, norm, **kwargs):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.norm = part(self, "norm", norm, keras.layers.Layer)
+
+    def build(self, x_shape):
+        self.transform = keras.layers.Dense(
+            x_shape[-1], "gelu", name="transform", dtype=self.dtype_policy
+        )
+        self.transform.build(x_shape)
+        self.norm.build(x_shape)
+        self.bias = self.add_weight(name="bias", shape=(self.vocab_size,), initializer="zeros")
+
+    def call(self, x, logits):
+        scores = logits(self.norm(self.transform(x)))
+        return scores + ops.cast(self.bias, scores.dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "norm": keras.saving.serialize_keras_object(self.norm),
+        }

@@ -1,0 +1,296 @@
+"""Claims about the language model: published numbers, packed rows, padding, decoding."""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate
+from keras_transformers.models import LanguageModel
+from keras_transformers.training import SmoothedCrossEntropy, token_cross_entropy
+from tests.contract import POLICIES, assert_close, check_layer, to_numpy
+from tests.published import assign, attention, golden_weights, norm, split, under
+
+GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "text.npz")
+VOCAB, SIZES = 43, {"hidden_dim": 24, "num_heads": 4, "mlp_dim": 29, "num_layers": 2}
+RNG = np.random.default_rng(4)
+IDS = RNG.integers(4, VOCAB, (3, 11)).astype("int32")
+IDS[1, 7:], IDS[2, 3:] = 0, 0
+START, LENGTH = 1, 14
+STYLES = pytest.mark.parametrize("style", ["gpt2", "modern"])
+GROUPED = {"gpt2": {}, "modern": {"num_key_value_heads": 2}}
+SEARCHES = {
+    "greedy": Greedy(),
+    "beam": BeamSearch(3, n_best=2),
+    "sampling": Sampling(top_k=5, num_samples=2, seed=3),
+}
+SEARCH = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+
+
+def make(style="gpt2", **changes):
+    settings = {**SIZES, "max_length": 17, "style": style, **GROUPED[style]}
+    return LanguageModel(VOCAB, **{**settings, **changes})
+
+
+def random(style="gpt2", **changes):
+    """A built model all of whose weights are random."""
+    model = make(style, **changes)
+    model.build((None, None))
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(size=weight.shape) / 3 for weight in model.get_weights()])
+    return model
+
+
+def run(model, inputs):
+    return to_numpy(model(inputs, training=False))
+
+
+@STYLES
+def test_contract(style):
+    check_layer(lambda **kwargs: make(style, **kwargs), (IDS,), policies=POLICIES)
+
+
+# ------------------------------------------------------------------- published implementations
+
+
+def from_gpt2(weights):
+    """GPT-2 of transformers, whose kernels are stored as ours are, under our names."""
+
+    def conv(name):
+        return {"kernel": weights[f"{name}.weight"], "bias": weights[f"{name}.bias"]}
+
+    table = {
+        "token_embedding/token_embedding": weights["transformer.wte.weight"],
+        "position_embedding/position_embedding": weights["transformer.wpe.weight"],
+        **under("norm", norm(weights, "transformer.ln_f")),
+    }
+    for i in range(SIZES["num_layers"]):
+        layer = f"transformer.h.{i}"
+        parts = split(conv(f"{layer}.attn.c_attn"), 3)
+        output = conv(f"{layer}.attn.c_proj")
+        table |= under(
+            f"decoder_{i}",
+            {
+                **under("mixer", attention(*parts, output, SIZES["num_heads"])),
+                **under("attention_norm", norm(weights, f"{layer}.ln_1")),
+                **under("feed_forward/hidden", conv(f"{layer}.mlp.c_fc")),
+                **under("feed_forward/output", conv(f"{layer}.mlp.c_proj")),
+                **under("feed_forward_norm", norm(weights, f"{layer}.ln_2")),
+            },
+        )
+    return table
+
+
+def from_llama(weights):
+    """Llama of transformers under our names."""
+    width, heads = SIZES["hidden_dim"], SIZES["num_heads"]
+    table = {
+        "token_embedding/token_embedding": weights["model.embed_tokens.weight"],
+        "norm/scale": weights["model.norm.weight"],
+    }
+    for i in range(SIZES["num_layers"]):
+        layer = f"model.layers.{i}"
+        kernels = {
+            name: weights[f"{layer}.{name}.weight"].T
+            for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        }
+        query, key, value = (
+            kernel.reshape(width, -1, width // heads) for kernel in kernels.values()
+        )
+        output = weights[f"{layer}.self_attn.o_proj.weight"].T
+        table |= under(
+            f"decoder_{i}",
+            {
+                "mixer/query/kernel": query,
+                "mixer/key/kernel": key,
+                "mixer/value/kernel": value,
+                "mixer/attention_output/kernel": output.reshape(heads, -1, width),
+                "attention_norm/scale": weights[f"{layer}.input_layernorm.weight"],
+                "feed_forward/gate/kernel": weights[f"{layer}.mlp.gate_proj.weight"].T,
+                "feed_forward/hidden/kernel": weights[f"{layer}.mlp.up_proj.weight"].T,
+                "feed_forward/output/kernel": weights[f"{layer}.mlp.down_proj.weight"].T,
+                "feed_forward_norm/scale": weights[f"{layer}.post_attention_layernorm.weight"],
+            },
+        )
+    return table
+
+
+@pytest.mark.parametrize(
+    ("family", "style", "convert"),
+    [("gpt2", "gpt2", from_gpt2), ("llama", "modern", from_llama)],
+)
+def test_logits_are_those_of_hugging_faces_models(family, style, convert):
+    model = make(style, max_length=15)
+    model.build((None, None))
+    weights = golden_weights(GOLDEN, family)
+    expected = weights.pop("logits")
+    assign(model, convert(weights))
+    real = GOLDEN["ids"] != 0
+    assert_close(run(model, GOLDEN["ids"])[real], expected[real], 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [
+        ("small", 124_439_808),
+        ("medium", 354_823_168),
+        ("large", 774_030_080),
+        ("xl", 1_557_611_200),
+    ],
+)
+def test_parameters_are_as_many_as_those_of_gpt2(name, exact):
+    def parameters(layers):
+        model = LanguageModel.from_variant(name, num_layers=layers)
+        model.build((None, None))
+        return model.count_params()
+
+    # Two thin models instead of one that fills the memory; every block is like every other.
+    layers = LanguageModel.from_variant(name).get_config()["num_layers"]
+    one, two = parameters(1), parameters(2)
+    assert one + (layers - 1) * (two - one) == exact
+
+
+# --------------------------------------------------------------------------------- properties
+
+
+@STYLES
+def test_the_future_cannot_alter_the_past(style):
+    model = random(style)
+    changed = IDS[:1].copy()
+    changed[:, 6:] = 5
+    before, after = run(model, IDS[:1]), run(model, changed)
+    assert np.array_equal(before[:, :6], after[:, :6])
+    assert np.abs(before[:, 6:] - after[:, 6:]).max() > 1e-3
+
+
+@STYLES
+def test_padding_on_either_side_changes_nothing(style):
+    model, row = random(style), IDS[1, :7]
+    alone = run(model, row[None])
+    assert_close(run(model, np.pad(row, (0, 3))[None])[:, :7], alone, 1e-5)
+    assert_close(run(model, np.pad(row, (3, 0))[None])[:, 3:], alone, 1e-5)
+
+
+@STYLES
+def test_loss_of_a_packed_row_is_the_sum_of_the_losses_of_its_texts(style):
+    model = random(style)
+    texts = [IDS[0, :6], IDS[1, :5], IDS[2, :3]]
+
+    def nats(inputs, labels):
+        losses, _ = token_cross_entropy(ops.array(labels), model(inputs, training=False))
+        return float(ops.sum(losses))
+
+    row, labels, segments = np.zeros((3, 1, 13), "int32")
+    place = 0
+    for number, text in enumerate(texts):
+        part = slice(place, place + len(text) - 1)
+        row[:, part], labels[:, part], segments[:, part] = text[:-1], text[1:], number + 1
+        place = part.stop
+    apart = sum(nats(text[None, :-1], text[None, 1:]) for text in texts)
+    assert nats({"ids": row, "segments": segments}, labels) == pytest.approx(apart, rel=1e-5)
+
+
+@STYLES
+def test_it_learns_with_fit(style):
+    model = make(style, dropout=0.0, attention_dropout=0.0)
+    model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.0), jit_compile=True)
+    ids = (np.arange(12) + RNG.integers(0, 5, (64, 1))).astype("int32") % 7 + 4
+    history = model.fit(ids[:, :-1], ids[:, 1:], epochs=30, batch_size=32, verbose=0).history
+    assert history["loss"][-1] < 0.3 < history["loss"][0]
+
+
+# ------------------------------------------------------------------------------------ decoding
+
+
+PROMPT = np.array([[5, 7, 9, 4, 3], [6, 8, 0, 0, 0], [3, 4, 5, 0, 0]])
+
+
+def scored(model, tokens):
+    """Log-probability of the tokens of a text, by one pass over all of them."""
+    ids = np.pad(tokens[:-1], (1, 0), constant_values=START)[None]
+    logits = ops.log_softmax(ops.cast(model(ids, training=False), "float32"))
+    chosen = to_numpy(logits)[0, np.arange(len(tokens)), tokens]
+    return float(chosen[tokens != 0].sum())
+
+
+@STYLES
+@SEARCH
+def test_scores_are_those_of_one_pass_over_the_text(style, search):
+    """So what was cached, step by step and in advance, equals what was not."""
+    model = random(style)
+    result = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)
+    name = "log_probabilities" if isinstance(search, BeamSearch) else "scores"
+    for tokens, score in zip(
+        result["tokens"].reshape(-1, LENGTH), result[name].reshape(-1), strict=True
+    ):
+        assert scored(model, tokens) == pytest.approx(score, abs=1e-4)
+
+
+@STYLES
+@SEARCH
+def test_taking_in_the_prompt_at_once_changes_nothing(style, search, monkeypatch):
+    model = random(style)
+    at_once = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)
+    with monkeypatch.context() as patch:
+        patch.delattr(LanguageModel, "prefill")
+        step_by_step = generate(random(style), prompt=PROMPT, search=search, max_length=LENGTH)
+    np.testing.assert_array_equal(at_once["tokens"], step_by_step["tokens"])
+    np.testing.assert_allclose(at_once["scores"], step_by_step["scores"], atol=1e-4)
+
+
+@STYLES
+def test_greedy_tokens_are_those_found_without_a_cache(style):
+    model, tokens = random(style), list(PROMPT[2, :3])
+    while len(tokens) < LENGTH and 2 not in tokens:
+        logits = run(model, np.array([[START, *tokens]]))[0, -1]
+        logits[0] = -np.inf  # padding is never chosen
+        tokens.append(int(logits.argmax()))
+    found = generate(model, prompt=PROMPT[2:], max_length=LENGTH)["tokens"][0]
+    assert found[: len(tokens)].tolist() == tokens
+
+
+@STYLES
+@pytest.mark.parametrize("search", [SEARCHES["greedy"], SEARCHES["beam"]], ids=["greedy", "beam"])
+def test_padding_and_company_do_not_change_what_is_written(style, search):
+    model = random(style)
+    together = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)["tokens"]
+    left = np.array([[5, 7, 9, 4, 3], [0, 0, 0, 6, 8], [0, 0, 3, 4, 5]])
+    padded_left = generate(model, prompt=left, search=search, max_length=LENGTH)["tokens"]
+    np.testing.assert_array_equal(padded_left, together)
+    for row, tokens in zip(PROMPT, together, strict=True):
+        alone = generate(model, prompt=row[row != 0][None], search=search, max_length=LENGTH)
+        np.testing.assert_array_equal(alone["tokens"][0], tokens)
+
+
+def test_a_prompt_that_ends_is_not_continued():
+    prompt = np.array([[5, 7, 2, 0], [6, 8, 9, 4]])
+    result = generate(random(), prompt=prompt, max_length=LENGTH)
+    assert result["lengths"][0] == 3
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_it_writes_in_fewer_bits(precision):
+    from keras_transformers.precision import in_precision
+
+    model = in_precision(random("modern"), precision)
+    result = generate(model, prompt=PROMPT, max_length=LENGTH)
+    assert np.array_equal(result["tokens"][:, :2], PROMPT[:, :2])
+    assert np.isfinite(result["scores"]).all()
+
+
+# -------------------------------------------------------------------------------------- errors
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="LanguageModel: `style` must be one of gpt2, modern.*'x'"):
+        LanguageModel(VOCAB, **SIZES, style="x")
+    with pytest.raises(ValueError, match="`num_key_value_heads` must divide `num_heads`=4.*3"):
+        make(num_key_value_heads=3)
+    with pytest.raises(ValueError, match=r"`ids` must be at most max_length=17 long.*\(1, 18\)"):
+        make()(np.ones((1, 18), "int32"))
+    with pytest.raises(ValueError, match="`max_length` must be at most the model's, 17.*40"):
+        generate(random(), prompt=PROMPT, max_length=40)
+    with pytest.raises(ValueError, match="must be one of tiny, .*xl. Received: 'huge'"):
+        LanguageModel.from_variant("huge")
