@@ -2,9 +2,9 @@
 
 import collections
 import dataclasses
-import gzip
 import pathlib
-import zlib
+
+from keras_transformers.text.files import decoded_lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,34 +158,7 @@ def read_pairs(path, max_length=None, drop_equal=False):
     toy.tsv: 2 pairs kept of 4 lines; left out: 1 blank, 1 without a tab; kept but worth knowing: 1
     with source equal to target
     """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{path} {what}; give a file of source TAB target lines.")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}).") from None
-    if path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file ({error}).") from None
-    left_out = collections.Counter()
-    pairs = []
-    lines = data.removeprefix(b"\xef\xbb\xbf").splitlines() if data else []
-    for line in lines:
-        try:
-            columns = line.decode("utf-8").split("\t")
-        except UnicodeDecodeError:
-            left_out["with invalid UTF-8"] += 1
-            continue
-        if not "".join(columns).strip():
-            left_out["blank"] += 1
-        elif len(columns) != 2:
-            left_out["without a tab" if len(columns) == 1 else "with more than two columns"] += 1
-        else:
-            pairs.append(columns)
-    if not lines:
-        raise ValueError(f"{path} is empty; give a file of source TAB target lines.")
-    return PairCorpus.from_pairs(path.name, pairs, left_out, len(lines), drop_equal, max_length)
+    pairs, left_out = decoded_lines(path, 2, "source TAB target")
+    lines = len(pairs) + sum(left_out.values())
+    name = pathlib.Path(path).name
+    return PairCorpus.from_pairs(name, pairs, left_out, lines, drop_equal, max_length)

@@ -27,7 +27,7 @@ def balanced_lengths(dataset, longest):
     (16, 48)
     """
     totals = np.zeros(2)
-    for chunk in _chunks(dataset):
+    for chunk in in_chunks(dataset):
         totals += chunk["source"].flat_values.shape[0], chunk["target"].flat_values.shape[0]
         totals[1] -= chunk["target"].nrows()
     shares = totals / max(totals.max(), 1)
@@ -79,12 +79,6 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
     if not 0 <= join <= 1:
         raise ValueError(f"packed: `join` must be in [0, 1]. Received: {join}")
     capacity = np.array([source_length, target_length])
-    epochs = itertools.count()
-
-    def keys():
-        """Seeds of an epoch's chunks."""
-        epoch = next(epochs)
-        return ([seed, epoch, number] for number in itertools.count())
 
     def pack(chunk, key):
         source, target = chunk["source"], chunk["target"]
@@ -102,25 +96,36 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
         return inputs, labels
 
     def fill(inputs, labels):
-        """Empty rows until the batch is full; the shape, which `numpy_function` cannot tell."""
-
-        def filled(ids, length):
-            ids = tf.pad(ids, [(0, rows - tf.shape(ids)[0]), (0, 0)])
-            return tf.ensure_shape(ids, (rows, length))
-
         lengths = {"source": source_length, "target": target_length}
-        inputs = {name: filled(ids, lengths[name.split("_")[0]]) for name, ids in inputs.items()}
-        return inputs, filled(labels, target_length)
+        inputs = {
+            name: full_batch(ids, rows, lengths[name.split("_")[0]]) for name, ids in inputs.items()
+        }
+        return inputs, full_batch(labels, rows, target_length)
 
-    seeds = tf.data.Dataset.from_generator(keys, output_signature=tf.TensorSpec((3,), tf.int64))
-    chunks = tf.data.Dataset.zip(_chunks(dataset), seeds).map(pack).prefetch(1)
+    chunks = tf.data.Dataset.zip(in_chunks(dataset), epoch_keys(seed)).map(pack).prefetch(1)
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 
-def _chunks(dataset):
-    """Ragged batches of pairs, whether the dataset holds those or single pairs."""
-    single = dataset.element_spec["source"].shape.rank == 1
+def in_chunks(dataset):
+    """Ragged batches of sequences, whether the dataset holds those or single ones."""
+    single = tf.nest.flatten(dataset.element_spec)[0].shape.rank == 1
     return dataset.ragged_batch(CHUNK) if single else dataset
+
+
+def epoch_keys(seed):
+    """Dataset of `[seed, epoch, number]` without end, for NumPy's generators."""
+    epochs = itertools.count()
+
+    def keys():
+        epoch = next(epochs)
+        return ([seed, epoch, number] for number in itertools.count())
+
+    return tf.data.Dataset.from_generator(keys, output_signature=tf.TensorSpec((3,), tf.int64))
+
+
+def full_batch(ids, rows, length):
+    """A batch with rows of padding until it is full; its shape, which `numpy_function` hides."""
+    return tf.ensure_shape(tf.pad(ids, [(0, rows - tf.shape(ids)[0]), (0, 0)]), (rows, length))
 
 
 def _pack(source, source_splits, target, target_splits, key, capacity, join):
@@ -141,20 +146,20 @@ def _pack(source, source_splits, target, target_splits, key, capacity, join):
         source, source_splits = _merge(source, source_splits, first, 0)
         target, target_splits = _merge(target, target_splits, first, 1)
         sizes = _sizes(source_splits, target_splits)
-    row, offset, number, count = _first_fit(sizes, capacity)
+    row, offset, number, count = first_fit(sizes, capacity)
     row = generator.permutation(count)[row]
 
     def lay_out(side, values):
         """An array of rows, with one value for each token of a side at the token's place."""
         size = sizes[:, side]
         array = np.zeros((count, capacity[side]), "int32")
-        array[np.repeat(row, size), np.repeat(offset[:, side], size) + _within(size)] = values
+        array[np.repeat(row, size), np.repeat(offset[:, side], size) + within(size)] = values
         return array
 
     def shifted(skip):
         """The ids of all targets but one each, the first (`skip` 1) or the last (0)."""
         size = sizes[:, 1]
-        return target[np.repeat(target_splits[:-1] + skip, size) + _within(size)]
+        return target[np.repeat(target_splits[:-1] + skip, size) + within(size)]
 
     return (
         lay_out(0, source),
@@ -187,26 +192,33 @@ def _merge(ids, splits, first, after):
     return ids[keep], np.delete(left, first + 1)
 
 
-def _within(sizes):
+def within(sizes):
     """0 .. size - 1 for each of the sizes, one after the other."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
-def _first_fit(sizes, capacity):
-    """First-fit decreasing in two dimensions: each pair's row, offsets and number in the row."""
-    pairs = len(sizes)
-    free = np.tile(capacity, (pairs, 1)).T.copy()  # (2, rows): room left in each row
-    row, number = np.empty(pairs, int), np.empty(pairs, int)
-    offset, filled = np.empty((pairs, 2), int), np.zeros(pairs, int)
+def first_fit(sizes, capacity):
+    """First-fit decreasing of sequences of one or more sides.
+
+    Args:
+        sizes: `(sequences, sides)`: places that each takes.
+        capacity: `(sides,)`: places in a row.
+
+    Returns:
+        Each sequence's row, offsets and number in the row, from 1; and the number of rows.
+    """
+    count = len(sizes)
+    free = np.tile(capacity, (count, 1)).T.copy()  # (sides, rows): room left in each row
+    row, number = np.empty(count, int), np.empty(count, int)
+    offset, filled = np.empty(sizes.shape, int), np.zeros(count, int)
     used = 0
     # By the sum of both sides: fills rows better than by the longer, by one, or by relative sizes.
-    for pair in np.argsort(-sizes.sum(axis=1), kind="stable"):
-        source, target = sizes[pair]
-        room = (free[0, : used + 1] >= source) & (free[1, : used + 1] >= target)
+    for one in np.argsort(-sizes.sum(axis=1), kind="stable"):
+        room = np.all(free[:, : used + 1] >= sizes[one, :, None], axis=0)
         place = int(room.argmax())
         used = max(used, place + 1)
-        row[pair], offset[pair] = place, capacity - free[:, place]
+        row[one], offset[one] = place, capacity - free[:, place]
         filled[place] += 1
-        number[pair] = filled[place]
-        free[:, place] -= source, target
+        number[one] = filled[place]
+        free[:, place] -= sizes[one]
     return row, offset, number, used

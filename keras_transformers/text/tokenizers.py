@@ -4,12 +4,23 @@ import base64
 import io
 import pathlib
 import re
+import tempfile
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
+LOSSLESS = {
+    "byte_fallback": True,
+    "add_dummy_prefix": False,
+    "remove_extra_whitespaces": False,
+    "allow_whitespace_only_pieces": True,
+    "user_defined_symbols": ["\n"],
+}
+# SentencePiece writes U+2581 for a space. One in the text becomes U+0010 1, and U+0010 is doubled.
+ESCAPES = (("2581", "10 31"), ("10", "10 10"))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -56,6 +67,7 @@ class SentencePieceTokenizer(tf.Module):
         model_type="unigram",
         character_coverage=1.0,
         byte_fallback=False,
+        lossless=False,
     ):
         """Learns a vocabulary.
 
@@ -67,6 +79,11 @@ class SentencePieceTokenizer(tf.Module):
                 languages with thousands of characters.
             byte_fallback: Whether characters outside the vocabulary become their UTF-8 bytes, for
                 which 256 ids are set aside, instead of the one unknown id.
+            lossless: Whether text is kept to the byte: no character is normalised, no space left
+                out or added, each newline is an id of its own, and `byte_fallback` is on. Then
+                `detokenize(tokenize(text)) == text` for any valid UTF-8 and nothing is unknown, so
+                that a language model's bits per byte count every byte. Pieces are learnt from the
+                lines of `strings`, which may be whole documents.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
@@ -81,29 +98,37 @@ class SentencePieceTokenizer(tf.Module):
                 "SentencePieceTokenizer.train: `model_type` must be 'unigram' or 'bpe'. "
                 f"Received: {model_type!r}"
             )
+        if lossless:
+            strings = (line for text in strings for line in text.split("\n"))
         strings = [line for line in strings if line.strip()]
         if not strings:
             raise ValueError("SentencePieceTokenizer.train: `strings` has no text in it.")
+
+        def options(folder):
+            return LOSSLESS | _escapes(folder) if lossless else {"byte_fallback": byte_fallback}
+
         model = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(strings),
-                model_writer=model,
-                vocab_size=vocab_size,
-                model_type=model_type,
-                character_coverage=character_coverage,
-                pad_id=PAD_ID,
-                bos_id=START_ID,
-                eos_id=END_ID,
-                unk_id=UNKNOWN_ID,
-                byte_fallback=byte_fallback,
-                max_sentence_length=1 << 20,
-                num_threads=1,  # more threads make the pieces depend on timing
-                minloglevel=2,
-            )
+            with tempfile.TemporaryDirectory() as folder:
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(strings),
+                    model_writer=model,
+                    vocab_size=vocab_size,
+                    model_type=model_type,
+                    character_coverage=character_coverage,
+                    pad_id=PAD_ID,
+                    bos_id=START_ID,
+                    eos_id=END_ID,
+                    unk_id=UNKNOWN_ID,
+                    max_sentence_length=1 << 20,
+                    num_threads=1,  # more threads make the pieces depend on timing
+                    minloglevel=2,
+                    **options(folder),
+                )
         except (RuntimeError, OSError) as error:
             raise ValueError(_training_advice(str(error), vocab_size)) from None
-        return cls(model.getvalue())
+        proto = model.getvalue()
+        return cls(_without_paths(proto) if lossless else proto)
 
     @classmethod
     def load(cls, path):
@@ -189,12 +214,43 @@ class SentencePieceTokenizer(tf.Module):
         pieces = self._op().id_to_string(tf.constant(ids, tf.int32))
         return [piece.decode() for piece in pieces.numpy()]
 
+    @property
+    def starts_word(self):
+        """Bool array `(vocab_size,)`: which ids begin a word.
+
+        A piece with a space in front does, the marks 0 to 3 and a newline do; the rest go on with a
+        word, punctuation and bytes among them.
+        """
+        pieces = self.pieces(range(self.vocab_size))
+        starts = [piece.startswith("▁") or piece == "\n" for piece in pieces]
+        return np.array(starts) | (np.arange(self.vocab_size) <= UNKNOWN_ID)
+
     def get_config(self):
         return {"proto": base64.b64encode(self.proto).decode()}
 
     @classmethod
     def from_config(cls, config):
         return cls(base64.b64decode(config["proto"]))
+
+
+def _escapes(folder):
+    """Writes the two files of rules that SentencePiece escapes U+2581 by; their options."""
+    files = {}
+    for name, step in (("normalization_rule_tsv", 1), ("denormalization_rule_tsv", -1)):
+        path = pathlib.Path(folder, name)
+        path.write_text("".join("\t".join(rule[::step]) + "\n" for rule in ESCAPES))
+        files[name] = str(path)
+    return files
+
+
+def _without_paths(proto):
+    """The model without the names of files that rules were read from, which differ each time."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(proto)
+    for rules in (model.normalizer_spec, model.denormalizer_spec):
+        rules.ClearField("normalization_rule_tsv")
+    return model.SerializeToString(deterministic=True)
 
 
 def _training_advice(message, vocab_size):

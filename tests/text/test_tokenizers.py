@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -108,6 +109,55 @@ def test_byte_fallback_spells_unknown_characters():
     ids = tokenizer.tokenize("the ☃ sat")
     assert 3 not in ids.numpy()
     assert tokenizer.detokenize(ids).numpy().decode() == "the ☃ sat"
+
+
+LOSSLESS = {
+    kind: SentencePieceTokenizer.train(LINES, 290, kind, lossless=True)
+    for kind in ("unigram", "bpe")
+}
+ANY_TEXT = st.text() | st.text("\u2581\x10\x101 \n\t\r\0<s>\u2585\u2047\ufeff\ufffdthe caté日")
+
+
+@pytest.mark.parametrize("kind", sorted(LOSSLESS))
+@settings(max_examples=100, deadline=None)
+@given(lines=st.lists(ANY_TEXT, max_size=5))
+def test_lossless_ids_give_back_any_text_to_the_byte(kind, lines):
+    tokenizer = LOSSLESS[kind]
+    ids = tokenizer.tokenize(lines, start=True, end=True)
+    assert texts(tokenizer.detokenize(ids)) == lines
+    assert not np.any(ids.flat_values == tokenizer.unknown_id)
+
+
+def test_lossless_ids_of_a_text_in_parts_give_back_the_whole():
+    tokenizer = LOSSLESS["unigram"]
+    ids = [tokenizer.tokenize(part) for part in ("the cat\n\n  ", " sat", "on the mat", " ☃")]
+    text = tokenizer.detokenize(tf.concat(ids, axis=0)).numpy().decode()
+    assert text == "the cat\n\n   saton the mat ☃"
+
+
+def test_lossless_newlines_are_ids_of_their_own_and_drawn_splits_read_the_same():
+    tokenizer = LOSSLESS["unigram"]
+    text = "the cat\n\n sat\n on \u2581 mats "
+    assert tokenizer.pieces(tokenizer.tokenize(text)).count("\n") == 3
+    drawn = [tokenizer.tokenize(text, sample=0.1) for _ in range(20)]
+    assert len({tuple(ids.numpy()) for ids in drawn}) > 1
+    assert {tokenizer.detokenize(ids).numpy().decode() for ids in drawn} == {text}
+
+
+def test_lossless_training_reads_documents_by_the_line():
+    document = SentencePieceTokenizer.train(["\n".join(LINES)], 290, lossless=True)
+    assert document.proto == LOSSLESS["unigram"].proto
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_beginnings_of_words_are_marks_newlines_and_pieces_after_a_space(lossless):
+    tokenizer = LOSSLESS["unigram"] if lossless else TOKENIZERS["unigram"]
+    ids = tokenizer.tokenize("\n the cats", start=True, end=True)
+    begins = tokenizer.starts_word
+    assert begins.dtype == bool and begins.shape == (tokenizer.vocab_size,)
+    for piece, start in zip(tokenizer.pieces(ids), begins[ids], strict=True):
+        assert start == (piece in ("<s>", "</s>", "\n") or piece[0] == "▁")
+    assert begins[:4].all() and not begins.all()
 
 
 def test_sampling_in_tf_data_draws_anew_for_each_element_and_epoch(tokenizer):

@@ -1,0 +1,98 @@
+"""Batches of labelled texts, of few shapes."""
+
+import tensorflow as tf
+
+from keras_transformers.text.batching import without_autotuning
+
+
+def framed(tokenizer, strings, longest):
+    """Ids of texts as an encoder sees them: START, what fits, END.
+
+    Args:
+        tokenizer: A `WordPieceTokenizer` or `SentencePieceTokenizer`.
+        strings: String tensor, or list, `(texts,)`.
+        longest: Most ids of a text, START and END included.
+
+    Returns:
+        int32 RaggedTensor `(texts, None)`, and bool `(texts,)`: which had to be cut.
+
+    Example:
+    >>> from keras_transformers.text import WordPieceTokenizer, framed
+    >>> tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"])
+    >>> ids, cut = framed(tokenizer, ["cat", "cat cat cat"], longest=4)
+    >>> ids.to_list(), cut.numpy().tolist()
+    ([[2, 5, 3], [2, 5, 5, 3]], [False, True])
+    """
+    ids = tokenizer.tokenize(strings)
+    shape = [ids.nrows(), 1]
+    start, end = tf.fill(shape, tokenizer.start_id), tf.fill(shape, tokenizer.end_id)
+    whole = tf.concat([start, ids[:, : longest - 2], end], axis=1)
+    return whole, ids.row_lengths() > longest - 2
+
+
+def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
+    """Groups labelled texts of like length, so that XLA compiles one shape for each boundary.
+
+    A text goes to the first boundary that it does not exceed and is padded to it with 0. A batch
+    has `tokens_per_batch // boundary` rows; the last of a bucket is filled with rows of padding,
+    whose weight is 0.
+
+    Args:
+        ids: Ragged integers `(texts, None)`.
+        labels: Integers `(texts,)`.
+        boundaries: Increasing lengths, for instance `(32, 64, 128)`.
+        tokens_per_batch: Places of a batch, at most.
+        seed: Of the order of the texts, another one in each epoch; None keeps it.
+
+    Returns:
+        `tf.data.Dataset` of `(ids, labels, weights)`: int32 `(tokens_per_batch // boundary,
+        boundary)`, int32 and float32 `(tokens_per_batch // boundary,)`.
+
+    Raises:
+        ValueError: If the boundaries do not increase, the budget is below the last of them, or a
+            text is longer than that: cut it beforehand.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.text import bucketed_texts
+    >>> ids = tf.ragged.constant([[2, 7, 3], [2, 7, 8, 9, 3], [2, 8, 3]])
+    >>> for ids, labels, weights in bucketed_texts(ids, [0, 1, 1], (4, 8), tokens_per_batch=8):
+    ...     print(tuple(ids.shape), labels.numpy().tolist(), weights.numpy().tolist())
+    (1, 8) [1] [1.0]
+    (2, 4) [0, 1] [1.0, 1.0]
+    """
+    boundaries = tuple(boundaries)
+    increasing = all(a < b for a, b in zip(boundaries, boundaries[1:], strict=False))
+    if not boundaries or not increasing or tokens_per_batch < boundaries[-1]:
+        raise ValueError(
+            "bucketed_texts: `boundaries` must increase and not exceed `tokens_per_batch`. "
+            f"Received: boundaries={boundaries}, tokens_per_batch={tokens_per_batch}"
+        )
+    ids, labels = tf.cast(ids, tf.int32), tf.cast(labels, tf.int32)
+    longest = int(tf.reduce_max(ids.row_lengths()))
+    if longest > boundaries[-1]:
+        raise ValueError(
+            f"bucketed_texts: `ids` must be at most {boundaries[-1]} long, the last boundary. "
+            f"Received: {longest}"
+        )
+    sizes = [tokens_per_batch // boundary for boundary in boundaries]
+
+    def fill(ids, labels):
+        rows = tf.gather(sizes, tf.argmax(tf.constant(boundaries) >= tf.shape(ids)[1]))
+        missing = [[0, rows - tf.shape(labels)[0]]]
+        weights = tf.pad(tf.ones_like(labels, tf.float32), missing)
+        return tf.pad(ids, [*missing, [0, 0]]), tf.pad(labels, missing), weights
+
+    # Each text is a dense vector then, which TensorFlow must be told.
+    dataset = tf.data.Dataset.from_tensor_slices((ids, labels)).map(
+        lambda ids, labels: (tf.reshape(ids, [-1]), labels)
+    )
+    if seed is not None:
+        dataset = dataset.shuffle(len(labels), seed=seed)
+    batches = dataset.bucket_by_sequence_length(
+        lambda ids, labels: tf.size(ids),
+        bucket_boundaries=[boundary + 1 for boundary in boundaries],
+        bucket_batch_sizes=[*sizes, 1],
+        pad_to_bucket_boundary=True,
+    )
+    return without_autotuning(batches.map(fill).prefetch(8))

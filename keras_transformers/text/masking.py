@@ -1,0 +1,158 @@
+"""Hiding tokens for a model to restore: BERT's masked language modelling, drawn anew each epoch."""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.text.batching import without_autotuning
+from keras_transformers.text.packing import epoch_keys, within
+
+HIDDEN, REPLACED = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it is
+
+
+def masked(
+    dataset,
+    mask_id,
+    vocab_size,
+    special_ids,
+    rate=0.15,
+    starts_word=None,
+    seed=0,
+    dynamic=True,
+):
+    """Chooses tokens of each row to be restored, and hides most of them.
+
+    Of the chosen, 80 % become `mask_id`, 10 % another id at random, 10 % stay (Devlin et al. 2018,
+    https://arxiv.org/abs/1810.04805, section 3.1), which is drawn for each token alone.
+
+    In a row, `rate` of the tokens that may be chosen are, rounded, but at least one. With
+    `starts_word` they are chosen by whole words, in a random order: a word which no longer fits
+    into the number is passed over, as in Devlin's code of 2019, so that a row can have a token or
+    two fewer, and a word longer than the number is never chosen. No word reaches from one segment
+    into the next.
+
+    Args:
+        dataset: Of `{"ids", "segments"}`, int32 `(rows, length)`, as from
+            `packed_documents(..., shift=False)`; what else is in it is passed on.
+        mask_id: The id that hides a token.
+        vocab_size: Random ids are below it.
+        special_ids: Ids that are never chosen and never put in; 0 and `mask_id` never are.
+        rate: Share of tokens to choose.
+        starts_word: None for single tokens; a bool array `(vocab_size,)` for whole words, True
+            where an id begins one (a tokenizer's `starts_word`).
+        seed: Of all draws, together with the number of the epoch and of the batch.
+        dynamic: Whether each epoch draws anew (Liu et al. 2019, https://arxiv.org/abs/1907.11692,
+            section 4.1); False draws the same every time, for validation. An epoch is one run
+            through this dataset: put `.repeat()` after `masked`, not before.
+
+    Returns:
+        `tf.data.Dataset` of `({"ids", "segments", "masked_positions"}, labels)`:
+        `masked_positions` and `labels` are int32 `(rows, predictions)`, with `round(rate * length)`
+        predictions, at least one: the chosen places in rising order, and the ids that stood
+        there; 0 where a row has fewer.
+
+    Raises:
+        ValueError: If `rate` is not in `(0, 1]`, the length of rows is unknown, all ids are
+            special, or `starts_word` has another size than the vocabulary.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.text import masked
+    >>> rows = {"ids": [[2, 7, 8, 9, 3, 0]], "segments": [[1, 1, 1, 1, 1, 0]]}
+    >>> batches = masked(tf.data.Dataset.from_tensors(rows), 4, 10, range(5), rate=0.3)
+    >>> for inputs, labels in batches:
+    ...     print(inputs["masked_positions"].shape, labels.shape)
+    (1, 2) (1, 2)
+    """
+    length = dataset.element_spec["ids"].shape[1]
+    ordinary = np.setdiff1d(np.arange(vocab_size, dtype="int32"), [0, mask_id, *special_ids])
+    starts = np.ones(vocab_size, bool) if starts_word is None else np.asarray(starts_word, bool)
+    _check(rate, length, ordinary, starts, vocab_size)
+    predictions = max(1, round(rate * length))
+
+    def draw(ids, segments, key):
+        generator = np.random.default_rng(key)
+        return _mask(ids, segments, generator, mask_id, ordinary, starts, rate, predictions)
+
+    def mask(batch, key):
+        shape = batch["ids"].shape
+        ids, positions, labels = tf.numpy_function(
+            draw, [batch["ids"], batch["segments"], key], [tf.int32] * 3
+        )
+        positions, labels = (
+            tf.ensure_shape(array, (shape[0], predictions)) for array in (positions, labels)
+        )
+        return batch | {"ids": tf.ensure_shape(ids, shape), "masked_positions": positions}, labels
+
+    if dynamic:
+        keys = epoch_keys(seed)
+    else:
+        keys = tf.data.Dataset.counter().map(lambda number: tf.stack([seed, 0, number]))
+    return without_autotuning(tf.data.Dataset.zip(dataset, keys).map(mask).prefetch(8))
+
+
+def _check(rate, length, ordinary, starts, vocab_size):
+    """Refuses what cannot be masked."""
+    if not 0 < rate <= 1:
+        raise ValueError(f"masked: `rate` must be in (0, 1]. Received: {rate}")
+    if length is None:
+        raise ValueError(
+            "masked: `dataset` must have rows of a known length, for the number of predictions. "
+            "Received: None"
+        )
+    if not len(ordinary):
+        raise ValueError(f"masked: `special_ids` leaves none of the {vocab_size} ids to choose.")
+    if starts.shape != (vocab_size,):
+        raise ValueError(
+            f"masked: `starts_word` must have the shape ({vocab_size},). Received: {starts.shape}"
+        )
+
+
+def _mask(ids, segments, generator, mask_id, ordinary, starts, rate, predictions):
+    """The ids with some hidden, where those stand, and what they were."""
+    allowed = np.zeros(len(starts), bool)
+    allowed[ordinary] = True
+    allowed = allowed[ids] & (segments > 0)
+    wanted = np.clip(np.rint(rate * allowed.sum(axis=1)), 1, predictions).astype(int)
+    row, column = np.nonzero(allowed)
+    place = row * ids.shape[1] + column
+    # A word goes on where its last piece is right before, in the same segment.
+    begins = starts[ids[row, column]]
+    begins[:1] = True
+    begins[1:] |= np.diff(place) > 1
+    begins[1:] |= np.diff(row * (segments.max() + 1) + segments[row, column]) != 0
+    word = np.cumsum(begins) - 1
+    chosen = _chosen(np.bincount(word), row[begins], wanted, generator)[word]
+    row, column = row[chosen], column[chosen]
+
+    labels = np.zeros((len(ids), predictions), "int32")
+    positions = np.zeros_like(labels)
+    counts = np.bincount(row, minlength=len(ids))
+    labels[row, within(counts)] = ids[row, column]
+    positions[row, within(counts)] = column
+    hidden, fate = ids.copy(), generator.random(len(row))
+    replaced = generator.choice(ordinary, len(row))
+    kept = np.where(fate < HIDDEN + REPLACED, replaced, ids[row, column])
+    hidden[row, column] = np.where(fate < HIDDEN, mask_id, kept)
+    return hidden, positions, labels
+
+
+def _chosen(sizes, row, wanted, generator):
+    """Which words are chosen: in a random order in each row, each that still fits.
+
+    Each round takes words up to the first of a row that does not fit, and drops that one.
+    """
+    order = np.lexsort((generator.random(len(sizes)), row))
+    sizes, row = sizes[order], row[order]
+    left, taken = wanted.copy(), np.zeros(len(sizes), bool)
+    fits = sizes <= left[row]
+    while fits.any():
+        candidates = sizes * fits
+        totals = np.bincount(row, candidates, len(left)).astype(int)
+        before = (np.cumsum(totals) - totals)[row]
+        now = fits & (np.cumsum(candidates) - before <= left[row])
+        taken |= now
+        left -= np.bincount(row, sizes * now, len(left)).astype(int)
+        fits &= ~now & (sizes <= left[row])
+    chosen = np.empty(len(sizes), bool)
+    chosen[order] = taken
+    return chosen

@@ -1,0 +1,177 @@
+"""Texts from files, with labels or without, and with everything that is left out counted."""
+
+import collections
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from keras_transformers.text.files import decoded_lines, read_bytes
+
+ENDINGS = (".txt", ".txt.gz")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCorpus:
+    """Texts, the class of each where there are classes, and an account of what was left out.
+
+    Args:
+        name: Where the texts come from, for messages.
+        texts: List of str.
+        labels: Number of the class of each text, or None.
+        classes: Names of the classes, or None.
+        left_out: Dict of reason -> number of texts left out.
+
+    Example:
+    >>> from keras_transformers.text import TextCorpus
+    >>> TextCorpus.labelled("toy", [("a cat", "animal"), ("", "plant")]).summary()
+    'toy: 1 texts of 1 classes, 2 words; left out: 1 empty'
+    """
+
+    name: str
+    texts: list
+    labels: list | None = None
+    classes: list | None = None
+    left_out: dict = dataclasses.field(default_factory=dict)
+
+    def __len__(self):
+        return len(self.texts)
+
+    @classmethod
+    def labelled(cls, name, pairs, classes=None, left_out=None):
+        """Makes a corpus of an iterable of (text, name of its class).
+
+        Args:
+            name: Where the texts come from, for messages.
+            pairs: Iterable of (str, str).
+            classes: Names of the classes; by default those that occur, sorted. A text of another
+                class is left out, and counted.
+            left_out: Dict of reason -> number of texts that were left out before.
+
+        Raises:
+            ValueError: If no text is usable.
+        """
+        left_out, kept = collections.Counter(left_out), []
+        known = None if classes is None else set(classes)
+        for text, label in pairs:
+            text, label = text.strip(), label.strip()
+            if not text or not label:
+                left_out["empty" if not text else "without a label"] += 1
+            elif known is not None and label not in known:
+                left_out["of a class that is not in the training set"] += 1
+            else:
+                kept.append((text, label))
+        if classes is None:
+            classes = sorted({label for _, label in kept})
+        numbers = {label: number for number, label in enumerate(classes)}
+        corpus = cls(
+            name,
+            [text for text, _ in kept],
+            [numbers[label] for _, label in kept],
+            list(classes),
+            dict(left_out),
+        )
+        return corpus.checked("each line must hold a text, a tab and its class, in UTF-8")
+
+    def checked(self, advice):
+        """The corpus itself; ValueError if there is nothing in it."""
+        if not self.texts:
+            raise ValueError(f"{self.summary()}. There is nothing to learn from: {advice}.")
+        return self
+
+    def sample(self, number, seed=0):
+        """`number` of the texts, drawn at random without repetition, in their order."""
+        if number >= len(self):
+            return self
+        places = np.sort(np.random.default_rng(seed).permutation(len(self))[:number])
+        labels = None if self.labels is None else [self.labels[place] for place in places]
+        return dataclasses.replace(
+            self, texts=[self.texts[place] for place in places], labels=labels
+        )
+
+    def summary(self):
+        """One line: how much there is, and what was left out."""
+        words = sum(len(text.split()) for text in self.texts)
+        of = f" of {len(self.classes)} classes" if self.classes is not None else ""
+        line = f"{self.name}: {len(self):,} texts{of}, {words:,} words"
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.left_out.items() if n)
+        return f"{line}; left out: {reasons}" if reasons else line
+
+
+def read_labelled(path, classes=None):
+    """Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
+
+    Blank lines, lines without a tab or with more than one, invalid UTF-8, empty texts and classes
+    that are not in `classes` are left out and counted.
+
+    Args:
+        path: The file. A byte order mark and Windows line ends do no harm.
+        classes: Names of the classes, for a validation or test set: those of the training set.
+
+    Returns:
+        A `TextCorpus` with labels.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read as such, or holds no usable line.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.text import read_labelled
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
+    >>> _ = path.write_text("a cat\\tanimal\\na rose\\tplant\\n", encoding="utf-8")
+    >>> read_labelled(path).classes
+    ['animal', 'plant']
+    """
+    rows, left_out = decoded_lines(path, 2, "text TAB class")
+    return TextCorpus.labelled(pathlib.Path(path).name, rows, classes, left_out)
+
+
+def read_documents(path):
+    """Reads a text file, or a folder of them, each one document: `.txt`, plain or gzip, in UTF-8.
+
+    Of a folder, files that are empty, broken or not UTF-8 are left out and counted; other names are
+    passed over. Windows line ends become "\\n".
+
+    Args:
+        path: The file or folder.
+
+    Returns:
+        A `TextCorpus` without labels.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If a single file cannot be read, or nothing usable is found.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.text import read_documents
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.txt"
+    >>> _ = path.write_text("A cat sat.", encoding="utf-8")
+    >>> read_documents(path).texts
+    ['A cat sat.']
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        return TextCorpus(path.name, [_document(path)])
+    left_out, texts = collections.Counter(), []
+    for file in sorted(path.rglob("*")):
+        if file.name.endswith(ENDINGS) and file.is_file():
+            try:
+                texts.append(_document(file))
+            except ValueError:
+                left_out["empty, broken or not in UTF-8"] += 1
+    corpus = TextCorpus(path.name, texts, left_out=dict(left_out))
+    return corpus.checked(f"the folder must hold {' or '.join(ENDINGS)} files in UTF-8")
+
+
+def _document(path):
+    try:
+        text = read_bytes(path, "a text file").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"{error.reason} at byte {error.start}"
+        raise ValueError(f"{path} is not in UTF-8 ({where}).") from None
+    text = text.replace("\r\n", "\n")
+    if not text.strip():
+        raise ValueError(f"{path} is empty; give a text file.")
+    return text

@@ -1,0 +1,204 @@
+"""WordPiece in the TensorFlow graph: BERT's ids from raw text, by tensorflow-text."""
+
+import collections
+import pathlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from keras_transformers.text.word_splitting import MARKS, SPECIAL, bert_words
+from keras_transformers.text.wordpiece_training import learn_vocabulary
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class WordPieceTokenizer(tf.Module):
+    """Strings to BERT's subword ids and back, inside `tf.data` and SavedModels.
+
+    Text is cleaned of control characters, split at spaces, punctuation and ideographs, and each
+    word is cut into the longest pieces of the vocabulary, from the left (Devlin et al. 2018,
+    https://arxiv.org/abs/1810.04805; Song et al. 2021, https://arxiv.org/abs/2012.15524). The ids
+    are those of Hugging Face's `BertTokenizer`, but for characters which Unicode took up or moved
+    to another class after its version 8 of 2015: those follow TensorFlow's newer tables.
+
+    `[CLS]` is `start_id` and `[SEP]` is `end_id`, so that it can stand where a
+    `SentencePieceTokenizer` does.
+
+    Args:
+        vocab: The pieces in the order of their ids, as in BERT's `vocab.txt`: `[PAD]` first,
+            `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` anywhere; `##` marks what goes on with a word.
+        lower_case: Whether text becomes lower case and loses its accents.
+        max_word_length: Characters of the longest word that is cut; a longer one is `[UNK]`.
+
+    Raises:
+        ValueError: If a special token is missing, `[PAD]` is not first, or a piece is empty or
+            there twice.
+
+    Example:
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
+    >>> tokenizer = WordPieceTokenizer(vocab)
+    >>> ids = tokenizer.tokenize(["The cats [MASK]", "sat"], start=True, end=True)
+    >>> ids.to_list()
+    [[2, 5, 6, 7, 4, 3], [2, 8, 3]]
+    >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+    ['the cats', 'sat']
+    """
+
+    pad_id = 0
+
+    def __init__(self, vocab, lower_case=True, max_word_length=100, name=None):
+        super().__init__(name=name)
+        vocab = list(vocab)
+        _check(vocab)
+        self.vocab = tuple(vocab)
+        self.lower_case, self.max_word_length = lower_case, max_word_length
+        self.vocab_size = len(vocab)
+        self.unknown_id, self.class_id, self.separator_id, self.mask_id = map(
+            vocab.index, SPECIAL[1:]
+        )
+        self.start_id, self.end_id = self.class_id, self.separator_id
+        marked = [MARKS.get(piece, piece) for piece in vocab]
+        longest, unknown = 4 * max_word_length, MARKS["[UNK]"]  # in bytes of UTF-8
+        # With words split already, and no joining of ids.
+        model = tf_text.build_fast_wordpiece_model(marked, longest, "##", unknown, True, False)
+        self._model = np.frombuffer(model, np.uint8)
+
+    @classmethod
+    def train(cls, strings, vocab_size=8000, lower_case=True):
+        """Learns a vocabulary: special tokens (ids 0 to 4), characters, then pieces by frequency.
+
+        Pieces come from merging the most frequent pairs inside words (Sennrich et al. 2016,
+        https://arxiv.org/abs/1508.07909), by `sentencepiece`. BERT's authors did not publish how
+        they learnt theirs; Hugging Face's trainer merges pairs, too.
+
+        Args:
+            strings: Iterable of str.
+            vocab_size: Number of ids at most; text of few words gives fewer. The characters among
+                them are the 1,000 most frequent.
+            lower_case: As above.
+
+        Returns:
+            A `WordPieceTokenizer`; the same text and arguments always give the same one.
+
+        Raises:
+            ValueError: If there is no text, or no room for its characters.
+        """
+        return cls(learn_vocabulary(strings, vocab_size, lower_case), lower_case)
+
+    @classmethod
+    def load(cls, path, lower_case=True):
+        """Reads BERT's `vocab.txt`: a piece a line, the first has id 0.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            ValueError: If it holds no such vocabulary.
+        """
+        path = pathlib.Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"WordPieceTokenizer.load: there is no file {path}")
+        try:
+            # Not `splitlines`, which also splits at characters that are pieces.
+            return cls(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"), lower_case)
+        except ValueError as error:
+            raise ValueError(
+                f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file "
+                f"in UTF-8 with a piece a line. {error}"
+            ) from None
+
+    def save(self, path):
+        """Writes BERT's `vocab.txt`; `lower_case` is not in it."""
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{piece}\n" for piece in self.vocab)
+
+    def tokenize(self, strings, start=False, end=False, pair=None):
+        """Splits strings into ids; a special token written in the text becomes its id.
+
+        Args:
+            strings: String tensor, or list, `(batch,)`, or one string `()`.
+            start, end: Whether to put `[CLS]` before and `[SEP]` after.
+            pair: Optional second strings, as many: they follow after a `[SEP]`.
+
+        Returns:
+            int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
+        """
+        ids = self._ids(tf.convert_to_tensor(strings, tf.string))
+        shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
+        parts = [ids]
+        if pair is not None:
+            second = self._ids(tf.convert_to_tensor(pair, tf.string))
+            parts += [tf.fill(shape, self.separator_id), second]
+        if start:
+            parts.insert(0, tf.fill(shape, self.class_id))
+        if end:
+            parts.append(tf.fill(shape, self.separator_id))
+        return tf.concat(parts, axis=-1)
+
+    def _ids(self, strings):
+        """Ids of strings, without marks around them."""
+        words = bert_words(tf.reshape(strings, [-1]), self.lower_case)
+        length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+        words = words.with_flat_values(
+            tf.where(length > self.max_word_length, MARKS["[UNK]"], words.flat_values)
+        )
+        # Made anew wherever it is used: a tensor made beforehand could not enter every graph.
+        op = tf_text.FastWordpieceTokenizer(
+            model_buffer=tf.constant(self._model), token_out_type=tf.int32
+        )
+        ids = op.tokenize(words).merge_dims(1, 2)
+        return ids if strings.shape.rank else ids[0]
+
+    def detokenize(self, ids):
+        """Joins ids to strings, words apart; special tokens vanish, as does all from `[SEP]` on.
+
+        Args:
+            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+
+        Returns:
+            String tensor of the shape of `ids` without its last axis.
+        """
+        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
+        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ended = tf.cumsum(tf.cast(ids == self.separator_id, tf.int32), axis=-1) > 0
+        special = tf.constant([piece in MARKS for piece in self.vocab])
+        spaced = [piece[2:] if piece.startswith("##") else f" {piece}" for piece in self.vocab]
+        pieces = tf.where(ended | tf.gather(special, ids), "", tf.gather(tf.constant(spaced), ids))
+        return tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
+
+    def pieces(self, ids):
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
+        return [self.vocab[int(index)] for index in ids]
+
+    @property
+    def starts_word(self):
+        """Bool array `(vocab_size,)`: which ids begin a word; all but those with `##`."""
+        return np.array([not piece.startswith("##") for piece in self.vocab])
+
+    def get_config(self):
+        return {
+            "vocab": list(self.vocab),
+            "lower_case": self.lower_case,
+            "max_word_length": self.max_word_length,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def _check(vocab):
+    """Refuses what is no vocabulary of BERT's kind."""
+    missing = [token for token in SPECIAL if token not in vocab]
+    if missing or vocab[0] != "[PAD]":
+        raise ValueError(
+            f"WordPieceTokenizer: `vocab` must have [PAD] at id 0, and {', '.join(SPECIAL[1:])}. "
+            f"Missing: {missing}; id 0 is {vocab[0] if vocab else None!r}"
+        )
+    inside = collections.Counter(MARKS.get(piece, piece) for piece in vocab)
+    wrong = [piece for piece, count in inside.items() if count > 1 or not piece]
+    if wrong:
+        raise ValueError(
+            "WordPieceTokenizer: `vocab` must have no piece twice and no empty one. "
+            f"Received: {wrong[:5]}"
+        )
