@@ -1,6 +1,20 @@
 """SavedModels that take raw text or encoded images, loadable with TensorFlow alone."""
 
 from keras_transformers.export.images import ImageClassifier, image_classifier
+from keras_transformers.export.mask_filler import MaskFiller, mask_filler
+from keras_transformers.export.text_classifier import TextClassifier, text_classifier
+from keras_transformers.export.text_generator import TextGenerator, text_generator
 from keras_transformers.export.translation import Translator, translator
 
-__all__ = ["ImageClassifier", "Translator", "image_classifier", "translator"]
+__all__ = [
+    "ImageClassifier",
+    "MaskFiller",
+    "TextClassifier",
+    "TextGenerator",
+    "Translator",
+    "image_classifier",
+    "mask_filler",
+    "text_classifier",
+    "text_generator",
+    "translator",
+]

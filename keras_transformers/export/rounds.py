@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_transformers.generation import Sampling
+
 LARGEST_BATCH = 64  # a larger request takes several rounds
 
 
@@ -10,3 +12,65 @@ def round_size(batch):
     powers = tf.constant([1 << i for i in range(31)])
     enough = tf.reduce_min(tf.boolean_mask(powers, powers >= batch))  # 1 for 0
     return tf.minimum(LARGEST_BATCH, enough)
+
+
+def in_rounds(ids, compute, results, filling):
+    """Computes any number of ragged rows, sorted by length, in rounds of a few sizes.
+
+    Args:
+        ids: int32 RaggedTensor `(batch, None)`.
+        compute: Function of a RaggedTensor `(size, None)` that gives a dict of tensors `(size,
+            ...)`.
+        results: Dict of their names to `tf.TensorSpec`s, without a batch size.
+        filling: Id of the row with which the last round is filled.
+
+    Returns:
+        Dict of the results of all rows, in the order of `ids`.
+    """
+    order = tf.argsort(ids.row_lengths(), stable=True)
+    sorted_ids, batch = tf.gather(ids, order), tf.cast(ids.nrows(), tf.int32)
+    size = round_size(batch)
+    rounds = (batch + size - 1) // size
+    arrays = {
+        name: tf.TensorArray(spec.dtype, rounds, infer_shape=False, element_shape=spec.shape)
+        for name, spec in results.items()
+    }
+    for i in tf.range(rounds):
+        part = sorted_ids[i * size : (i + 1) * size]
+        rows = tf.cast(part.nrows(), tf.int32)
+        empty = tf.fill([size - rows, 1], tf.constant(filling, ids.dtype))
+        found = compute(tf.concat([part, empty], axis=0))
+        arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
+    back = tf.argsort(order)
+    return {name: tf.gather(array.concat(), back) for name, array in arrays.items()}
+
+
+def strings(texts):
+    """A list of str, which may be empty, as a tensor."""
+    return tf.constant(list(texts), tf.string, shape=[len(texts)])
+
+
+def padded(ids, lengths):
+    """A dense tensor of ragged rows, padded with 0 to the first of `lengths` that is enough."""
+    lengths = tf.constant(lengths, tf.int64)
+    enough = tf.gather(lengths, tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0])
+    dense = ids.to_tensor(0)
+    return tf.pad(dense, [[0, 0], [0, tf.cast(enough, tf.int32) - tf.shape(dense)[1]]])
+
+
+def check_lengths(owner, name, lengths):
+    """The lengths as a tuple; ValueError unless they increase."""
+    lengths = tuple(lengths)
+    if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
+        raise ValueError(f"{owner}: `{name}` must increase. Received: {lengths}")
+    return lengths
+
+
+def uniform(search, max_length, batch):
+    """The random numbers of `Sampling`; those of a seed are the same in every round."""
+    if not isinstance(search, Sampling):
+        return None
+    shape = [batch, max_length, search.beams]
+    if search.seed is None:
+        return tf.random.uniform(shape)
+    return tf.random.stateless_uniform(shape, seed=[search.seed, 0])

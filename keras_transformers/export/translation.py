@@ -5,9 +5,14 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import round_size
-from keras_transformers.generation import BeamSearch, Request, Sampling, decode
+from keras_transformers.export.rounds import check_lengths, in_rounds, strings, uniform
+from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import most_tokens
+
+RESULTS = {
+    "translation": tf.TensorSpec([None], tf.string),
+    "score": tf.TensorSpec([None], tf.float32),
+}
 
 
 class Translator(tf.Module):
@@ -42,11 +47,7 @@ class Translator(tf.Module):
 
     def __init__(self, model, tokenizer, search=None, source_lengths=(16, 32, 64, 128)):
         super().__init__()
-        lengths = tuple(source_lengths)
-        if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
-            raise ValueError(
-                f"Translator: `source_lengths` must increase. Received: {source_lengths}"
-            )
+        lengths = check_lengths("Translator", "source_lengths", source_lengths)
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         self._variables = [variable.value for variable in model.variables]  # for the SavedModel
@@ -56,7 +57,7 @@ class Translator(tf.Module):
         limits = tf.constant(lengths, tf.int64)
 
         def translate_chunk(ids):
-            """Ragged ids of one round -> (translations, scores)."""
+            """Ragged ids of one round -> translations and scores."""
             needed = tf.reduce_max(ids.row_lengths())
             which = tf.cast(tf.searchsorted(limits, [needed])[0], tf.int32)
             return tf.switch_case(which, [lambda run=run: run(ids) for run in branches])
@@ -77,32 +78,19 @@ class Translator(tf.Module):
         """
         ids = self._tokenizer.tokenize(text)
         lengths = ids.row_lengths()
-        order = tf.argsort(lengths, stable=True)
         end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
-        sorted_ids = tf.gather(tf.concat([ids[:, : self._longest - 1], end], axis=1), order)
-        batch = tf.size(text)
-        chunk = round_size(batch)
-        rounds = (batch + chunk - 1) // chunk
-        translations = tf.TensorArray(tf.string, rounds, infer_shape=False, element_shape=[None])
-        scores = tf.TensorArray(tf.float32, rounds, infer_shape=False, element_shape=[None])
-        for i in tf.range(rounds):
-            part = sorted_ids[i * chunk : (i + 1) * chunk]
-            rows = tf.cast(part.nrows(), tf.int32)
-            filling = tf.fill([chunk - rows, 1], self._tokenizer.end_id)
-            translation, score = self._translate_chunk(tf.concat([part, filling], axis=0))
-            translations = translations.write(i, translation[:rows])
-            scores = scores.write(i, score[:rows])
-        back = tf.argsort(order)
+        sources = tf.concat([ids[:, : self._longest - 1], end], axis=1)
+        found = in_rounds(sources, self._translate_chunk, RESULTS, self._tokenizer.end_id)
         empty = lengths == 0
         return {
-            "translation": tf.where(empty, "", tf.gather(translations.concat(), back)),
-            "score": tf.where(empty, 0.0, tf.gather(scores.concat(), back)),
+            "translation": tf.where(empty, "", found["translation"]),
+            "score": tf.where(empty, 0.0, found["score"]),
             "truncated": lengths > self._longest - 1,
         }
 
     def translate(self, sentences):
         """Translates a list of str to a list of str."""
-        result = self(tf.constant(list(sentences), tf.string, shape=[len(sentences)]))
+        result = self(strings(sentences))
         return [text.decode() for text in result["translation"].numpy()]
 
     def save(self, path):
@@ -116,13 +104,13 @@ def _decoder(model, search, length, tokenizer):
     most = most_tokens(length)
 
     @tf.function(jit_compile=True)
-    def run(source, uniform):
+    def run(source, drawn):
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
         pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
         limits = search.constraints.limits(pieces, most_tokens(pieces, tf.minimum))
         forced = tf.zeros([source.shape[0] or tf.shape(source)[0], most], tf.int32)
-        request = Request(forced, tokenizer.start_id, tokenizer.end_id, *limits, uniform)
+        request = Request(forced, tokenizer.start_id, tokenizer.end_id, *limits, drawn)
         return decode(model, source, search, request)
 
     def translate(ids):
@@ -131,25 +119,15 @@ def _decoder(model, search, length, tokenizer):
         # (TensorFlow folds a condition on the shape of `source` into a wrong constant.)
         result = tf.cond(
             tf.equal(ids.nrows(), 1),
-            lambda: run(tf.ensure_shape(source, [1, length]), _uniform(search, most, 1)),
-            lambda: run(source, _uniform(search, most, tf.shape(source)[0])),
+            lambda: run(tf.ensure_shape(source, [1, length]), uniform(search, most, 1)),
+            lambda: run(source, uniform(search, most, tf.shape(source)[0])),
         )
         tokens, scores = result["tokens"], result["scores"]
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
-        return tokenizer.detokenize(tokens), scores
+        return {"translation": tokenizer.detokenize(tokens), "score": scores}
 
     return translate
-
-
-def _uniform(search, max_length, batch):
-    """The random numbers of `Sampling`; those of a seed are the same in every round."""
-    if not isinstance(search, Sampling):
-        return None
-    shape = [batch, max_length, search.beams]
-    if search.seed is None:
-        return tf.random.uniform(shape)
-    return tf.random.stateless_uniform(shape, seed=[search.seed, 0])
 
 
 def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):

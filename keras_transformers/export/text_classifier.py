@@ -1,0 +1,120 @@
+"""SavedModels that say what class a raw text is of."""
+
+import pathlib
+
+import tensorflow as tf
+
+from keras_transformers.export.rounds import check_lengths, in_rounds, padded, strings
+from keras_transformers.text import framed
+
+
+class TextClassifier(tf.Module):
+    """A trained encoder, its tokenizer and its class names as one function of raw text.
+
+    Texts are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles a
+    handful of shapes, each when it is first met. The model's weights are shared, not copied.
+
+    Args:
+        model: A `models.TextEncoder` with `head="classification"`, or any model from ids `(batch,
+            length)`, 0 = padding, to logits `(batch, classes)`.
+        tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
+            START, the text's ids and END.
+        labels: Names of the classes, one for each logit.
+        lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
+            last is cut off, and said so in `truncated`.
+
+    Raises:
+        ValueError: If the lengths do not increase, or the labels are not as many as the logits.
+
+    Example:
+    >>> from keras_transformers.export import TextClassifier
+    >>> from keras_transformers.models import TextEncoder
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = TextEncoder.from_variant("tiny", 14, head="classification", num_classes=2)
+    >>> classifier = TextClassifier(model, tokenizer, ["cat", "dog"], lengths=(8,))
+    >>> classifier.probabilities(["a cat", ""]).shape
+    (2, 2)
+    """
+
+    def __init__(self, model, tokenizer, labels, lengths=(32, 64, 128, 256, 512)):
+        super().__init__(name="text_classifier")
+        lengths = check_lengths("TextClassifier", "lengths", lengths)
+        width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
+        if width != len(labels):
+            raise ValueError(
+                f"TextClassifier: `labels` must have a name for each of the model's {width} "
+                f"logits. Received: {len(labels)}"
+            )
+        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._tokenizer = tokenizer
+        self._labels = tf.constant(list(labels), tf.string)
+        self._longest = lengths[-1]
+
+        @tf.function(jit_compile=True)
+        def classify(ids):
+            logits = model(ids, training=False)
+            return tf.nn.softmax(tf.cast(logits, tf.float32))
+
+        self._classify = lambda ids: {"probabilities": classify(padded(ids, lengths))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        """Classifies a batch of texts.
+
+        Args:
+            text: UTF-8 strings `(batch,)`.
+
+        Returns:
+            Dict of `label` string, `probability` float32 and `truncated` bool, each `(batch,)`, and
+            `probabilities` float32 `(batch, classes)`.
+        """
+        ids, truncated = framed(self._tokenizer, text, self._longest)
+        shape = [None, len(self._labels)]
+        results = {"probabilities": tf.TensorSpec(shape, tf.float32)}
+        found = in_rounds(ids, self._classify, results, self._tokenizer.end_id)
+        probabilities = found["probabilities"]
+        return {
+            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
+            "probability": tf.reduce_max(probabilities, axis=1),
+            "probabilities": probabilities,
+            "truncated": truncated,
+        }
+
+    def probabilities(self, texts):
+        """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
+        return self(strings(texts))["probabilities"].numpy()
+
+    def save(self, path):
+        """Writes a SavedModel with the signature `serving_default`, see `text_classifier`."""
+        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
+        return pathlib.Path(path)
+
+
+def text_classifier(model, tokenizer, path, labels, lengths=(32, 64, 128, 256, 512)):
+    """Exports a SavedModel that classifies raw text, loadable with tensorflow and tensorflow-text.
+
+    Its signature `serving_default` takes `text` string `(batch,)` and gives `label` string,
+    `probability` float32 and `truncated` bool, each `(batch,)`, and `probabilities` float32
+    `(batch, classes)`. In the loading process, `import tensorflow_text` registers the tokenizer's
+    ops.
+
+    Args:
+        model, tokenizer, labels, lengths: See `TextClassifier`.
+        path: Folder to write.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.TextEncoder.from_variant("tiny", 14, head="classification", num_classes=2)
+    >>> path = export.text_classifier(
+    ...     model, tokenizer, tempfile.mkdtemp(), ["cat", "dog"], lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['label', 'probabilities', 'probability', 'truncated']
+    """
+    return TextClassifier(model, tokenizer, labels, lengths).save(path)

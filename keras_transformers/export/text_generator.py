@@ -1,0 +1,158 @@
+"""SavedModels that go on with a raw text: tokenizer and search inside."""
+
+import pathlib
+
+import tensorflow as tf
+
+from keras_transformers.export.rounds import check_lengths, in_rounds, strings, uniform
+from keras_transformers.generation import Request, Sampling, decode
+
+RESULTS = {
+    "text": tf.TensorSpec([None], tf.string),
+    "continuation": tf.TensorSpec([None], tf.string),
+    "finished": tf.TensorSpec([None], tf.bool),
+}
+
+
+class TextGenerator(tf.Module):
+    """A trained language model, its tokenizer and a search as one function from text to text.
+
+    Prompts are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles a
+    handful of shapes, each when it is first met; a prompt is taken in at once. The model's weights
+    are shared, not copied.
+
+    Args:
+        model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`.
+        tokenizer: A `text.SentencePieceTokenizer`, best one trained with `lossless=True`, or a
+            `text.WordPieceTokenizer`.
+        search: `Sampling(...)` (default: temperature 0.8, top_p 0.95), `Greedy()` or
+            `BeamSearch(...)`.
+        new_tokens: Most tokens of a continuation.
+        prompt_lengths: Lengths in tokens to which prompts are padded; of a prompt longer than the
+            last its end is used, and said so in `truncated`.
+
+    Raises:
+        ValueError: If `prompt_lengths` do not increase, or `new_tokens` is not positive.
+
+    Example:
+    >>> from keras_transformers.export import TextGenerator
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = LanguageModel.from_variant("tiny", 14)
+    >>> writer = TextGenerator(model, tokenizer, new_tokens=5, prompt_lengths=(8,))
+    >>> [text.startswith("a cat") for text in writer.write(["a cat", "a cat sat"])]
+    [True, True]
+    """
+
+    def __init__(self, model, tokenizer, search=None, new_tokens=128, prompt_lengths=(16, 64, 256)):
+        super().__init__(name="text_generator")
+        lengths = check_lengths("TextGenerator", "prompt_lengths", prompt_lengths)
+        if new_tokens < 1:
+            raise ValueError(
+                f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
+            )
+        if not model.built:
+            model(tf.ones((1, 1), tf.int32))
+        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._tokenizer = tokenizer
+        search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
+        branches = [_writer(model, search, length, new_tokens, tokenizer) for length in lengths]
+        limits = tf.constant(lengths, tf.int64)
+
+        def write_chunk(ids):
+            """Ragged ids of one round -> texts."""
+            needed = tf.reduce_max(ids.row_lengths())
+            which = tf.cast(tf.searchsorted(limits, [needed])[0], tf.int32)
+            return tf.switch_case(which, [lambda run=run: run(ids) for run in branches])
+
+        self._write_chunk = write_chunk
+        self._longest = lengths[-1]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        """Goes on with a batch of texts.
+
+        Args:
+            text: UTF-8 strings `(batch,)`; after an empty one a new text begins.
+
+        Returns:
+            Dict, each `(batch,)`, of `text` string, the prompt and what follows; `continuation`
+            string, what follows alone; `finished` bool, whether the model ended the text; and
+            `truncated` bool, whether the beginning of the prompt was cut off.
+        """
+        ids = self._tokenizer.tokenize(text)
+        lengths = ids.row_lengths()
+        # An empty row has nothing to be padded; where a START stands it is taken away again.
+        start = tf.fill([ids.nrows(), 1], self._tokenizer.start_id)
+        prompts = tf.concat([start, ids[:, -self._longest :]], axis=1)
+        found = in_rounds(prompts, self._write_chunk, RESULTS, self._tokenizer.start_id)
+        return {**found, "truncated": lengths > self._longest}
+
+    def write(self, prompts):
+        """Goes on with a list of str; returns the prompts with what follows."""
+        return [text.decode() for text in self(strings(prompts))["text"].numpy()]
+
+    def save(self, path):
+        """Writes a SavedModel with the signature `serving_default`, see `text_generator`."""
+        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
+        return pathlib.Path(path)
+
+
+def _writer(model, search, length, new_tokens, tokenizer):
+    """Continues ragged prompts, START first, of up to `length` tokens; XLA compiles the search."""
+    most = length + new_tokens + 1
+
+    @tf.function(jit_compile=True)
+    def run(forced, drawn):
+        # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
+        # must not depend on its neighbours in the batch. The END that is forced there is cut off.
+        size = tf.math.count_nonzero(forced, axis=1, dtype=tf.int32)
+        limits = (None, size + new_tokens + 1)
+        request = Request(
+            forced, tokenizer.start_id, tokenizer.end_id, *limits, drawn, prompt_length=length
+        )
+        tokens = decode(model, forced, search, request)["tokens"]
+        tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
+        within = tf.range(most) < (size + new_tokens)[:, None]
+        finished = tf.reduce_any((tokens == tokenizer.end_id) & within, axis=1)
+        return tf.where(within, tokens, 0), finished
+
+    def write(ids):
+        forced = ids[:, 1:].to_tensor(tokenizer.pad_id, shape=[None, most])
+        tokens, finished = run(forced, uniform(search, most, tf.shape(forced)[0]))
+        prompts, texts = tokenizer.detokenize(forced), tokenizer.detokenize(tokens)
+        rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
+        return {"text": texts, "continuation": rest, "finished": finished}
+
+    return write
+
+
+def text_generator(
+    model, tokenizer, path, search=None, new_tokens=128, prompt_lengths=(16, 64, 256)
+):
+    """Exports a SavedModel that continues raw text, loadable with tensorflow and tensorflow-text.
+
+    Its signature `serving_default` takes `text` string `(batch,)` and gives `text` and
+    `continuation` string, `finished` and `truncated` bool, each `(batch,)`. In the loading process,
+    `import tensorflow_text` registers the tokenizer's ops.
+
+    Args:
+        model, tokenizer, search, new_tokens, prompt_lengths: See `TextGenerator`.
+        path: Folder to write.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.LanguageModel.from_variant("tiny", 14)
+    >>> path = export.text_generator(
+    ...     model, tokenizer, tempfile.mkdtemp(), new_tokens=5, prompt_lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['continuation', 'finished', 'text', 'truncated']
+    """
+    return TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths).save(path)
