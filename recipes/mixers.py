@@ -45,7 +45,7 @@ from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import comparison
-from recipes.data import images, plays
+from recipes.data import images, shakespeare
 from recipes.flops import floating_point_operations
 from recipes.folder import begin
 
@@ -152,15 +152,14 @@ def load_images(config):
 
 def load_text(config):
     """Passages of Shakespeare's plays, as pieces."""
-    data = plays.load(config.words)
-    tokenizer = SentencePieceTokenizer.train(data.train.texts, config.vocab_size)
+    data = shakespeare.passages(config.words)
+    tokenizer = SentencePieceTokenizer.train(data["train"].texts, config.vocab_size)
     splits = []
-    for corpus in (data.train, data.valid, data.test):
+    for corpus in (data["train"], data["valid"], data["test"]):
         ids = tokenizer.tokenize(corpus.texts).to_tensor(shape=(None, config.text_length))
         splits.append((ids.numpy(), np.array(corpus.labels)))
-    return Task(
-        *splits, data.train.classes, config.text_length, None, tokenizer.vocab_size
-    )
+    classes = data["train"].classes
+    return Task(*splits, classes, config.text_length, None, tokenizer.vocab_size)
 
 
 def build_model(config, task, variant):

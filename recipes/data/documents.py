@@ -1,0 +1,158 @@
+"""Texts for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
+
+import collections
+import dataclasses
+
+from keras_transformers.text import TextCorpus, read_documents, read_labelled
+from recipes.data import shakespeare
+from recipes.data.tfds import download, find
+
+SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val"), "test": ("test",)}
+DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
+LABELLED = {"shakespeare-plays": shakespeare.passages}
+HELD_OUT = 20  # where there is no validation or test set, every so many texts make one
+
+
+@dataclasses.dataclass(frozen=True)
+class TextData:
+    """Texts to learn from, to watch training by, and to score on."""
+
+    name: str
+    train: TextCorpus
+    valid: TextCorpus
+    test: TextCorpus
+
+    def corpora(self):
+        """Dict of split -> corpus."""
+        return {split: getattr(self, split) for split in SPLITS}
+
+    def sample(self, **numbers):
+        """So many texts of each split, drawn at random."""
+        drawn = {name: getattr(self, name).sample(number) for name, number in numbers.items()}
+        return dataclasses.replace(self, **drawn)
+
+
+def load_documents(dataset="shakespeare", train=None, valid=None, test=None, data_dir=None):
+    """Loads texts without labels.
+
+    Args:
+        dataset: "shakespeare", works of which four are held out; "shakespeare-scenes", what is said
+            in each scene; or "tfds:NAME" for a set of TensorFlow Datasets with a text feature.
+        train, valid, test: The user's own instead: text files, or folders of them; all three or
+            none.
+        data_dir: Where TensorFlow Datasets keeps its files.
+
+    Returns:
+        A `TextData`.
+
+    Raises:
+        ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
+    """
+    return _load(dataset, (train, valid, test), data_dir, DOCUMENTS, _read_documents, False)
+
+
+def load_labelled(dataset="shakespeare-plays", train=None, valid=None, test=None, data_dir=None):
+    """Loads texts with labels.
+
+    Args:
+        dataset: "shakespeare-plays", passages of forty words by the play that they are from; or
+            "tfds:NAME" for a set of TensorFlow Datasets with a text and a class label.
+        train, valid, test: The user's own files instead, `text TAB class`, plain or gzip; all three
+            or none.
+        data_dir: Where TensorFlow Datasets keeps its files.
+
+    Returns:
+        A `TextData` whose corpora have labels.
+
+    Raises:
+        ValueError: As `load_documents`.
+    """
+    return _load(dataset, (train, valid, test), data_dir, LABELLED, _read_labelled, True)
+
+
+def _load(dataset, paths, data_dir, embedded, read, labelled):
+    files = dict(zip(SPLITS, paths, strict=True))
+    if any(files.values()):
+        missing = [f"--{name}" for name, path in files.items() if not path]
+        if missing:
+            raise ValueError(
+                f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
+            )
+        return TextData("own files", **read(files))
+    if dataset.startswith("tfds:"):
+        name = dataset.removeprefix("tfds:")
+        return TextData(dataset, **_from_tfds(name, data_dir, labelled))
+    if dataset not in embedded:
+        raise ValueError(
+            f"There is no data set '{dataset}'. Choose {' or '.join(embedded)}, tfds:NAME (for "
+            "instance tfds:imdb_reviews), or give your own files with --train, --valid and --test."
+        )
+    return TextData(dataset, **embedded[dataset]())
+
+
+def _read_documents(files):
+    return {split: read_documents(path) for split, path in files.items()}
+
+
+def _read_labelled(files):
+    train = read_labelled(files["train"])
+    others = {split: read_labelled(files[split], train.classes) for split in ("valid", "test")}
+    return {"train": train, **others}
+
+
+def _from_tfds(name, data_dir, labelled):
+    builder = find(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find` would have said so
+
+    features = builder.info.features or {}
+    texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
+    labels = [key for key in features if isinstance(features[key], tfds.features.ClassLabel)]
+    if not texts or (labelled and not labels):
+        wanted = "a text and a class label" if labelled else "a text"
+        raise ValueError(
+            f"tfds:{name} does not fit: it needs {wanted} an example, but its features are "
+            f"{', '.join(features)}."
+        )
+    text = "text" if "text" in texts else texts[0]
+    label = ("label" if "label" in labels else labels[0]) if labelled else None
+    download(builder, name)
+    if "train" not in builder.info.splits:
+        raise ValueError(f"tfds:{name} has no split train; it has {', '.join(builder.info.splits)}")
+
+    def read(split):
+        examples = tfds.as_numpy(builder.as_dataset(split=split))
+        rows = [(e[text].decode(), int(e[label]) if labelled else None) for e in examples]
+        kept = [(text, label) for text, label in rows if text.strip() and label != -1]
+        left_out = collections.Counter({"empty or without a label": len(rows) - len(kept)})
+        corpus = TextCorpus(
+            f"tfds:{name} {split}",
+            [text for text, _ in kept],
+            [label for _, label in kept] if labelled else None,
+            features[label].names if labelled else None,
+            dict(left_out),
+        )
+        return corpus.checked("its texts are empty")
+
+    names = {
+        ours: next((theirs for theirs in known if theirs in builder.info.splits), None)
+        for ours, known in SPLITS.items()
+    }
+    corpora = {ours: read(theirs) for ours, theirs in names.items() if theirs}
+    for split in ("test", "valid"):
+        if split not in corpora:
+            corpora["train"], corpora[split] = _split(corpora["train"], split)
+    return corpora
+
+
+def _split(corpus, name):
+    """A corpus without every twentieth text, and these."""
+    if len(corpus) < HELD_OUT:
+        raise ValueError(f"{corpus.name}: too few texts, {len(corpus)}, to hold out a {name} set.")
+
+    def part(keep):
+        places = [i for i in range(len(corpus)) if (i % HELD_OUT == 0) == keep]
+        labels = None if corpus.labels is None else [corpus.labels[i] for i in places]
+        texts = [corpus.texts[i] for i in places]
+        return dataclasses.replace(corpus, texts=texts, labels=labels)
+
+    return part(False), part(True)

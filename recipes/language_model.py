@@ -1,0 +1,177 @@
+"""A language model from text files to a SavedModel that writes: GPT-2's architecture and its heirs.
+
+    python -m recipes.language_model                                  # Shakespeare's works
+    python -m recipes.language_model --train a.txt --valid b.txt --test c.txt
+    python -m recipes.language_model --dataset tfds:NAME
+
+Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
+https://arxiv.org/abs/2302.13971.
+"""
+
+import collections
+import dataclasses
+import math
+import typing
+
+import numpy as np
+import tensorflow as tf
+import tyro
+
+from keras_transformers.export import TextGenerator
+from keras_transformers.generation import Sampling
+from keras_transformers.inspection import attention_maps
+from keras_transformers.models import LanguageModel
+from keras_transformers.text import SentencePieceTokenizer, packed_documents, sliding_windows
+from keras_transformers.visualization import attention_heat_map, training_curves
+from recipes import texts
+from recipes.data.documents import load_documents
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(texts.TextConfig):
+    """Every number of a run. The defaults suit five million characters and two CPU cores."""
+
+    dataset: str = "shakespeare"  # or tfds:NAME
+    output: str = "runs/language_model"
+    variant: typing.Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"
+    style: typing.Literal["gpt2", "modern"] = "modern"
+    num_key_value_heads: int | None = None
+    stride: int = 128  # between the windows of evaluation: the rest of a row is context
+    prompts: tuple[str, ...] = ("", "ROMEO.\n", "Shall I compare thee")  # to go on with
+    temperature: float = 0.8
+    top_p: float = 0.95
+    new_tokens: int = 128  # of each continuation
+
+
+SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny"}
+SMOKE.update(warmup_steps=2, stride=32, new_tokens=16)
+SMOKE_CHARACTERS = 20_000
+
+
+def load_data(config):
+    """Texts, a lossless tokenizer trained on them, and the ids of each text."""
+    data = load_documents(config.dataset, config.train, config.valid, config.test)
+    if config.smoke:
+        data = data.sample(train=3, valid=1, test=1)
+        cut = {
+            name: dataclasses.replace(
+                corpus, texts=[text[:SMOKE_CHARACTERS] for text in corpus.texts]
+            )
+            for name, corpus in data.corpora().items()
+        }
+        data = dataclasses.replace(data, **cut)
+    for corpus in data.corpora().values():
+        print(corpus.summary())
+    tokenizer = SentencePieceTokenizer.train(data.train.texts, config.vocab_size, lossless=True)
+    ids = {
+        name: [tokenizer.tokenize(text, start=True, end=True).numpy() for text in corpus.texts]
+        for name, corpus in data.corpora().items()
+    }
+    return data, tokenizer, ids
+
+
+def windows(config, documents):
+    """Batches in which every token is predicted once, with context."""
+    ids, labels = sliding_windows(documents, config.row_length, config.stride)
+    rows = config.batch_size // config.row_length
+    missing = -len(ids) % rows  # one shape, compiled once; rows of padding weigh nothing
+    ids, labels = (np.pad(array, ((0, missing), (0, 0))) for array in (ids, labels))
+    return tf.data.Dataset.from_tensor_slices(({"ids": ids}, labels)).batch(rows)
+
+
+def build_model(config, vocab_size):
+    """The decoder-only Transformer, compiled with Muon."""
+    model = LanguageModel.from_variant(
+        config.variant,
+        vocab_size,
+        style=config.style,
+        num_key_value_heads=config.num_key_value_heads,
+        max_length=max(1024, config.row_length),
+        dropout=config.dropout,
+        attention_dropout=0.0,
+    )
+    return texts.token_model(config, model)
+
+
+def score(config, folder, model, documents, corpus):
+    """Bits per byte and perplexity of held-out texts, of all together and of each."""
+    rows, totals = [], collections.Counter()
+    for number, (document, text) in enumerate(zip(documents, corpus.texts, strict=True)):
+        found = model.evaluate(windows(config, [document]), verbose=0, return_dict=True)
+        counts = {
+            "nats": found["cross_entropy"] * (len(document) - 1),
+            "tokens": len(document) - 1,
+            "words": len(text.split()),
+            "bytes": len(text.encode()),
+        }
+        totals.update(counts)
+        rows.append((number, text.strip().split("\n")[0][:60], *_scores(counts).values()))
+    scores = {f"test_{name}": value for name, value in _scores(totals).items()}
+    header = ["text", "begins", *_scores(totals)]
+    folder.write_table("test_texts.tsv", header, rows)
+    return scores | {f"test_{name}": totals[name] for name in ("tokens", "words", "bytes")}
+
+
+def _scores(counts):
+    return {
+        "bits_per_byte": counts["nats"] / counts["bytes"] / math.log(2),
+        "perplexity_per_word": math.exp(counts["nats"] / max(counts["words"], 1)),
+        "perplexity_per_token": math.exp(counts["nats"] / counts["tokens"]),
+    }
+
+
+def write_samples(config, folder, generator):
+    """Prints what the model makes of the prompts, and keeps it."""
+    samples = generator.write(config.prompts)
+    text = "\n\n--------\n\n".join(samples)
+    (folder / "samples.txt").write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def draw(folder, history, model, tokenizer, text):
+    """Curves, and what each piece of a line looks at in the last block."""
+    groups = ("loss", "accuracy", "tokens_per_second")
+    training_curves(history, folder.figures / "training_curves.png", groups)
+    line = next(line for line in text.split("\n") if 20 < len(line) < 50)
+    ids = tokenizer.tokenize([line], start=True).to_tensor()
+    *_, last = attention_maps(model, ids).values()
+    pieces = tokenizer.pieces(ids[0])
+    attention_heat_map(
+        last[0].mean(axis=0),
+        queries=pieces,
+        keys=pieces,
+        path=folder.figures / "attention.png",
+        title="Attention of the last block, mean of its heads",
+    )
+
+
+def run(config):
+    """Trains, scores on the test set, writes samples, exports; returns the metrics."""
+    config, folder, clock = texts.start(config, SMOKE)
+    data, tokenizer, ids = load_data(config)
+    tokenizer.save(folder / "tokenizer.model")
+    documents = tf.data.Dataset.from_tensors(texts.ragged(ids["train"]))
+    rows = config.batch_size // config.row_length
+    batches = packed_documents(documents, config.row_length, rows, config.seed)
+    model = build_model(config, tokenizer.vocab_size)
+    valid = windows(config, ids["valid"])
+    history, measured = texts.fit_tokens(config, folder, model, batches, valid)
+    scores = score(config, folder, model, ids["test"], data.test)
+    clock.scored()
+    search = Sampling(config.temperature, top_p=config.top_p, seed=config.seed)
+    generator = TextGenerator(model, tokenizer, search, config.new_tokens)
+    write_samples(config, folder, generator)
+    TextGenerator(  # another text each time it is asked
+        model, tokenizer, dataclasses.replace(search, seed=None), config.new_tokens
+    ).save(folder / "saved_model")
+    draw(folder, history, model, tokenizer, data.test.texts[0])
+    metrics = {**scores, **measured, "parameters": model.count_params(), **clock.metrics()}
+    folder.write_metrics(metrics)
+    return metrics
+
+
+if __name__ == "__main__":
+    try:
+        run(tyro.cli(Config, description=__doc__))
+    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
+        raise SystemExit(f"recipes.language_model: {error}") from None

@@ -1,0 +1,209 @@
+"""Classifies texts, from scratch or from a pre-trained encoder.
+
+    python -m recipes.text_classification                  # from which of Shakespeare's plays?
+    python -m recipes.text_classification --train a.tsv --valid b.tsv --test c.tsv
+    python -m recipes.text_classification --dataset tfds:imdb_reviews
+    python -m recipes.text_classification --pretrained runs/masked_language_model --compare \
+        --seeds 3
+
+Own files hold a text, a tab and its class in each line. Devlin et al. 2018,
+https://arxiv.org/abs/1810.04805, section 4.
+"""
+
+import dataclasses
+import json
+import pathlib
+import typing
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tyro
+
+from keras_transformers.export import TextClassifier
+from keras_transformers.models import TextEncoder
+from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
+from keras_transformers.training import AdamW, BudgetedDecay, score_classes
+from keras_transformers.visualization import confusion_matrix, training_curves
+from recipes import texts
+from recipes.data.documents import load_labelled
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(texts.TextConfig):
+    """Every number of a run. The defaults suit some 10,000 short texts and two CPU cores."""
+
+    dataset: str = "shakespeare-plays"  # or tfds:NAME
+    output: str = "runs/text_classification"
+    pretrained: str | None = None  # folder of a run of recipes.masked_language_model
+    compare: bool = False  # with --pretrained: train from random weights as well
+    seeds: int = 1  # runs of each kind; the best on the validation set is exported
+    minutes: float | None = None
+    epochs: int = 8
+    batch_size: int = 2048
+    row_length: int = 256  # places for the longest text; what is longer is cut, and counted
+    variant: typing.Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
+    style: typing.Literal["bert", "modern"] = "modern"
+    pooling: typing.Literal["token", "mean"] = "mean"
+    lower_case: bool = True
+    dropout: float = 0.2
+    learning_rate: float = 5e-4  # the peak
+    label_smoothing: float = 0.1
+
+
+SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 128, "vocab_size": 500, "variant": "tiny"}
+SMOKE.update(warmup_steps=2)
+CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
+
+
+def load_data(config):
+    """Labelled texts, the tokenizer, and the ids of each split."""
+    data = load_labelled(config.dataset, config.train, config.valid, config.test)
+    if config.smoke:
+        data = data.sample(train=400, valid=64, test=64)
+    if config.pretrained is None:
+        tokenizer = WordPieceTokenizer.train(
+            data.train.texts, config.vocab_size, config.lower_case
+        )
+    else:
+        lower_case = _of_run(config.pretrained)["lower_case"]
+        tokenizer = WordPieceTokenizer.load(
+            pathlib.Path(config.pretrained, "vocab.txt"), lower_case
+        )
+    ids = {}
+    for name, corpus in data.corpora().items():
+        print(corpus.summary())
+        ids[name], cut = framed(tokenizer, corpus.texts, config.row_length)
+        if np.any(cut):
+            print(f"  {np.sum(cut):,} of them have over {config.row_length} pieces and are cut")
+    return data, tokenizer, ids
+
+
+def lengths(config):
+    """The lengths that texts are padded to."""
+    return (*(n for n in (32, 64, 128, 256, 512) if n < config.row_length), config.row_length)
+
+
+def _of_run(folder):
+    """The configuration of another run."""
+    path = pathlib.Path(folder, "config.json")
+    if not path.is_file():
+        raise FileNotFoundError(f"--pretrained: there is no {path}")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def build_model(config, num_classes, vocab_size, start):
+    """The encoder with a head for classes, from "scratch" or "pretrained", compiled."""
+    head = {"head": "classification", "num_classes": num_classes, "pooling": config.pooling}
+    changes = {**head, "dropout": config.dropout, "attention_dropout": 0.0}
+    if config.pretrained is None:
+        model = TextEncoder.from_variant(
+            config.variant, vocab_size, style=config.style, **changes
+        )
+    else:
+        model = keras.models.load_model(pathlib.Path(config.pretrained, "model.keras"))
+        if start == "pretrained":
+            model = model.transferred(**changes)
+        else:
+            model = TextEncoder.from_config({**model.get_config(), **changes})
+    if not model.built:
+        model.build((None, None))
+    model.compile(
+        AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0),
+        keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=config.label_smoothing
+        ),
+        weighted_metrics=["accuracy"],
+        jit_compile=True,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def batches(config, ids, labels, classes, seed=None):
+    """Batches of texts of like length, with one-hot labels."""
+    dataset = bucketed_texts(ids, labels, lengths(config), config.batch_size, seed)
+    dataset = dataset.map(lambda ids, labels, weights: (ids, tf.one_hot(labels, classes), weights))
+    return texts.counted(dataset)
+
+
+def train(config, data, ids, tokenizer, start, seed):
+    """Fits one model; returns it, its history and its accuracy on the validation set."""
+    keras.backend.clear_session()  # else compiled programs pile up
+    keras.utils.set_random_seed(seed)
+    classes = len(data.train.classes)
+    model = build_model(config, classes, tokenizer.vocab_size, start)
+    dataset = batches(config, ids["train"], data.train.labels, classes, seed)
+    steps = config.epochs * int(dataset.cardinality())
+    budget = BudgetedDecay(config.learning_rate, config.warmup_steps, steps, config.minutes)
+    history = model.fit(
+        dataset,
+        shuffle=False,
+        epochs=config.epochs,
+        validation_data=batches(config, ids["valid"], data.valid.labels, classes),
+        callbacks=[budget],
+        verbose=2 if config.seeds > 1 else "auto",
+    ).history
+    return model, history
+
+
+def compare(config, folder, data, tokenizer, ids):
+    """Trains every start with every seed.
+
+    Returns metrics, and model, history and test probabilities of the best on the validation set.
+    """
+    starts = ["scratch"] if config.pretrained is None else ["pretrained"]
+    starts += ["scratch"] if config.compare else []
+    rows, curves, best, metrics = [], [], (-1.0, None), {}
+    for start in starts:
+        scores = []
+        for seed in range(config.seed, config.seed + config.seeds):
+            model, history = train(config, data, ids, tokenizer, start, seed)
+            classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
+            probabilities = classifier.probabilities(data.test.texts)
+            found = score_classes(probabilities, data.test.labels, data.train.classes)
+            f1 = float(np.mean([row["f1"] for row in found.table]))
+            scores.append((found.top1, f1))
+            rows.append((start, seed, history["val_accuracy"][-1], found.top1, f1))
+            values = zip(*(history[name] for name in CURVES), strict=True)
+            curves += [(start, seed, epoch + 1, *row) for epoch, row in enumerate(values)]
+            if history["val_accuracy"][-1] > best[0]:
+                best = (history["val_accuracy"][-1], (model, history, found))
+        means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=config.seeds > 1)
+        for name, mean, spread in zip(("accuracy", "macro_f1"), means, spreads, strict=True):
+            metrics[f"{start}_test_{name}"] = float(mean)
+            metrics[f"{start}_test_{name}_spread"] = float(spread)
+    header = ["start", "seed", "valid_accuracy", "test_accuracy", "test_macro_f1"]
+    folder.write_table("runs.tsv", header, rows)
+    folder.write_table("history.csv", ["start", "seed", "epoch", *CURVES], curves, delimiter=",")
+    return metrics, best[1]
+
+
+def run(config):
+    """Trains, scores on the test set, exports; returns the metrics."""
+    if config.compare and config.pretrained is None:
+        raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
+    if config.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1. Received: {config.seeds}")
+    config, folder, clock = texts.start(config, SMOKE)
+    data, tokenizer, ids = load_data(config)
+    tokenizer.save(folder / "vocab.txt")
+    metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
+    clock.scored()
+    model.save(folder / "model.keras")
+    header = list(found.table[0])
+    folder.write_table("classes.tsv", header, [row.values() for row in found.table])
+    classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
+    classifier.save(folder / "saved_model")
+    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
+    confusion_matrix(found.confusion, data.train.classes, folder.figures / "confusion.png")
+    metrics |= {"parameters": model.count_params(), **clock.metrics()}
+    folder.write_metrics(metrics)
+    return metrics
+
+
+if __name__ == "__main__":
+    try:
+        run(tyro.cli(Config, description=__doc__))
+    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
+        raise SystemExit(f"recipes.text_classification: {error}") from None

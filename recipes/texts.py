@@ -1,0 +1,140 @@
+"""What the recipes for texts share: numbers, compilation and training."""
+
+import dataclasses
+import time
+import typing
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.training import (
+    BudgetedDecay,
+    MaskedAccuracy,
+    Muon,
+    SmoothedCrossEntropy,
+    Throughput,
+    TokenCrossEntropy,
+)
+from recipes.folder import begin
+
+
+@dataclasses.dataclass(frozen=True)
+class TextConfig:
+    """The numbers of every run on texts."""
+
+    train: str | None = None  # own texts instead of the data set
+    valid: str | None = None
+    test: str | None = None
+    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 4096  # places in a batch
+    row_length: int = 256  # places in a row
+    vocab_size: int = 4000
+    variant: str = "mini"
+    style: str = "modern"
+    dropout: float = 0.1
+    learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
+    weight_decay: float = 0.05
+    warmup_steps: int = 50
+    patience: int = 3  # epochs without a better validation loss before training stops
+    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    seed: int = 1
+    tensorboard: bool = False
+    smoke: bool = False  # the same path in under a minute, on a little text
+
+
+def ragged(sequences):
+    """A ragged tensor of sequences of ids, int32."""
+    lengths = [len(sequence) for sequence in sequences]
+    return tf.RaggedTensor.from_row_lengths(np.concatenate(sequences).astype("int32"), lengths)
+
+
+def counted(dataset):
+    """A dataset that knows how many batches it has, or Keras warns that it ran out of them."""
+    number = sum(1 for _ in dataset)
+    return dataset.apply(tf.data.experimental.assert_cardinality(number))
+
+
+def token_model(config, model):
+    """Compiles a model that predicts tokens, and builds it with its optimizer."""
+    model.compile(
+        Muon(config.learning_rate, weight_decay=config.weight_decay),
+        SmoothedCrossEntropy(0.0),
+        metrics=[MaskedAccuracy(), TokenCrossEntropy()],
+        jit_compile=True,
+    )
+    model.build((None, None))
+    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def fit_tokens(config, folder, model, batches, valid):
+    """Fits, and goes back to the weights of the best validation loss.
+
+    Args:
+        batches: Dataset of `(inputs, labels)`, finite; its first epoch is gone through beforehand.
+        valid: The same, for validation, `counted`.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    epoch = list(batches)
+    ids = [inputs["ids"] for inputs, _ in epoch]
+    share = sum(np.count_nonzero(row) for row in ids) / sum(np.size(row) for row in ids)
+    print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
+    throughput = Throughput(sum(np.count_nonzero(row) for row in ids))
+    best = {"monitor": "val_loss", "mode": "min"}
+    history = model.fit(
+        batches.repeat(),
+        shuffle=False,  # the pipeline does that
+        steps_per_epoch=len(epoch),  # an epoch can be a batch longer or shorter than another
+        validation_data=valid,
+        epochs=config.epochs,
+        callbacks=[
+            BudgetedDecay(
+                config.learning_rate,
+                config.warmup_steps,
+                config.epochs * len(epoch),
+                config.minutes,
+            ),
+            throughput,
+            keras.callbacks.ModelCheckpoint(folder / "model.keras", save_best_only=True, **best),
+            keras.callbacks.EarlyStopping(
+                patience=config.patience, restore_best_weights=True, **best
+            ),
+            *folder.callbacks(config.tensorboard),
+        ],
+    ).history
+    return history, {
+        "real_token_share": float(share),
+        "tokens_per_second": float(np.median(throughput.rates)),
+        "epochs": len(history["loss"]),
+        "valid_cross_entropy": min(history["val_cross_entropy"]),
+    }
+
+
+class Clock:
+    """Seconds of a run, and of what it did until its scores were known."""
+
+    def __init__(self):
+        self._started = time.perf_counter()
+        self._scored = None
+
+    def scored(self):
+        """Everything after this is export and pictures."""
+        self._scored = time.perf_counter()
+
+    def metrics(self):
+        now = time.perf_counter()
+        return {
+            "seconds_training_and_evaluation": (self._scored or now) - self._started,
+            "seconds": now - self._started,
+        }
+
+
+def start(config, smoke):
+    """`recipes.folder.begin`, and a clock that runs."""
+    clock = Clock()
+    return *begin(config, smoke), clock

@@ -1,0 +1,151 @@
+"""Claims about the recipes for texts: from data to a scored, served model; no bad input taken."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  registers the tokenizers' ops
+
+from recipes import language_model, masked_language_model, text_classification
+
+COMMON = {"config.json", "metrics.json", "history.csv", "model.keras", "saved_model", "figures"}
+
+
+def inside(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def rows(path, delimiter="\t"):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
+def check_metrics(folder, metrics):
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert {"seconds", "parameters"} <= set(metrics)
+
+
+def serve(folder, sentences):
+    loaded = tf.saved_model.load(str(folder / "saved_model"))
+    return loaded.signatures["serving_default"](text=tf.constant(sentences))
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("language")
+    config = language_model.Config(output=str(folder), smoke=True)
+    return folder, language_model.run(config)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masked")
+    config = masked_language_model.Config(output=str(folder), smoke=True)
+    return folder, masked_language_model.run(config)
+
+
+@pytest.fixture(scope="module")
+def classified(tmp_path_factory, pretrained):
+    folder = tmp_path_factory.mktemp("classified")
+    config = text_classification.Config(
+        output=str(folder), smoke=True, pretrained=str(pretrained[0]), compare=True
+    )
+    return folder, text_classification.run(config)
+
+
+def test_a_language_model_leaves_the_whole_folder(language):
+    folder, metrics = language
+    check_metrics(folder, metrics)
+    assert inside(folder) == COMMON | {"tokenizer.model", "samples.txt", "test_texts.tsv"}
+    assert inside(folder / "figures") == {"training_curves.png", "attention.png"}
+    assert metrics["real_token_share"] > 0.98
+    (row,) = rows(folder / "test_texts.tsv")
+    assert float(row["bits_per_byte"]) == pytest.approx(metrics["test_bits_per_byte"])
+
+
+def test_scores_of_a_language_model_follow_from_one_another(language):
+    metrics = language[1]
+    nats = np.log(metrics["test_perplexity_per_token"]) * metrics["test_tokens"]
+    assert metrics["test_bits_per_byte"] == pytest.approx(
+        nats / np.log(2) / metrics["test_bytes"]
+    )
+    assert np.log(metrics["test_perplexity_per_word"]) == pytest.approx(
+        nats / metrics["test_words"]
+    )
+
+
+def test_the_saved_model_goes_on_with_a_prompt(language):
+    result = serve(language[0], ["ROMEO.\n", ""])
+    assert result["text"][0].numpy().startswith(b"ROMEO.\n")
+
+
+def test_a_masked_language_model_leaves_the_whole_folder(pretrained):
+    folder, metrics = pretrained
+    check_metrics(folder, metrics)
+    assert inside(folder) == COMMON | {"vocab.txt", "samples.tsv"}
+    samples = rows(folder / "samples.tsv")
+    served = serve(folder, [row["text"] for row in samples])["text"].numpy()
+    assert [text.decode() for text in served] == [row["filled"] for row in samples]
+
+
+def test_a_classifier_leaves_the_whole_folder(classified):
+    folder, metrics = classified
+    check_metrics(folder, metrics)
+    assert inside(folder) == COMMON | {"vocab.txt", "runs.tsv", "classes.tsv"}
+    assert inside(folder / "figures") == {"training_curves.png", "confusion.png"}
+    assert [row["start"] for row in rows(folder / "runs.tsv")] == ["pretrained", "scratch"]
+    assert {"pretrained_test_macro_f1", "scratch_test_accuracy"} <= set(metrics)
+    result = serve(folder, ["To be, or not to be"])
+    model = keras.models.load_model(folder / "model.keras")
+    assert result["probabilities"].shape == (1, model.head.num_classes)
+
+
+def test_pretraining_is_taken_over(pretrained, classified):
+    encoder = keras.models.load_model(pretrained[0] / "model.keras")
+    config = text_classification.Config(pretrained=str(pretrained[0]))
+    size = encoder.get_config()["vocab_size"]
+    started = text_classification.build_model(config, 3, size, "pretrained")
+    table = started.token_embedding.get_weights()[0]
+    np.testing.assert_array_equal(table, encoder.token_embedding.get_weights()[0])
+    scratch = text_classification.build_model(config, 3, size, "scratch")
+    assert np.abs(scratch.token_embedding.get_weights()[0] - table).max() > 1e-3
+
+
+def test_own_labelled_files_are_learnt_from(tmp_path):
+    lines = [f"{word} number {i}\t{word}\n" for i in range(40) for word in ("cat", "rose")]
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.tsv").write_text("".join(lines) + "broken\n", encoding="utf-8")
+    files = {name: str(tmp_path / f"{name}.tsv") for name in ("train", "valid", "test")}
+    config = text_classification.Config(
+        **files,
+        output=str(tmp_path / "run"),
+        smoke=True,
+        vocab_size=60,
+        epochs=8,
+        learning_rate=5e-3,
+    )
+    assert text_classification.run(config)["scratch_test_accuracy"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arguments", "advice"),
+    [
+        ("language_model", ["--dataset", "goethe"], "There is no data set 'goethe'"),
+        ("language_model", ["--train", "a.txt"], "missing: --valid and --test"),
+        ("masked_language_model", ["--smoke", "--vocab-size", "6"], "vocab_size"),
+        ("text_classification", ["--compare"], "--compare needs --pretrained"),
+        ("text_classification", ["--pretrained", "nowhere"], "there is no nowhere"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(recipe, arguments, advice, tmp_path):
+    command = [sys.executable, "-m", f"recipes.{recipe}", "--output", str(tmp_path), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert advice in result.stderr
+    assert "Traceback" not in result.stderr
