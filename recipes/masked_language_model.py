@@ -55,8 +55,6 @@ def load_data(config):
     for corpus in data.corpora().values():
         print(corpus.summary())
     tokenizer = WordPieceTokenizer.train(data.train.texts, config.vocab_size, config.lower_case)
-    special = [tokenizer.pad_id, tokenizer.unknown_id, tokenizer.class_id]
-    special += [tokenizer.separator_id, tokenizer.mask_id]
     rows = config.batch_size // config.row_length
 
     def batches(corpus, seed):
@@ -68,7 +66,7 @@ def load_data(config):
             packed,
             tokenizer.mask_id,
             tokenizer.vocab_size,
-            special,
+            tokenizer.special_ids,
             config.mask_rate,
             tokenizer.starts_word if config.whole_words else None,
             seed or 0,

@@ -1,19 +1,17 @@
 """Image classifiers that take encoded images: decoding and preprocessing inside."""
 
-import pathlib
-
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import round_size
+from keras_transformers.export.rounds import Served, round_size
 from keras_transformers.vision import Preprocessing
 
 # The first bytes of JPEG, PNG, GIF and BMP files.
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
 
 
-class ImageClassifier(tf.Module):
+class ImageClassifier(Served):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
     The model's weights are shared, not copied. XLA compiles a handful of batch sizes, each when it
@@ -104,11 +102,6 @@ class ImageClassifier(tf.Module):
         """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
         batches = images.batches(512, self._preprocessing)
         return np.concatenate([self._in_rounds(pixels).numpy() for pixels, _ in batches])
-
-    def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`, see `image_classifier`."""
-        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        return pathlib.Path(path)
 
 
 def _of_model(model):

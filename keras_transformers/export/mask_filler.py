@@ -1,16 +1,14 @@
 """SavedModels that fill in what is masked in a raw text."""
 
-import pathlib
-
 import tensorflow as tf
 
-from keras_transformers.export.rounds import check_lengths, in_rounds, padded, strings
+from keras_transformers.export.rounds import Served, check_lengths, in_rounds, padded, strings
 from keras_transformers.text import framed
 
 CANDIDATES = 5
 
 
-class MaskFiller(tf.Module):
+class MaskFiller(Served):
     """A masked language model and its tokenizer as one function from text to text.
 
     Every `[MASK]` of a text is filled with the token that the model finds most probable there, each
@@ -46,9 +44,8 @@ class MaskFiller(tf.Module):
         self._tokenizer = tokenizer
         self._longest = lengths[-1]
         number = min(CANDIDATES, tokenizer.vocab_size)
-        special = [tokenizer.pad_id, tokenizer.unknown_id, tokenizer.class_id]
-        special += [tokenizer.separator_id, tokenizer.mask_id]
-        never = tf.reduce_max(tf.one_hot(special, tokenizer.vocab_size, 1e9), axis=0)
+        special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
+        never = tf.reduce_max(special, axis=0)
 
         @tf.function(jit_compile=True)
         def fill(ids):
@@ -94,11 +91,6 @@ class MaskFiller(tf.Module):
     def fill(self, texts):
         """Fills in a list of str."""
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
-
-    def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`, see `mask_filler`."""
-        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        return pathlib.Path(path)
 
 
 def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):

@@ -1,5 +1,7 @@
 """Requests of any size, computed in rounds of a few sizes that XLA compiles once each."""
 
+import pathlib
+
 import tensorflow as tf
 
 from keras_transformers.generation import Sampling
@@ -43,6 +45,28 @@ def in_rounds(ids, compute, results, filling):
         arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
     back = tf.argsort(order)
     return {name: tf.gather(array.concat(), back) for name, array in arrays.items()}
+
+
+class Served(tf.Module):
+    """A module whose `__call__` is a traced function; `save` makes it a SavedModel's signature."""
+
+    def save(self, path):
+        """Writes a SavedModel with the signature `serving_default`."""
+        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
+        return pathlib.Path(path)
+
+
+def for_lengths(lengths, branches):
+    """One function of ragged ids: of `branches`, that of the first of `lengths` that is enough."""
+    limits = tf.constant(lengths, tf.int64)
+
+    def run(ids):
+        which = tf.searchsorted(limits, [tf.reduce_max(ids.row_lengths())])[0]
+        return tf.switch_case(
+            tf.cast(which, tf.int32), [lambda branch=branch: branch(ids) for branch in branches]
+        )
+
+    return run
 
 
 def strings(texts):

@@ -1,14 +1,12 @@
 """SavedModels that say what class a raw text is of."""
 
-import pathlib
-
 import tensorflow as tf
 
-from keras_transformers.export.rounds import check_lengths, in_rounds, padded, strings
+from keras_transformers.export.rounds import Served, check_lengths, in_rounds, padded, strings
 from keras_transformers.text import framed
 
 
-class TextClassifier(tf.Module):
+class TextClassifier(Served):
     """A trained encoder, its tokenizer and its class names as one function of raw text.
 
     Texts are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles a
@@ -84,11 +82,6 @@ class TextClassifier(tf.Module):
     def probabilities(self, texts):
         """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
         return self(strings(texts))["probabilities"].numpy()
-
-    def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`, see `text_classifier`."""
-        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        return pathlib.Path(path)
 
 
 def text_classifier(model, tokenizer, path, labels, lengths=(32, 64, 128, 256, 512)):

@@ -1,10 +1,15 @@
 """SavedModels that go on with a raw text: tokenizer and search inside."""
 
-import pathlib
-
 import tensorflow as tf
 
-from keras_transformers.export.rounds import check_lengths, in_rounds, strings, uniform
+from keras_transformers.export.rounds import (
+    Served,
+    check_lengths,
+    for_lengths,
+    in_rounds,
+    strings,
+    uniform,
+)
 from keras_transformers.generation import Request, Sampling, decode
 
 RESULTS = {
@@ -14,7 +19,7 @@ RESULTS = {
 }
 
 
-class TextGenerator(tf.Module):
+class TextGenerator(Served):
     """A trained language model, its tokenizer and a search as one function from text to text.
 
     Prompts are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles a
@@ -58,15 +63,7 @@ class TextGenerator(tf.Module):
         self._tokenizer = tokenizer
         search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
         branches = [_writer(model, search, length, new_tokens, tokenizer) for length in lengths]
-        limits = tf.constant(lengths, tf.int64)
-
-        def write_chunk(ids):
-            """Ragged ids of one round -> texts."""
-            needed = tf.reduce_max(ids.row_lengths())
-            which = tf.cast(tf.searchsorted(limits, [needed])[0], tf.int32)
-            return tf.switch_case(which, [lambda run=run: run(ids) for run in branches])
-
-        self._write_chunk = write_chunk
+        self._write_chunk = for_lengths([length + 1 for length in lengths], branches)  # START
         self._longest = lengths[-1]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
@@ -92,11 +89,6 @@ class TextGenerator(tf.Module):
     def write(self, prompts):
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
-
-    def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`, see `text_generator`."""
-        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        return pathlib.Path(path)
 
 
 def _writer(model, search, length, new_tokens, tokenizer):

@@ -1,11 +1,16 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
-import pathlib
-
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import check_lengths, in_rounds, strings, uniform
+from keras_transformers.export.rounds import (
+    Served,
+    check_lengths,
+    for_lengths,
+    in_rounds,
+    strings,
+    uniform,
+)
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import most_tokens
 
@@ -15,7 +20,7 @@ RESULTS = {
 }
 
 
-class Translator(tf.Module):
+class Translator(Served):
     """A trained model, its tokenizer and a search as one function from text to text.
 
     Sentences are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles
@@ -54,15 +59,7 @@ class Translator(tf.Module):
         self._tokenizer = tokenizer
         search = BeamSearch() if search is None else search
         branches = [_decoder(model, search, length, tokenizer) for length in lengths]
-        limits = tf.constant(lengths, tf.int64)
-
-        def translate_chunk(ids):
-            """Ragged ids of one round -> translations and scores."""
-            needed = tf.reduce_max(ids.row_lengths())
-            which = tf.cast(tf.searchsorted(limits, [needed])[0], tf.int32)
-            return tf.switch_case(which, [lambda run=run: run(ids) for run in branches])
-
-        self._translate_chunk = translate_chunk
+        self._translate_chunk = for_lengths(lengths, branches)
         self._longest = lengths[-1]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
@@ -92,11 +89,6 @@ class Translator(tf.Module):
         """Translates a list of str to a list of str."""
         result = self(strings(sentences))
         return [text.decode() for text in result["translation"].numpy()]
-
-    def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`, see `translator`."""
-        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        return pathlib.Path(path)
 
 
 def _decoder(model, search, length, tokenizer):

@@ -12,13 +12,10 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     TokenEmbedding,
     gelu_tanh,
-    padding_mask,
-    segment_mask,
-    segment_positions,
 )
 from keras_transformers.models.decoding import position_of, step_blocks
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
-from keras_transformers.models.text_inputs import real_positions, refuse_long, text_inputs
+from keras_transformers.models.text_inputs import masks_and_positions, text_inputs
 
 # Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
 VARIANTS = {
@@ -191,13 +188,8 @@ class LanguageModel(keras.Model):
 
     def call(self, inputs, training=None):
         inputs = text_inputs(self, inputs, ("segments",))
-        ids, segments = inputs["ids"], inputs.get("segments")
-        same = None if segments is None else segment_mask(segments)
-        padding = padding_mask(ids) if same is None else None
-        if same is None:
-            refuse_long(self, ids, self._longest())
-        x = self._embed(ids, real_positions(padding) if same is None else segment_positions(same))
-        x = self.dropout_layer(x, training=training)
+        same, padding, positions = masks_and_positions(self, inputs, self._longest())
+        x = self.dropout_layer(self._embed(inputs["ids"], positions), training=training)
         for block in self.decoder_blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return self.token_embedding.logits(self.norm(x))
@@ -209,8 +201,8 @@ class LanguageModel(keras.Model):
         return self.position_embedding(x, positions=positions)
 
     def _longest(self):
-        """How many positions there are."""
-        return float("inf") if self.position_embedding is None else self._settings["max_length"]
+        """How many positions there are, None without end."""
+        return None if self.position_embedding is None else self._settings["max_length"]
 
     def start_decoding(self, source, beams, max_length):
         """Makes what `decode_step` needs.
@@ -230,7 +222,7 @@ class LanguageModel(keras.Model):
         Raises:
             ValueError: If there may be more steps than positions.
         """
-        if max_length > self._longest():
+        if self._longest() is not None and max_length > self._longest():
             raise ValueError(
                 f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
                 f"{self._longest()}. Received: {max_length}"

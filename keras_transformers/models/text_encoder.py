@@ -12,8 +12,6 @@ from keras_transformers.layers import (
     SelfAttention,
     TokenEmbedding,
     padding_mask,
-    segment_mask,
-    segment_positions,
 )
 from keras_transformers.models.settings import (
     check_choice,
@@ -27,7 +25,7 @@ from keras_transformers.models.text_heads import (
     MaskedLanguageHead,
     TaggingHead,
 )
-from keras_transformers.models.text_inputs import real_positions, refuse_long, text_inputs
+from keras_transformers.models.text_inputs import masks_and_positions, text_inputs
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
@@ -247,23 +245,17 @@ class TextEncoder(keras.Model):
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
-        ids, segments = inputs["ids"], inputs.get("segments")
-        same = None if segments is None else segment_mask(segments)
-        padding = padding_mask(ids) if same is None else None
-        x = self._embed(ids, inputs.get("token_types"), same, padding)
+        longest = None if self.position_embedding is None else self._settings["max_length"]
+        same, padding, positions = masks_and_positions(self, inputs, longest)
+        x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
         x = self.dropout_layer(x, training=training)
         for block in self.encoder_blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return x if self.norm is None else self.norm(x)
 
-    def _embed(self, ids, token_types, same_segment, padding):
+    def _embed(self, ids, token_types, positions):
         x = self.token_embedding(ids)
         if self.position_embedding is not None:
-            if same_segment is None:
-                refuse_long(self, ids, self._settings["max_length"])
-                positions = real_positions(padding)
-            else:
-                positions = segment_positions(same_segment)
             x = self.position_embedding(x, positions=positions)
             types = ops.zeros_like(ids) if token_types is None else token_types
             x = x + self.token_type_embedding(types)

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_transformers.layers import padding_mask, segment_mask, segment_positions
+
 
 def text_inputs(model, inputs, optional):
     """A dict with `ids`, after checking its keys.
@@ -25,23 +27,30 @@ def text_inputs(model, inputs, optional):
     return inputs
 
 
-def real_positions(real):
-    """Positions of the real tokens, counted from 0, wherever padding stands.
+def masks_and_positions(model, inputs, max_length=None):
+    """Who sees whom, and where each token stands in its own text.
 
     Args:
-        real: Bool `(batch, length)`; True = real token.
+        model: The one that is called, for the message.
+        inputs: From `text_inputs`.
+        max_length: Number of positions there are, or None.
 
     Returns:
-        int32 `(batch, length)`.
+        `(batch, length, length)` bool of packed rows, `(batch, length)` bool of others (one of them
+        None), and positions int32 `(batch, length)`, counted from 0 wherever padding stands.
+
+    Raises:
+        ValueError: If a row that is not packed has more places than there are positions.
     """
-    return ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=1) - 1, 0)
-
-
-def refuse_long(model, ids, max_length):
-    """Raises ValueError where a row has more places than there are positions."""
+    ids, segments = inputs["ids"], inputs.get("segments")
+    if segments is not None:
+        same = segment_mask(segments)
+        return same, None, segment_positions(same)
     length = ids.shape[1]
-    if isinstance(length, int) and length > max_length:
+    if None not in (length, max_length) and length > max_length:
         raise ValueError(
             f"{type(model).__name__} '{model.name}': `ids` must be at most max_length={max_length} "
             f"long. Received: shape {tuple(ids.shape)}"
         )
+    real = padding_mask(ids)
+    return None, real, ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=1) - 1, 0)

@@ -74,11 +74,11 @@ def encode_pairs(
         return {side: tf.gather(tf.concat([drawn[side], best[side]], 0), rows) for side in drawn}
 
     # In chunks: one call of the tokenizer for a single sentence costs as much as for hundreds.
-    chunks = _orders(len(sources), batch_size or CHUNK, shuffle_seed).map(encode).prefetch(1)
+    chunks = orders(len(sources), batch_size or CHUNK, shuffle_seed).map(encode).prefetch(1)
     return chunks if batch_size else chunks.unbatch()
 
 
-def _orders(count, size, seed):
+def orders(count, size, seed):
     """Dataset of the indices 0 .. count - 1 in pieces of `size`, in a new order each epoch.
 
     Not `Dataset.shuffle`: its order follows from TensorFlow's global seed as well.
@@ -126,13 +126,7 @@ def bucketed(dataset, boundaries, tokens_per_batch):
     >>> [tuple(labels.shape) for _, labels in batches]
     [(4, 16), (2, 32)]
     """
-    boundaries = tuple(boundaries)
-    increasing = all(a < b for a, b in zip(boundaries, boundaries[1:], strict=False))
-    if not boundaries or not increasing or tokens_per_batch < boundaries[-1]:
-        raise ValueError(
-            "bucketed: `boundaries` must increase and not exceed `tokens_per_batch`. "
-            f"Received: boundaries={boundaries}, tokens_per_batch={tokens_per_batch}"
-        )
+    boundaries = check_boundaries("bucketed", boundaries, tokens_per_batch)
     sizes = [tokens_per_batch // boundary for boundary in boundaries]
 
     def split(pair):
@@ -156,6 +150,18 @@ def bucketed(dataset, boundaries, tokens_per_batch):
         pad_to_bucket_boundary=True,
     )
     return without_autotuning(batches.map(fill).prefetch(8))
+
+
+def check_boundaries(owner, boundaries, tokens_per_batch):
+    """The boundaries as a tuple; ValueError unless they increase and the last fits the budget."""
+    boundaries = tuple(boundaries)
+    increasing = all(a < b for a, b in zip(boundaries, boundaries[1:], strict=False))
+    if not boundaries or not increasing or tokens_per_batch < boundaries[-1]:
+        raise ValueError(
+            f"{owner}: `boundaries` must increase and not exceed `tokens_per_batch`. "
+            f"Received: boundaries={boundaries}, tokens_per_batch={tokens_per_batch}"
+        )
+    return boundaries
 
 
 def without_autotuning(dataset):

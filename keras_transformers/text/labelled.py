@@ -2,7 +2,12 @@
 
 import tensorflow as tf
 
-from keras_transformers.text.batching import without_autotuning
+from keras_transformers.text.batching import (
+    CHUNK,
+    check_boundaries,
+    orders,
+    without_autotuning,
+)
 
 
 def framed(tokenizer, strings, longest):
@@ -61,13 +66,7 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
     (1, 8) [1] [1.0]
     (2, 4) [0, 1] [1.0, 1.0]
     """
-    boundaries = tuple(boundaries)
-    increasing = all(a < b for a, b in zip(boundaries, boundaries[1:], strict=False))
-    if not boundaries or not increasing or tokens_per_batch < boundaries[-1]:
-        raise ValueError(
-            "bucketed_texts: `boundaries` must increase and not exceed `tokens_per_batch`. "
-            f"Received: boundaries={boundaries}, tokens_per_batch={tokens_per_batch}"
-        )
+    boundaries = check_boundaries("bucketed_texts", boundaries, tokens_per_batch)
     ids, labels = tf.cast(ids, tf.int32), tf.cast(labels, tf.int32)
     longest = int(tf.reduce_max(ids.row_lengths()))
     if longest > boundaries[-1]:
@@ -83,12 +82,11 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
         weights = tf.pad(tf.ones_like(labels, tf.float32), missing)
         return tf.pad(ids, [*missing, [0, 0]]), tf.pad(labels, missing), weights
 
-    # Each text is a dense vector then, which TensorFlow must be told.
-    dataset = tf.data.Dataset.from_tensor_slices((ids, labels)).map(
-        lambda ids, labels: (tf.reshape(ids, [-1]), labels)
+    chunks = orders(len(labels), CHUNK, seed).map(
+        lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))
     )
-    if seed is not None:
-        dataset = dataset.shuffle(len(labels), seed=seed)
+    # Each text is a dense vector then, which TensorFlow must be told.
+    dataset = chunks.unbatch().map(lambda ids, labels: (tf.reshape(ids, [-1]), labels))
     batches = dataset.bucket_by_sequence_length(
         lambda ids, labels: tf.size(ids),
         bucket_boundaries=[boundary + 1 for boundary in boundaries],

@@ -171,6 +171,11 @@ class WordPieceTokenizer(tf.Module):
         return [self.vocab[int(index)] for index in ids]
 
     @property
+    def special_ids(self):
+        """Ids of `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`, a tuple."""
+        return tuple(map(self.vocab.index, SPECIAL))
+
+    @property
     def starts_word(self):
         """Bool array `(vocab_size,)`: which ids begin a word; all but those with `##`."""
         return np.array([not piece.startswith("##") for piece in self.vocab])
