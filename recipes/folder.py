@@ -4,8 +4,11 @@ import csv
 import dataclasses
 import json
 import pathlib
+import sys
+import time
 
 import keras
+import tyro
 
 from keras_transformers.training import keep_freed_memory
 
@@ -19,6 +22,7 @@ class RunFolder:
     """
 
     def __init__(self, path, config):
+        self._started = time.perf_counter()
         self.path = pathlib.Path(path)
         self.figures = self.path / "figures"
         self.figures.mkdir(parents=True, exist_ok=True)
@@ -26,6 +30,18 @@ class RunFolder:
 
     def __truediv__(self, name):
         return self.path / name
+
+    def seconds(self):
+        """Since the run began."""
+        return time.perf_counter() - self._started
+
+    def keep_best(self, monitor, mode, patience):
+        """Callbacks that write `model.keras` and go back to it after `patience` worse epochs."""
+        best = {"monitor": monitor, "mode": mode}
+        return [
+            keras.callbacks.ModelCheckpoint(self / "model.keras", save_best_only=True, **best),
+            keras.callbacks.EarlyStopping(patience=patience, restore_best_weights=True, **best),
+        ]
 
     def callbacks(self, tensorboard=False):
         """History as CSV, and TensorBoard's logs on request."""
@@ -71,6 +87,15 @@ def begin(config, smoke):
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
     return config, RunFolder(config.output, config)
+
+
+def main(run, config, description):
+    """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
+    name = f"recipes.{pathlib.Path(sys.argv[0]).stem}"
+    try:
+        run(tyro.cli(config, prog=f"python -m {name}", description=description))
+    except (ValueError, FileNotFoundError) as error:
+        raise SystemExit(f"{name}: {error}") from None
 
 
 def _smaller(config, changes):

@@ -15,7 +15,6 @@ import typing
 
 import numpy as np
 import tensorflow as tf
-import tyro
 
 from keras_transformers.export import TextGenerator
 from keras_transformers.generation import Sampling
@@ -25,6 +24,7 @@ from keras_transformers.text import SentencePieceTokenizer, packed_documents, sl
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
 from recipes.data.documents import load_documents
+from recipes.folder import begin, main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ def draw(folder, history, model, tokenizer, text):
 
 def run(config):
     """Trains, scores on the test set, writes samples, exports; returns the metrics."""
-    config, folder, clock = texts.start(config, SMOKE)
+    config, folder = begin(config, SMOKE)
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
     documents = tf.data.Dataset.from_tensors(texts.ragged(ids["train"]))
@@ -157,7 +157,7 @@ def run(config):
     valid = windows(config, ids["valid"])
     history, measured = texts.fit_tokens(config, folder, model, batches, valid)
     scores = score(config, folder, model, ids["test"], data.test)
-    clock.scored()
+    scored = folder.seconds()
     search = Sampling(config.temperature, top_p=config.top_p, seed=config.seed)
     generator = TextGenerator(model, tokenizer, search, config.new_tokens)
     write_samples(config, folder, generator)
@@ -165,13 +165,16 @@ def run(config):
         model, tokenizer, dataclasses.replace(search, seed=None), config.new_tokens
     ).save(folder / "saved_model")
     draw(folder, history, model, tokenizer, data.test.texts[0])
-    metrics = {**scores, **measured, "parameters": model.count_params(), **clock.metrics()}
+    metrics = {
+        **scores,
+        **measured,
+        "parameters": model.count_params(),
+        "seconds_training_and_evaluation": scored,
+        "seconds": folder.seconds(),
+    }
     folder.write_metrics(metrics)
     return metrics
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.language_model: {error}") from None
+    main(run, Config, __doc__)

@@ -14,7 +14,6 @@ import math
 import typing
 
 import tensorflow as tf
-import tyro
 
 from keras_transformers.export import MaskFiller
 from keras_transformers.models import TextEncoder
@@ -22,6 +21,7 @@ from keras_transformers.text import WordPieceTokenizer, masked, packed_documents
 from keras_transformers.visualization import training_curves
 from recipes import texts
 from recipes.data.documents import load_documents
+from recipes.folder import begin, main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +96,13 @@ def build_model(config, vocab_size):
 
 def run(config):
     """Trains, scores on the test set, fills in samples, exports; returns the metrics."""
-    config, folder, clock = texts.start(config, SMOKE)
+    config, folder = begin(config, SMOKE)
     tokenizer, batches = load_data(config)
     tokenizer.save(folder / "vocab.txt")
     model = build_model(config, tokenizer.vocab_size)
     history, measured = texts.fit_tokens(config, folder, model, batches["train"], batches["valid"])
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
-    clock.scored()
+    scored = folder.seconds()
     filler = MaskFiller(model, tokenizer)
     rows = list(zip(config.samples, filler.fill(config.samples), strict=True))
     folder.write_table("samples.tsv", ["text", "filled"], rows)
@@ -116,14 +116,12 @@ def run(config):
         "test_masked_perplexity": math.exp(found["cross_entropy"]),
         **measured,
         "parameters": model.count_params(),
-        **clock.metrics(),
+        "seconds_training_and_evaluation": scored,
+        "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
     return metrics
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.masked_language_model: {error}") from None
+    main(run, Config, __doc__)

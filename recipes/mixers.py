@@ -13,13 +13,11 @@ plays) 16.2, 25.2 and 12.1 %. The whole table is in the README.
 """
 
 import dataclasses
-import time
 import typing
 
 import keras
 import numpy as np
 import tensorflow as tf
-import tyro
 
 from keras_transformers.export import image_classifier
 from keras_transformers.layers import (
@@ -47,7 +45,7 @@ from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import comparison
 from recipes.data import images, shakespeare
 from recipes.flops import floating_point_operations
-from recipes.folder import begin
+from recipes.folder import begin, main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +277,6 @@ def describe(row):
 
 def run(config):
     """Trains every variant on every task; returns the metrics."""
-    started = time.perf_counter()
     config, folder = begin(config, SMOKE)
     unknown = [name for name in config.variants if name not in VARIANTS]
     if unknown or config.seeds < 1:
@@ -319,13 +316,10 @@ def run(config):
         for (task, variant), row in rows.items()
         for column, value in row.items()
     }
-    metrics["seconds"] = time.perf_counter() - started
+    metrics["seconds"] = folder.seconds()
     folder.write_metrics(metrics)
     return metrics
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.mixers: {error}") from None
+    main(run, Config, __doc__)

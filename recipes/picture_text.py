@@ -13,13 +13,11 @@ with pictures that belong to other sentences. Measured on the 2,000 test picture
 """
 
 import dataclasses
-import time
 import typing
 
 import keras
 import numpy as np
 import tensorflow as tf
-import tyro
 
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import (
@@ -35,7 +33,7 @@ from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention, training_curves
 from recipes.data.images import load
-from recipes.folder import begin
+from recipes.folder import begin, main
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {
@@ -225,7 +223,6 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
 
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    started = time.perf_counter()
     config, folder = begin(config, SMOKE)
     splits, preprocessing, tokenizer = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
@@ -252,7 +249,7 @@ def run(config):
         "test_accuracy_with_other_pictures": float(((by_chance > 0.5) == truths).mean()),
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds": time.perf_counter() - started,
+        "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
     return metrics
@@ -277,7 +274,4 @@ def draw(folder, history, model, preprocessing, dataset, images, texts, found):
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.picture_text: {error}") from None
+    main(run, Config, __doc__)

@@ -14,12 +14,11 @@ sacreBLEU nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 
 import dataclasses
 
-import tyro
-
 from keras_transformers.models import RecurrentTranslator
 from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
 from recipes import seq2seq
+from recipes.folder import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +69,4 @@ def run(config):
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.recurrent_translation: {error}") from None
+    main(run, Config, __doc__)

@@ -1,10 +1,8 @@
 """What the translation recipes share: numbers, data, training, scores and pictures."""
 
 import dataclasses
-import time
 import typing
 
-import keras
 import numpy as np
 
 from keras_transformers.export import Translator
@@ -95,7 +93,6 @@ def fit(config, folder, data, model, translator, batches, valid):
     share = real_token_share(epoch)
     print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
     throughput = Throughput(sum(np.count_nonzero(labels) for _, labels in epoch))
-    best = {"monitor": "val_bleu", "mode": "max"}
     history = model.fit(
         batches.repeat(),
         shuffle=False,  # the pipeline does that
@@ -118,10 +115,7 @@ def fit(config, folder, data, model, translator, batches, valid):
                 config.score_every,
                 samples=3,
             ),
-            keras.callbacks.ModelCheckpoint(folder / "model.keras", save_best_only=True, **best),
-            keras.callbacks.EarlyStopping(
-                patience=config.patience * config.score_every, restore_best_weights=True, **best
-            ),
+            *folder.keep_best("val_bleu", "max", config.patience * config.score_every),
             *folder.callbacks(config.tensorboard),
         ],
     ).history
@@ -179,7 +173,6 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
         match, title: The attention layer to draw, see `draw`, and what stands above.
         draw_more: Optional function of folder and model.
     """
-    started = time.perf_counter()
     config, folder = begin(config, smoke)
     data, tokenizer, batches, valid = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
@@ -188,7 +181,7 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
     translator = Translator(model, tokenizer, search)
     history, measured = fit(config, folder, data, model, translator, batches, valid)
     scores, rows = score(folder, data, translator)
-    trained = time.perf_counter()
+    scored = folder.seconds()
     translator.save(folder / "saved_model")
     draw(folder, history, model, tokenizer, rows, match, title)
     if draw_more:
@@ -199,8 +192,8 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
         **measured,
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": trained - started,
-        "seconds": time.perf_counter() - started,
+        "seconds_training_and_evaluation": scored,
+        "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
     return metrics

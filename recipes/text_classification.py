@@ -18,7 +18,6 @@ import typing
 import keras
 import numpy as np
 import tensorflow as tf
-import tyro
 
 from keras_transformers.export import TextClassifier
 from keras_transformers.models import TextEncoder
@@ -27,6 +26,7 @@ from keras_transformers.training import AdamW, BudgetedDecay, score_classes
 from keras_transformers.visualization import confusion_matrix, training_curves
 from recipes import texts
 from recipes.data.documents import load_labelled
+from recipes.folder import begin, main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,11 +185,11 @@ def run(config):
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
     if config.seeds < 1:
         raise ValueError(f"--seeds must be at least 1. Received: {config.seeds}")
-    config, folder, clock = texts.start(config, SMOKE)
+    config, folder = begin(config, SMOKE)
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "vocab.txt")
     metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
-    clock.scored()
+    scored = folder.seconds()
     model.save(folder / "model.keras")
     header = list(found.table[0])
     folder.write_table("classes.tsv", header, [row.values() for row in found.table])
@@ -197,13 +197,14 @@ def run(config):
     classifier.save(folder / "saved_model")
     training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
     confusion_matrix(found.confusion, data.train.classes, folder.figures / "confusion.png")
-    metrics |= {"parameters": model.count_params(), **clock.metrics()}
+    metrics |= {
+        "parameters": model.count_params(),
+        "seconds_training_and_evaluation": scored,
+        "seconds": folder.seconds(),
+    }
     folder.write_metrics(metrics)
     return metrics
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.text_classification: {error}") from None
+    main(run, Config, __doc__)

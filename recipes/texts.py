@@ -1,10 +1,8 @@
 """What the recipes for texts share: numbers, compilation and training."""
 
 import dataclasses
-import time
 import typing
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -16,7 +14,6 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
 )
-from recipes.folder import begin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +82,6 @@ def fit_tokens(config, folder, model, batches, valid):
     share = sum(np.count_nonzero(row) for row in ids) / sum(np.size(row) for row in ids)
     print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
     throughput = Throughput(sum(np.count_nonzero(row) for row in ids))
-    best = {"monitor": "val_loss", "mode": "min"}
     history = model.fit(
         batches.repeat(),
         shuffle=False,  # the pipeline does that
@@ -100,10 +96,7 @@ def fit_tokens(config, folder, model, batches, valid):
                 config.minutes,
             ),
             throughput,
-            keras.callbacks.ModelCheckpoint(folder / "model.keras", save_best_only=True, **best),
-            keras.callbacks.EarlyStopping(
-                patience=config.patience, restore_best_weights=True, **best
-            ),
+            *folder.keep_best("val_loss", "min", config.patience),
             *folder.callbacks(config.tensorboard),
         ],
     ).history
@@ -113,28 +106,3 @@ def fit_tokens(config, folder, model, batches, valid):
         "epochs": len(history["loss"]),
         "valid_cross_entropy": min(history["val_cross_entropy"]),
     }
-
-
-class Clock:
-    """Seconds of a run, and of what it did until its scores were known."""
-
-    def __init__(self):
-        self._started = time.perf_counter()
-        self._scored = None
-
-    def scored(self):
-        """Everything after this is export and pictures."""
-        self._scored = time.perf_counter()
-
-    def metrics(self):
-        now = time.perf_counter()
-        return {
-            "seconds_training_and_evaluation": (self._scored or now) - self._started,
-            "seconds": now - self._started,
-        }
-
-
-def start(config, smoke):
-    """`recipes.folder.begin`, and a clock that runs."""
-    clock = Clock()
-    return *begin(config, smoke), clock

@@ -16,7 +16,6 @@ import dataclasses
 import typing
 
 import numpy as np
-import tyro
 
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
@@ -24,6 +23,7 @@ from keras_transformers.text import balanced_lengths, packed
 from keras_transformers.training import Muon
 from keras_transformers.visualization import position_similarity
 from recipes import seq2seq
+from recipes.folder import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,4 @@ def run(config):
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.translation: {error}") from None
+    main(run, Config, __doc__)

@@ -11,12 +11,10 @@ evaluation (seeds 1, 2, 3).
 
 import dataclasses
 import pathlib
-import time
 import typing
 
 import keras
 import numpy as np
-import tyro
 
 from keras_transformers.export import ImageClassifier
 from keras_transformers.inspection import attention_maps, attention_rollout
@@ -38,7 +36,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.images import load
-from recipes.folder import begin
+from recipes.folder import begin, main
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
@@ -245,7 +243,6 @@ def attention_to_patches(model, images):
 
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    started = time.perf_counter()
     config, folder = begin(config, SMOKE)
     data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
@@ -257,7 +254,7 @@ def run(config):
     classifier = ImageClassifier(model, classes, preprocessing)
     probabilities = classifier.probabilities(data.test)
     scores = score_classes(probabilities, data.test.labels, classes)
-    training_seconds = time.perf_counter() - started
+    scored = folder.seconds()
     header = ["class", "images", "precision", "recall", "f1"]
     folder.write_table("classes.tsv", header, [list(row.values()) for row in scores.table])
     rows = zip(data.test.labels, probabilities.argmax(1), probabilities.max(1), strict=True)
@@ -276,8 +273,8 @@ def run(config):
         **measured,
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": training_seconds,
-        "seconds": time.perf_counter() - started,
+        "seconds_training_and_evaluation": scored,
+        "seconds": folder.seconds(),
     }
     for row in scores.table:
         print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
@@ -286,7 +283,4 @@ def run(config):
 
 
 if __name__ == "__main__":
-    try:
-        run(tyro.cli(Config, description=__doc__))
-    except (ValueError, FileNotFoundError) as error:  # bad input: a sentence, not a stack trace
-        raise SystemExit(f"recipes.vit: {error}") from None
+    main(run, Config, __doc__)

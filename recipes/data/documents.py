@@ -5,9 +5,9 @@ import dataclasses
 
 from keras_transformers.text import TextCorpus, read_documents, read_labelled
 from recipes.data import shakespeare
-from recipes.data.tfds import download, find
+from recipes.data.own_files import own_files
+from recipes.data.tfds import SPLITS, download, find, splits
 
-SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val"), "test": ("test",)}
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
 HELD_OUT = 20  # where there is no validation or test set, every so many texts make one
@@ -72,12 +72,7 @@ def load_labelled(dataset="shakespeare-plays", train=None, valid=None, test=None
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
     files = dict(zip(SPLITS, paths, strict=True))
-    if any(files.values()):
-        missing = [f"--{name}" for name, path in files.items() if not path]
-        if missing:
-            raise ValueError(
-                f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
-            )
+    if own_files(files):
         return TextData("own files", **read(files))
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
@@ -116,8 +111,6 @@ def _from_tfds(name, data_dir, labelled):
     text = "text" if "text" in texts else texts[0]
     label = ("label" if "label" in labels else labels[0]) if labelled else None
     download(builder, name)
-    if "train" not in builder.info.splits:
-        raise ValueError(f"tfds:{name} has no split train; it has {', '.join(builder.info.splits)}")
 
     def read(split):
         examples = tfds.as_numpy(builder.as_dataset(split=split))
@@ -133,11 +126,7 @@ def _from_tfds(name, data_dir, labelled):
         )
         return corpus.checked("its texts are empty")
 
-    names = {
-        ours: next((theirs for theirs in known if theirs in builder.info.splits), None)
-        for ours, known in SPLITS.items()
-    }
-    corpora = {ours: read(theirs) for ours, theirs in names.items() if theirs}
+    corpora = {ours: read(theirs) for ours, theirs in splits(builder, name).items()}
     for split in ("test", "valid"):
         if split not in corpora:
             corpora["train"], corpora[split] = _split(corpora["train"], split)

@@ -6,11 +6,10 @@ import pathlib
 import numpy as np
 
 from keras_transformers.vision import ImageCorpus, read_folder
-from recipes.data.tfds import download, find
+from recipes.data.tfds import SPLITS, download, find, splits
 
 HERE = pathlib.Path(__file__).parent
 EMBEDDED = ("fashion-mnist-12k",)
-SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val"), "test": ("test",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +113,6 @@ def _from_tfds(name, data_dir):
         )
     image, label = images[0], "label" if "label" in labels else labels[0]
     download(builder, name)
-    if "train" not in builder.info.splits:
-        raise ValueError(f"tfds:{name} has no split train; it has {', '.join(builder.info.splits)}")
 
     def read(split):
         # Left encoded: a photograph's file is a tenth of its pixels.
@@ -128,8 +125,4 @@ def _from_tfds(name, data_dir):
             features[label].names,
         )
 
-    names = {
-        ours: next((theirs for theirs in known if theirs in builder.info.splits), None)
-        for ours, known in SPLITS.items()
-    }
-    return {ours: read(theirs) for ours, theirs in names.items() if theirs}
+    return {ours: read(theirs) for ours, theirs in splits(builder, name).items()}

@@ -1,5 +1,8 @@
 """TensorFlow Datasets by name, with errors that say in a sentence what is wrong."""
 
+# Our names of the splits, and what sets call them.
+SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val"), "test": ("test",)}
+
 
 def find(name, data_dir=None):
     """The builder of a set.
@@ -31,3 +34,12 @@ def download(builder, name):
     except Exception as error:  # a dozen kinds: network, disk, checksums
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"tfds:{name} could not be downloaded and prepared: {reason}") from None
+
+
+def splits(builder, name):
+    """Dict of our name of a split -> the set's, of those it has; ValueError without train."""
+    theirs = builder.info.splits
+    if "train" not in theirs:
+        raise ValueError(f"tfds:{name} has no split train; it has {', '.join(theirs)}")
+    found = {ours: [split for split in known if split in theirs] for ours, known in SPLITS.items()}
+    return {ours: names[0] for ours, names in found.items() if names}

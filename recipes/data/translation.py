@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 
 from keras_transformers.text import PairCorpus, read_pairs
+from recipes.data.own_files import own_files
 from recipes.data.tfds import download, find
 
 HERE = pathlib.Path(__file__).parent
@@ -40,12 +41,7 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
         ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
     """
     files = {"train": train, "valid": valid, "test": test}
-    if any(files.values()):
-        missing = [f"--{name}" for name, path in files.items() if not path]
-        if missing:
-            raise ValueError(
-                f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
-            )
+    if own_files(files):
         return TranslationData("own files", *(read_pairs(path) for path in files.values()))
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
