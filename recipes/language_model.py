@@ -36,6 +36,7 @@ class Config(texts.TextConfig):
     variant: typing.Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"
     style: typing.Literal["gpt2", "modern"] = "modern"
     num_key_value_heads: int | None = None
+    dropout: float = 0.0  # in ten minutes every text is read four times, not forty
     stride: int = 128  # between the windows of evaluation: the rest of a row is context
     prompts: tuple[str, ...] = ("", "ROMEO.\n", "Shall I compare thee")  # to go on with
     temperature: float = 0.8
