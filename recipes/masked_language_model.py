@@ -33,6 +33,7 @@ class Config(texts.TextConfig):
     variant: typing.Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
     style: typing.Literal["bert", "modern"] = "modern"
     row_length: int = 128
+    dropout: float = 0.0  # other words are masked each time; and the text is read a few times only
     lower_case: bool = True
     mask_rate: float = 0.2  # of tokens; small models like more than BERT's 0.15
     whole_words: bool = True
