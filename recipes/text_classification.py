@@ -37,6 +37,7 @@ class Config(texts.TextConfig):
     output: str = "runs/text_classification"
     pretrained: str | None = None  # folder of a run of recipes.masked_language_model
     compare: bool = False  # with --pretrained: train from random weights as well
+    label_share: float = 1.0  # of the training texts, at random; the others are left out
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
     minutes: float | None = None
     epochs: int = 8
@@ -61,6 +62,8 @@ def load_data(config):
     data = load_labelled(config.dataset, config.train, config.valid, config.test)
     if config.smoke:
         data = data.sample(train=400, valid=64, test=64)
+    if config.label_share < 1:
+        data = data.sample(train=max(round(config.label_share * len(data.train)), 1))
     if config.pretrained is None:
         tokenizer = WordPieceTokenizer.train(
             data.train.texts, config.vocab_size, config.lower_case
@@ -183,8 +186,11 @@ def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
     if config.compare and config.pretrained is None:
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
-    if config.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1. Received: {config.seeds}")
+    if config.seeds < 1 or not 0 < config.label_share <= 1:
+        raise ValueError(
+            "--seeds must be at least 1, and --label-share in (0, 1]. Received: "
+            f"{config.seeds}, {config.label_share}"
+        )
     config, folder = begin(config, SMOKE)
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "vocab.txt")
