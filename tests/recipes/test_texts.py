@@ -140,6 +140,7 @@ def test_own_labelled_files_are_learnt_from(tmp_path):
         ("language_model", ["--train", "a.txt"], "missing: --valid and --test"),
         ("masked_language_model", ["--smoke", "--vocab-size", "6"], "vocab_size"),
         ("text_classification", ["--compare"], "--compare needs --pretrained"),
+        ("text_classification", ["--label-share", "0"], "--label-share in (0, 1]"),
         ("text_classification", ["--pretrained", "nowhere"], "there is no nowhere"),
     ],
 )
