@@ -3,22 +3,19 @@
 import dataclasses
 import typing
 
-import numpy as np
-
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
 from keras_transformers.inspection import attention_maps
-from keras_transformers.text import SentencePieceTokenizer, encode_pairs, real_token_share
+from keras_transformers.text import SentencePieceTokenizer, encode_pairs
 from keras_transformers.training import (
-    BudgetedDecay,
     MaskedAccuracy,
     SmoothedCrossEntropy,
-    Throughput,
     TokenCrossEntropy,
     TranslationScores,
     score_translations,
 )
 from keras_transformers.visualization import attention_heat_map, training_curves
+from recipes import texts
 from recipes.data.translation import load
 from recipes.folder import begin
 
@@ -89,37 +86,19 @@ def fit(config, folder, data, model, translator, batches, valid):
 
     Returns the history and what was measured on the way.
     """
-    epoch = list(batches)
-    share = real_token_share(epoch)
-    print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
-    throughput = Throughput(sum(np.count_nonzero(labels) for _, labels in epoch))
-    history = model.fit(
-        batches.repeat(),
-        shuffle=False,  # the pipeline does that
-        steps_per_epoch=len(epoch),  # sampling makes an epoch a batch longer or shorter
-        validation_data=valid,
-        validation_steps=sum(1 for _ in valid),  # or Keras warns that the data ran out
-        epochs=config.epochs,
-        callbacks=[
-            BudgetedDecay(
-                config.learning_rate,
-                config.warmup_steps,
-                config.epochs * len(epoch),
-                config.minutes,
-            ),
-            throughput,
-            TranslationScores(
-                translator.translate,
-                data.valid.sources,
-                data.valid.targets,
-                config.score_every,
-                samples=3,
-            ),
-            *folder.keep_best("val_bleu", "max", config.patience * config.score_every),
-            *folder.callbacks(config.tensorboard),
-        ],
-    ).history
-    rate = float(np.median(throughput.rates))
+    scores = TranslationScores(
+        translator.translate, data.valid.sources, data.valid.targets, config.score_every, samples=3
+    )
+    history, share, rate = texts.fit(
+        config,
+        folder,
+        model,
+        batches,
+        texts.counted(valid),
+        ["source", "target"],
+        ("val_bleu", "max", config.patience * config.score_every),
+        [scores],
+    )
     return history, {"real_token_share": share, "target_tokens_per_second": rate}
 
 

@@ -6,6 +6,7 @@ import typing
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.text import real_token_share
 from keras_transformers.training import (
     BudgetedDecay,
     MaskedAccuracy,
@@ -67,21 +68,23 @@ def token_model(config, model):
     return model
 
 
-def fit_tokens(config, folder, model, batches, valid):
-    """Fits, and goes back to the weights of the best validation loss.
+def fit(config, folder, model, batches, valid, sequences, best, callbacks=()):
+    """Fits, and goes back to the weights of the best epoch.
 
     Args:
         batches: Dataset of `(inputs, labels)`, finite; its first epoch is gone through beforehand.
         valid: The same, for validation, `counted`.
+        sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
+        best: Arguments of `RunFolder.keep_best`.
+        callbacks: More of them, which run before the best epoch is looked for.
 
     Returns:
-        The history, and what was measured on the way.
+        The history, the share of places that hold real tokens, and tokens a second.
     """
     epoch = list(batches)
-    ids = [inputs["ids"] for inputs, _ in epoch]
-    share = sum(np.count_nonzero(row) for row in ids) / sum(np.size(row) for row in ids)
+    share = real_token_share(epoch, sequences)
     print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
-    throughput = Throughput(sum(np.count_nonzero(row) for row in ids))
+    throughput = Throughput(sum(np.count_nonzero(inputs[sequences[-1]]) for inputs, _ in epoch))
     history = model.fit(
         batches.repeat(),
         shuffle=False,  # the pipeline does that
@@ -96,13 +99,25 @@ def fit_tokens(config, folder, model, batches, valid):
                 config.minutes,
             ),
             throughput,
-            *folder.keep_best("val_loss", "min", config.patience),
+            *callbacks,
+            *folder.keep_best(*best),
             *folder.callbacks(config.tensorboard),
         ],
     ).history
+    return history, share, float(np.median(throughput.rates))
+
+
+def fit_tokens(config, folder, model, batches, valid):
+    """`fit` of a model that predicts tokens, by its validation loss.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    best = ("val_loss", "min", config.patience)
+    history, share, rate = fit(config, folder, model, batches, valid, ["ids"], best)
     return history, {
-        "real_token_share": float(share),
-        "tokens_per_second": float(np.median(throughput.rates)),
+        "real_token_share": share,
+        "tokens_per_second": rate,
         "epochs": len(history["loss"]),
         "valid_cross_entropy": min(history["val_cross_entropy"]),
     }

@@ -138,6 +138,14 @@ def check_xla(make_layer, inputs, arguments, tolerance=1e-5):
     assert_close(compiled(layer, **arguments)(*to_tensors(inputs)), expected, tolerance)
 
 
+def randomised(layer, shape, seed=0):
+    """The layer, built, with random weights of about unit gain."""
+    layer.build(shape)
+    rng = np.random.default_rng(seed)
+    layer.set_weights([rng.normal(size=weight.shape) / 3 for weight in layer.get_weights()])
+    return layer
+
+
 def call(layer, inputs, arguments=None):
     """Calls a layer for inference."""
     return layer(*to_tensors(inputs), **(arguments or {}), **_inference(layer))

@@ -175,11 +175,12 @@ def without_autotuning(dataset):
     return dataset.with_options(options)
 
 
-def real_token_share(batches):
-    """Share of places that hold a real token, source and target counted together.
+def real_token_share(batches, names=("source", "target")):
+    """Share of places that hold a real token, of all sequences counted together.
 
     Args:
         batches: Iterable of `({"source": ids, "target": ids, ...}, labels)`.
+        names: Names of the sequences.
 
     Returns:
         A float in [0, 1].
@@ -191,7 +192,7 @@ def real_token_share(batches):
     """
     real = places = 0
     for inputs, _ in batches:
-        for name in ("source", "target"):
+        for name in names:
             real += int(np.count_nonzero(inputs[name]))
             places += int(np.size(inputs[name]))
     return real / max(places, 1)

@@ -22,7 +22,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     SelfAttention,
 )
-from tests.contract import assert_close, check_layer, to_numpy
+from tests.contract import assert_close, check_layer, randomised, to_numpy
 from tests.oracles import softmax
 
 BATCH, LENGTH, HEADS, WIDTH = 3, 6, 2, 14
@@ -48,13 +48,6 @@ EVERY = pytest.mark.parametrize("name", MIXERS)
 NO_MASK = ("fourier", "lstm on a grid")
 MASKED = pytest.mark.parametrize("name", [name for name in MIXERS if name not in NO_MASK])
 CAUSAL = pytest.mark.parametrize("name", [name for name in MIXERS if "causal" in name])
-
-
-def randomised(layer, *shapes):
-    layer.build(*(shapes or (X.shape,)))
-    rng = np.random.default_rng(2)
-    layer.set_weights([rng.normal(size=weight.shape) / 3 for weight in layer.get_weights()])
-    return layer
 
 
 @EVERY
@@ -91,7 +84,7 @@ def test_fourier_mixing_is_two_sums_of_cosines():
 
 
 def test_mlp_mixing_is_its_equation():
-    layer = randomised(MLPMixing(mlp_dim=11, activation="relu"))
+    layer = randomised(MLPMixing(mlp_dim=11, activation="relu"), X.shape, seed=2)
     into, inner, out, outer = map(np.float64, layer.get_weights())
     hidden = np.maximum(np.swapaxes(np.float64(X), 1, 2) @ into + inner, 0)
     assert_close(layer(X), np.swapaxes(hidden @ out + outer, 1, 2), 1e-5)
@@ -99,7 +92,7 @@ def test_mlp_mixing_is_its_equation():
 
 @pytest.mark.parametrize("rank", [None, 2])
 def test_a_synthesizer_mixes_by_the_softmax_of_its_weights(rank):
-    layer = randomised(RandomSynthesizer(HEADS, rank=rank))
+    layer = randomised(RandomSynthesizer(HEADS, rank=rank), X.shape, seed=2)
     factors = [np.float64(ops.convert_to_numpy(factor)) for factor in layer.factors]
     scores = factors[0] if rank is None else factors[0] @ np.swapaxes(factors[1], 1, 2)
     value, bias = map(np.float64, layer.value_dense.get_weights())
@@ -115,7 +108,8 @@ def test_a_synthesizer_mixes_by_the_softmax_of_its_weights(rank):
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_convolutions_are_their_equations(dynamic, causal):
     size = 3
-    layer = randomised(ConvolutionMixing(size, HEADS, dynamic=dynamic, causal=causal))
+    layer = ConvolutionMixing(size, HEADS, dynamic=dynamic, causal=causal)
+    randomised(layer, X.shape, seed=2)
     kernel, bias = map(np.float64, layer.input_dense.get_weights())
     value, gate = np.split(X @ kernel + bias, 2, axis=-1)
     gated = value / (1 + np.exp(-gate))
@@ -151,7 +145,7 @@ def test_lstms_are_those_of_torch():
 
 
 def test_on_a_grid_an_lstm_runs_along_each_row_and_each_column():
-    layer = randomised(LSTMMixing(grid=(2, 3)))
+    layer = randomised(LSTMMixing(grid=(2, 3)), X.shape, seed=2)
     grid = X.reshape(BATCH, 2, 3, WIDTH)
     vertical, horizontal = layer.lstms
     down = np.stack([to_numpy(vertical(grid[:, :, column])[0]) for column in range(3)], axis=2)
@@ -166,7 +160,7 @@ def test_on_a_grid_an_lstm_runs_along_each_row_and_each_column():
 
 @MASKED
 def test_padding_changes_no_real_token(name):
-    layer = randomised(MIXERS[name]())
+    layer = randomised(MIXERS[name](), X.shape, seed=2)
     changed = np.where(PADDING[..., None], X, 1e3)
     received, expected = (to_numpy(layer(x, mask=ops.array(PADDING))) for x in (changed, X))
     assert_close(received[PADDING], expected[PADDING], 1e-6)
@@ -174,7 +168,7 @@ def test_padding_changes_no_real_token(name):
 
 @pytest.mark.parametrize("name", ["longer mlp", "factorised", "convolution", "dynamic", "lstm"])
 def test_more_padding_changes_no_real_token(name):
-    layer = randomised(MIXERS[name]())
+    layer = randomised(MIXERS[name](), X.shape, seed=2)
     more = np.concatenate([X, np.full((BATCH, 2, WIDTH), 9.0, "float32")], axis=1)
     mask = np.pad(PADDING, ((0, 0), (0, 2)))
     received = to_numpy(layer(more, mask=ops.array(mask)))[:, :LENGTH]
@@ -184,7 +178,7 @@ def test_more_padding_changes_no_real_token(name):
 
 @CAUSAL
 def test_a_causal_mixer_sees_no_later_token(name):
-    layer = randomised(MIXERS[name]())
+    layer = randomised(MIXERS[name](), X.shape, seed=2)
     changed = X.copy()
     changed[:, 4:] += 1
     np.testing.assert_array_equal(

@@ -20,7 +20,7 @@ from keras_transformers.layers import (
     ShawRelativePosition,
     relative_position_index,
 )
-from tests.contract import assert_close, check_layer, to_numpy
+from tests.contract import assert_close, check_layer, randomised, to_numpy
 from tests.oracles import project, softmax
 
 BATCH, LENGTH, HEADS, WIDTH = 3, 7, 2, 28  # heads of width 14
@@ -42,14 +42,6 @@ EVERY = pytest.mark.parametrize("name", TERMS)
 SHIFTABLE = pytest.mark.parametrize("name", [name for name in TERMS if name != "grid"])
 
 
-def randomised(layer, x=X):
-    """The layer, built, with weights of about unit gain."""
-    layer.build(x.shape)
-    rng = np.random.default_rng(1)
-    layer.set_weights([rng.normal(size=weight.shape) / 3 for weight in layer.get_weights()])
-    return layer
-
-
 @EVERY
 @pytest.mark.parametrize("kind", [SelfAttention, CausalSelfAttention])
 def test_contract(name, kind):
@@ -60,9 +52,8 @@ def test_contract(name, kind):
 @pytest.mark.parametrize("shared", [1, 2])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_token_by_token_it_is_what_it_is_at_once(name, beams, shared):
-    layer = randomised(
-        CausalSelfAttention(HEADS, position=TERMS[name](), num_key_value_heads=shared)
-    )
+    layer = CausalSelfAttention(HEADS, position=TERMS[name](), num_key_value_heads=shared)
+    randomised(layer, X.shape, seed=1)
     whole, cache = layer(X), layer.start_cache(BATCH, beams, LENGTH)
     for index in range(LENGTH):
         token = ops.tile(ops.convert_to_tensor(X[:, index : index + 1]), (1, beams, 1))
@@ -75,7 +66,7 @@ def test_token_by_token_it_is_what_it_is_at_once(name, beams, shared):
 @given(st.integers(1, 400))
 def test_scores_depend_on_the_difference_of_positions_alone(name, offset):
     """Queries and keys moved along together keep their scores."""
-    layer = randomised(SelfAttention(HEADS, position=TERMS[name]()))
+    layer = randomised(SelfAttention(HEADS, position=TERMS[name]()), X.shape, seed=1)
     query = RNG.normal(size=(1, HEADS, LENGTH, 14)).astype("float32")
     key = RNG.normal(size=(1, HEADS, LENGTH, 14)).astype("float32")
 
@@ -195,7 +186,7 @@ def test_a_grids_bias_is_that_of_the_offset_in_rows_and_columns():
 def test_shaws_are_equations_3_and_4(causal):
     kind = CausalSelfAttention if causal else SelfAttention
     clip = 2
-    layer = randomised(kind(HEADS, position=ShawRelativePosition(clip)))
+    layer = randomised(kind(HEADS, position=ShawRelativePosition(clip)), X.shape, seed=1)
     dense = {
         name: [np.float64(value) for value in getattr(layer, f"{name}_dense").get_weights()]
         for name in ("query", "key", "value", "output")
@@ -247,7 +238,7 @@ def test_cross_attention_takes_no_positions():
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", ["alibi", "shaw", "t5"])
 def test_a_bias_of_the_call_is_added_to_that_of_the_positions(name, policy):
-    layer = randomised(SelfAttention(HEADS, position=TERMS[name](), dtype=policy))
+    layer = randomised(SelfAttention(HEADS, position=TERMS[name](), dtype=policy), X.shape, seed=1)
     hidden = np.where(np.arange(LENGTH) < 4, 0, -np.inf).astype("float32")
     bias = np.broadcast_to(hidden, (LENGTH, LENGTH))
     mask = np.broadcast_to(hidden == 0, (LENGTH, LENGTH))

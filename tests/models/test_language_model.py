@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate
 from keras_transformers.models import LanguageModel
 from keras_transformers.training import SmoothedCrossEntropy, token_cross_entropy
-from tests.contract import POLICIES, assert_close, check_layer, to_numpy
+from tests.contract import POLICIES, assert_close, check_layer, randomised, to_numpy
 from tests.published import assign, attention, golden_weights, norm, split, under
 
 GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "text.npz")
@@ -36,11 +36,7 @@ def make(style="gpt2", **changes):
 
 def random(style="gpt2", **changes):
     """A built model all of whose weights are random."""
-    model = make(style, **changes)
-    model.build((None, None))
-    rng = np.random.default_rng(0)
-    model.set_weights([rng.normal(size=weight.shape) / 3 for weight in model.get_weights()])
-    return model
+    return randomised(make(style, **changes), (None, None))
 
 
 def run(model, inputs):

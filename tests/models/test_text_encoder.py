@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformers.models import TextEncoder
 from keras_transformers.training import SmoothedCrossEntropy
-from tests.contract import POLICIES, assert_close, check_layer, to_numpy
+from tests.contract import POLICIES, assert_close, check_layer, randomised, to_numpy
 from tests.published import assign, attention, dense, golden_weights, norm, under
 
 GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "text.npz")
@@ -34,11 +34,7 @@ def make(kind=None, **changes):
 
 def random(kind=None, **changes):
     """A built model all of whose weights are random."""
-    model = make(kind, **changes)
-    model.build((None, None))
-    rng = np.random.default_rng(0)
-    model.set_weights([rng.normal(size=weight.shape) / 3 for weight in model.get_weights()])
-    return model
+    return randomised(make(kind, **changes), (None, None))
 
 
 def run(model, inputs):
