@@ -262,6 +262,53 @@ def images_with_attention(images, maps, titles, path, columns=4, title=None):
     return _save(figure, path)
 
 
+def images_side_by_side(columns, path, across=2, title=None):
+    """Draws images in columns: what was there, what was left of it, what was made of that.
+
+    Args:
+        columns: Dict of heading -> `(n, height, width, 1 or 3)`, in [0, 1].
+        path: PNG file to write.
+        across: Number of such groups of columns beside one another.
+        title: Of the picture, optional.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If the columns have no image, or not as many.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import images_side_by_side
+    >>> zeros = np.zeros((4, 8, 8, 1))
+    >>> images_side_by_side({"original": zeros, "drawn": zeros},
+    ...                     tempfile.mkdtemp() + "/drawn.png").name
+    'drawn.png'
+    """
+    numbers = {len(images) for images in columns.values()}
+    if len(numbers) != 1 or 0 in numbers:
+        raise ValueError(
+            "images_side_by_side: `columns` must have as many images each, and one at least. "
+            f"Received: {[len(images) for images in columns.values()]}"
+        )
+    (number,) = numbers
+    across = min(across, number)
+    rows = -(-number // across)
+    width = across * len(columns)
+    figure, panels = _panels(rows * width, width, 1.0, 1.0, 0.5)
+    for axes in panels:
+        axes.set_axis_off()
+    for column, (heading, images) in enumerate(columns.items()):
+        for i, image in enumerate(np.clip(np.asarray(images), 0, 1)):
+            axes = panels[i // across * width + i % across * len(columns) + column]
+            axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=1)
+            if i < across:
+                axes.set_title(heading, fontsize=8)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    return _save(figure, path)
+
+
 def patch_filters(filters, path, number=28, title="Principal components of the patch filters"):
     """Draws the principal components of the filters that patches or pixels are projected by.
 

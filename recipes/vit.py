@@ -10,208 +10,63 @@ evaluation (seeds 1, 2, 3).
 """
 
 import dataclasses
-import pathlib
 import typing
 
 import keras
 import numpy as np
 
-from keras_transformers.export import ImageClassifier
 from keras_transformers.inspection import attention_maps, attention_rollout
 from keras_transformers.layers import sinusoidal_grid
 from keras_transformers.models import ViT
-from keras_transformers.training import AdamW, BudgetedDecay, score_classes
-from keras_transformers.vision import (
-    Augmentation,
-    Preprocessing,
-    WaitingClock,
-    evaluation_batches,
-    training_batches,
-)
-from keras_transformers.visualization import (
-    confusion_matrix,
-    grid_position_similarity,
-    images_with_attention,
-    patch_filters,
-    training_curves,
-)
-from recipes.data.images import load
-from recipes.folder import begin, main
-
-IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
+from keras_transformers.visualization import grid_position_similarity, patch_filters
+from recipes import images
+from recipes.folder import main
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Every number of a run. The defaults suit some 10,000 small pictures and two CPU cores."""
+class Config(images.ClassifierConfig):
+    """Every number of a run."""
 
-    dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
     output: str = "runs/vit"
-    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
-    epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
-    batch_size: int = 128
     size: typing.Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
     patch_size: int = 8  # 16 tokens; four times as many take four times as long
-    image_size: int = 32  # pictures of 28 pixels are enlarged
     stem: typing.Literal["patches", "shifted", "convolutional"] = "convolutional"
     pooling: typing.Literal["token", "mean", "attention"] = "mean"
     positions: typing.Literal["learned", "sinusoidal"] = "learned"
-    pretrained: str | None = None  # folder of another run, to go on from its model and its sizes
-    freeze: bool = False  # with --pretrained: train pooling and head only
-    crop: bool = True  # cut the middle out of pictures that are no squares, or squeeze them
-    crop_padding: int = 2  # pixels of the random crop
-    flip: bool = True
-    rand_augment: int = 0  # operations on each picture; costs 25 ms for 128 pictures of 28 pixels
-    erasing: float = 0.25  # share of pictures with a rectangle of noise
-    mixup: float = 0.0
-    cutmix: float = 0.0
-    dropout: float = 0.0
-    drop_path: float = 0.1
-    label_smoothing: float = 0.1
-    learning_rate: float = 1e-3  # the peak
-    weight_decay: float = 0.05  # of kernels alone
-    warmup_steps: int = 100
-    clip_norm: float = 1.0  # of all gradients together
-    ema: float | None = None  # momentum of averaged weights, which are then scored and saved
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    tensorboard: bool = False
-    smoke: bool = False  # the same path in under a minute, on a few hundred pictures
-
-
-SMOKE = {"epochs": 2, "batch_size": 32, "warmup_steps": 5}
-
-
-def load_data(config):
-    """Corpora, the preprocessing measured on them, and batches to train and to watch by."""
-    data = load(config.dataset)
-    if config.smoke:
-        few = {name: getattr(data, name).split(0.03)[1] for name in ("train", "valid", "test")}
-        data = dataclasses.replace(data, **few)
-    for corpus in (data.train, data.valid, data.test):
-        print(corpus.summary())
-    rough = Preprocessing(config.image_size, data.train.channels, crop=config.crop)
-    pixels = data.train.sample(2000).decoded(rough).images
-    preprocessing = Preprocessing.measured(pixels, config.image_size, config.crop)
-    corpora = {name: getattr(data, name) for name in ("train", "valid", "test")}
-    if sum(map(len, corpora.values())) * pixels[0].nbytes < IN_MEMORY:
-        corpora = {name: corpus.decoded(preprocessing) for name, corpus in corpora.items()}
-        data = dataclasses.replace(data, **corpora)
-    augmentation = Augmentation(
-        config.crop_padding,
-        config.flip,
-        config.rand_augment,
-        erasing=config.erasing,
-        mixup=config.mixup,
-        cutmix=config.cutmix,
-        seed=config.seed,
-    )
-    batches = training_batches(
-        data.train, preprocessing, config.batch_size, augmentation, config.seed
-    )
-    return data, preprocessing, batches, evaluation_batches(data.valid, preprocessing, 500)
 
 
 def build_model(config, num_classes, channels):
     """The model, from scratch or from another run, compiled."""
-    settings = {"dropout": config.dropout, "drop_path": config.drop_path}
-    if config.freeze and config.pretrained is None:
-        raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
-    if config.pretrained is None:
-        model = ViT.from_variant(
+
+    def from_scratch(num_classes, **settings):
+        return ViT.from_variant(
             f"{config.size}/{config.patch_size}",
             num_classes,
-            image_size=config.image_size,
             stem=config.stem,
             pooling=config.pooling,
             positions=config.positions,
             **settings,
         )
-        model.build((None, config.image_size, config.image_size, channels))
+
+    return images.prepared(config, num_classes, channels, from_scratch)
+
+
+def attention_to_patches(model, pictures):
+    """How much the answer draws on each patch, `(batch, rows, columns)`, by attention roll-out."""
+    maps = attention_maps(model, pictures)
+    pooled = [maps.pop(path) for path in list(maps) if "attention_pooling" in path]
+    rollout = attention_rollout(maps)
+    if pooled:
+        rollout = np.einsum("bqt,btk->bk", pooled[0].mean(axis=1), rollout)
+    elif model.pooling == "token":
+        rollout = rollout[:, 0]
     else:
-        path = pathlib.Path(config.pretrained, "model.keras")
-        if not path.is_file():
-            raise FileNotFoundError(f"--pretrained: there is no {path}")
-        model = keras.models.load_model(path).transferred(
-            num_classes=num_classes, image_size=config.image_size, **settings
-        )
-        if config.freeze:
-            model.freeze()
-    model.compile(
-        AdamW(
-            config.learning_rate,
-            config.weight_decay,
-            beta_2=0.98,
-            global_clipnorm=config.clip_norm,
-            use_ema=config.ema is not None,
-            ema_momentum=config.ema or 0.99,
-        ),
-        keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=config.label_smoothing
-        ),
-        metrics=["accuracy"],
-        jit_compile=True,
-    )
-    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
-    model.optimizer.build(model.trainable_variables)
-    return model
+        rollout = rollout[:, int(model.has_class_token) :].mean(axis=1)
+    return rollout[:, int(model.has_class_token) :].reshape(-1, *model.grid(pictures.shape[1:3]))
 
 
-def train(config, folder, data, model, batches, valid):
-    """Fits; returns the history and what was measured on the way."""
-    clock = WaitingClock()
-    steps = len(data.train) // config.batch_size
-    history = model.fit(
-        clock.watch(batches),
-        shuffle=False,  # the pipeline does that
-        steps_per_epoch=steps,
-        validation_data=valid,
-        epochs=config.epochs,
-        callbacks=[
-            BudgetedDecay(
-                config.learning_rate,
-                config.warmup_steps,
-                config.epochs * steps,
-                config.minutes,
-                decay="cosine",
-            ),
-            *([keras.callbacks.SwapEMAWeights()] if config.ema else []),
-            *folder.callbacks(config.tensorboard),
-        ],
-    ).history
-    seconds = history["seconds"]
-    epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
-    return history, {
-        "share_of_time_waiting_for_data": float(clock.seconds) / seconds[-1],
-        "images_per_second": float(steps * config.batch_size / epoch),
-    }
-
-
-def draw(folder, history, model, preprocessing, data, probabilities, scores):
-    """Curves, confusion, predictions with attention, positions and filters."""
-    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
-    classes = data.test.classes
-    confusion_matrix(scores.confusion, classes, folder.figures / "confusion.png")
-
-    predicted = probabilities.argmax(axis=1)
-    wrong = np.flatnonzero(predicted != data.test.labels)[:8]
-    right = np.flatnonzero(predicted == data.test.labels)[: 16 - len(wrong)]
-    places = np.concatenate([right, wrong])
-    shown = data.test.select(places).decoded(preprocessing).images
-    titles = [
-        f"{classes[data.test.labels[i]]}\n-> {classes[predicted[i]]}, {probabilities[i].max():.0%}"
-        for i in places
-    ]
-    attention = attention_to_patches(model, preprocessing.normalize(shown))
-    pixels = shown.mean(-1, keepdims=True) if shown.shape[-1] != 3 else shown
-    images_with_attention(
-        pixels / 255,
-        attention,
-        titles,
-        folder.figures / "predictions_attention.png",
-        title="True class -> predicted class and its probability; attention by roll-out",
-    )
-
+def draw(folder, model, preprocessing):
+    """Similarity of positions, and filters."""
     grid = model.grid(preprocessing.image_size)
     positions = model.position_embedding
     if hasattr(positions, "table"):
@@ -227,59 +82,9 @@ def draw(folder, history, model, preprocessing, data, probabilities, scores):
     )
 
 
-def attention_to_patches(model, images):
-    """How much the answer draws on each patch, `(batch, rows, columns)`, by attention roll-out."""
-    maps = attention_maps(model, images)
-    pooled = [maps.pop(path) for path in list(maps) if "attention_pooling" in path]
-    rollout = attention_rollout(maps)
-    if pooled:
-        rollout = np.einsum("bqt,btk->bk", pooled[0].mean(axis=1), rollout)
-    elif model.pooling == "token":
-        rollout = rollout[:, 0]
-    else:
-        rollout = rollout[:, int(model.has_class_token) :].mean(axis=1)
-    return rollout[:, int(model.has_class_token) :].reshape(-1, *model.grid(images.shape[1:3]))
-
-
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE)
-    data, preprocessing, batches, valid = load_data(config)
-    folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
-    classes = data.train.classes
-    model = build_model(config, len(classes), preprocessing.channels)
-    history, measured = train(config, folder, data, model, batches, valid)
-    model.save(folder / "model.keras")
-
-    classifier = ImageClassifier(model, classes, preprocessing)
-    probabilities = classifier.probabilities(data.test)
-    scores = score_classes(probabilities, data.test.labels, classes)
-    scored = folder.seconds()
-    header = ["class", "images", "precision", "recall", "f1"]
-    folder.write_table("classes.tsv", header, [list(row.values()) for row in scores.table])
-    rows = zip(data.test.labels, probabilities.argmax(1), probabilities.max(1), strict=True)
-    folder.write_table(
-        "predictions.tsv",
-        ["label", "predicted", "probability"],
-        [(classes[label], classes[best], f"{most:.6f}") for label, best, most in rows],
-    )
-    classifier.save(folder / "saved_model")
-    draw(folder, history, model, preprocessing, data, probabilities, scores)
-    metrics = {
-        "test_top1": 100 * scores.top1,
-        "test_top5": 100 * scores.top5,
-        "test_calibration_error": scores.calibration_error,
-        "valid_top1": 100 * history["val_accuracy"][-1],
-        **measured,
-        "parameters": model.count_params(),
-        "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
-    }
-    for row in scores.table:
-        print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
-    folder.write_metrics(metrics)
-    return metrics
+    return images.run(config, images.SMOKE, build_model, attention_to_patches, draw)
 
 
 if __name__ == "__main__":

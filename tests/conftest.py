@@ -1,8 +1,13 @@
 """Settings for all tests."""
 
+import ctypes
+import gc
 import os
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
+# Before JAX is: what runs once need not run fast, and most of the time is compilation.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
@@ -17,3 +22,12 @@ settings.load_profile("keras_transformers")
 def seeded():
     """Random weights are the same, whichever tests ran before."""
     keras.utils.set_random_seed(1234)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collected():
+    """What a file's tests leave behind is freed: models and their programs hold each other."""
+    yield
+    gc.collect()
+    if sys.platform == "linux":  # a run of a recipe tells the C library to keep freed memory
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -21,6 +21,9 @@ POLICIES = {
     "mixed_float16": 1e-2,
     "mixed_bfloat16": 6e-2,
 }
+ON_JAX = keras.backend.backend() == "jax"
+if ON_JAX:  # which compiles every operation for every dtype
+    POLICIES = {name: POLICIES[name] for name in ("bfloat16", "mixed_float16")}
 # Adds the same to every score of a query, so that the softmax, and with it the loss, ignores it.
 NO_GRADIENT = ("key/bias",)
 
@@ -159,7 +162,7 @@ def _inference(layer):
 def compiled(layer, **arguments):
     """`layer` for inference, compiled by XLA on the backend in use."""
     arguments = {**arguments, **_inference(layer)}
-    if keras.backend.backend() == "jax":
+    if ON_JAX:
         import jax
 
         def run(trainable, others, inputs):
@@ -185,13 +188,13 @@ def gradients(layer, inputs, arguments=None):
             for output in keras.tree.flatten(outputs)
         )
 
-    if keras.backend.backend() == "jax":
+    if ON_JAX:
         import jax
 
         def loss(trainable, others):
             return project(layer.stateless_call(trainable, others, *inputs, **arguments)[0])
 
-        found = jax.grad(loss)(*_states(layer))
+        found = jax.jit(jax.grad(loss))(*_states(layer))
     else:
         import tensorflow as tf
 

@@ -1,5 +1,7 @@
 """Weights of published implementations, as golden files hold them, under our names."""
 
+import zlib
+
 import numpy as np
 
 
@@ -32,7 +34,9 @@ def attention(query, key, value, output, heads):
         width = layer["kernel"].shape[0]
         table[f"{name}/kernel"] = layer["kernel"].reshape(width, heads, -1)
         table[f"{name}/bias"] = layer["bias"].reshape(heads, -1)
-    table["attention_output/kernel"] = output["kernel"].reshape(heads, -1, width)
+    table["attention_output/kernel"] = output["kernel"].reshape(
+        heads, -1, output["kernel"].shape[1]
+    )
     table["attention_output/bias"] = output["bias"]
     return table
 
@@ -46,3 +50,22 @@ def split(layer, parts):
     kernels = np.split(layer["kernel"], parts, axis=1)
     biases = np.split(layer["bias"], parts)
     return [{"kernel": k, "bias": b} for k, b in zip(kernels, biases, strict=True)]
+
+
+def random_weights(shapes):
+    """Weights that follow from their names: dict of name -> shape to name -> float32 array.
+
+    Far from the zeros and ones that they have at first, and small enough for many layers.
+    """
+    found = {}
+    for name, shape in shapes.items():
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        values = rng.normal(size=shape) * (0.3 if len(shape) < 2 else np.prod(shape[1:]) ** -0.5)
+        scale = len(shape) == 1 and name.endswith("weight")
+        found[name] = (values + scale).astype("float32")
+    return found
+
+
+def random_images(size):
+    """Two pictures `(2, height, width, 3)` that follow from their size."""
+    return np.random.default_rng(size).normal(size=(2, *size, 3)).astype("float32")

@@ -14,14 +14,15 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "masks", "heads", "cache", "scores", "parts", "initializers", "positions"]
+    ["errors", "depthwise", "patch_merging", "masks", "heads", "cache", "scores", "parts"]
+    + ["initializers", "positions"]
     + ["both_ways"]
     + ["grid_positions", "patches", "position_terms", "rotary", "grid_bias", "embeddings"]
-    + ["projections", "regularization"],
+    + ["projections", "regularization", "overlapping_patches"],
     ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
-    + ["windows", "feed_forward"]
+    + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
-    ["blocks", "decoder_block", "pooling"],
+    ["blocks", "decoder_block", "swin_block", "pooling_block", "pooling"],
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
@@ -55,7 +56,7 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED_BY_RECIPES = tuple(
-    f"recipes.{name}" for name in ("data", "folder", "seq2seq", "texts", "flops")
+    f"recipes.{name}" for name in ("data", "folder", "images", "seq2seq", "texts", "flops")
 )
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -6,7 +6,7 @@ import pytest
 
 from keras_transformers.generation import BeamSearch, Greedy, generate
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.models import Transformer, ViT
+from keras_transformers.models import Swin, Transformer, ViT
 from keras_transformers.precision import in_precision
 from tests.contract import to_numpy
 
@@ -78,11 +78,21 @@ def test_other_bits_of_a_table_are_refused_by_name():
         layer.quantize("int4")
 
 
-def test_a_picture_classifier_can_have_fewer_bits_too():
-    model = ViT(5, image_size=8, patch_size=4, hidden_dim=12, num_heads=3, mlp_dim=16, num_layers=1)
-    model.build((None, 8, 8, 3))
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        ViT(5, 8, patch_size=4, hidden_dim=12, num_heads=3, mlp_dim=16, num_layers=1),
+        Swin(5, 8, 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=3),
+        Swin(5, 8, 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=3, version=2),
+    ],
+    ids=["vit", "swin", "swin2"],
+)
+def test_a_picture_classifier_can_have_fewer_bits_too(model, precision):
+    if not model.built:
+        model.build((None, 8, 8, 3))
     images = RNG.normal(size=(2, 8, 8, 3)).astype("float32")
-    received = to_numpy(in_precision(model, "bfloat16")(images)).astype("float32")
+    received = to_numpy(in_precision(model, precision)(images)).astype("float32")
     np.testing.assert_allclose(received, to_numpy(model(images)), atol=0.1)
 
 

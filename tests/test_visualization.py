@@ -8,6 +8,7 @@ from keras_transformers.visualization import (
     attention_heat_map,
     confusion_matrix,
     grid_position_similarity,
+    images_side_by_side,
     images_with_attention,
     patch_filters,
     position_similarity,
@@ -62,6 +63,15 @@ def test_images_are_drawn_beside_their_attention(channels, tmp_path):
 def test_filters_of_any_number_of_channels_are_drawn(channels, tmp_path):
     filters = np.random.default_rng(0).normal(size=(4, 4, channels, 20))
     assert patch_filters(filters, tmp_path / "filters.png").is_file()
+
+
+def test_pictures_stand_in_columns_as_many_as_there_are(tmp_path):
+    columns = {"one": np.zeros((3, 4, 4, 3)), "other": np.ones((3, 4, 4, 3))}
+    path = images_side_by_side(columns, tmp_path / "columns.png", across=2)
+    assert path.stat().st_size > 1000
+    columns["other"] = columns["other"][:2]
+    with pytest.raises(ValueError, match="as many images each.*\\[3, 2\\]"):
+        images_side_by_side(columns, tmp_path / "columns.png")
 
 
 def test_the_tiles_of_a_grid_are_as_many_as_its_patches(tmp_path):

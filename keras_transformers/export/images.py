@@ -18,7 +18,8 @@ class ImageClassifier(Served):
     is first met.
 
     Args:
-        model: A `models.ViT`, or any Keras model from normalised images to logits.
+        model: A model of `models` with classes, `ViT` or `Swin`, or any Keras model from normalised
+            images to logits.
         labels: Names of the classes, one for each logit.
         preprocessing: The `vision.Preprocessing` of the evaluation; by default one for the model's
             `image_size` and channels, with mean and deviation 0.5.

@@ -6,8 +6,17 @@ from keras_transformers.layers.convolution_mixing import ConvolutionMixing
 from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.decoder_block import DecoderBlock
 from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
-from keras_transformers.layers.feed_forward import FeedForward, GatedFeedForward, gelu_tanh
-from keras_transformers.layers.grid_bias import GridRelativeBias, relative_position_index
+from keras_transformers.layers.feed_forward import (
+    ConvolutionalFeedForward,
+    FeedForward,
+    GatedFeedForward,
+    gelu_tanh,
+)
+from keras_transformers.layers.grid_bias import (
+    GridRelativeBias,
+    LogGridBias,
+    relative_position_index,
+)
 from keras_transformers.layers.grid_positions import (
     GridPositionEmbedding,
     SinusoidalGrid,
@@ -28,6 +37,8 @@ from keras_transformers.layers.masks import (
     window_mask,
 )
 from keras_transformers.layers.mixers import FourierMixing, MLPMixing
+from keras_transformers.layers.overlapping_patches import OverlappingPatchEmbedding
+from keras_transformers.layers.patch_merging import PatchMerging
 from keras_transformers.layers.patches import (
     ConvolutionalStem,
     PatchEmbedding,
@@ -36,6 +47,8 @@ from keras_transformers.layers.patches import (
     unpatchify,
 )
 from keras_transformers.layers.pooling import AttentionPooling
+from keras_transformers.layers.pooling_attention import PoolingAttention
+from keras_transformers.layers.pooling_block import PoolingBlock
 from keras_transformers.layers.position_terms import (
     ALiBi,
     PositionTerm,
@@ -47,17 +60,26 @@ from keras_transformers.layers.positions import (
     PositionEmbedding,
     sinusoidal_encoding,
 )
+from keras_transformers.layers.reduction_attention import SpatialReductionAttention
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rotary import RotaryEmbedding
 from keras_transformers.layers.scores import (
     AdditiveScore,
     DotScore,
     GeneralScore,
+    ScaledCosineScore,
     ScaledDotScore,
     Score,
 )
 from keras_transformers.layers.self_attention import CausalSelfAttention, SelfAttention
+from keras_transformers.layers.swin_block import SwinBlock
 from keras_transformers.layers.synthesizer import RandomSynthesizer
+from keras_transformers.layers.windows import (
+    WindowAttention,
+    merge_windows,
+    partition_windows,
+    shifted_window_mask,
+)
 
 __all__ = [
     "ALiBi",
@@ -66,6 +88,7 @@ __all__ = [
     "CausalSelfAttention",
     "ClassToken",
     "ConvolutionMixing",
+    "ConvolutionalFeedForward",
     "ConvolutionalStem",
     "CrossAttention",
     "DecoderBlock",
@@ -83,34 +106,46 @@ __all__ = [
     "LayerScale",
     "LinearAttention",
     "LocalAttention",
+    "LogGridBias",
     "MLPMixing",
     "MultiHeadAttention",
+    "OverlappingPatchEmbedding",
     "PatchEmbedding",
+    "PatchMerging",
+    "PoolingAttention",
+    "PoolingBlock",
     "PositionEmbedding",
     "PositionTerm",
     "PositionalEncoding",
     "RandomSynthesizer",
     "RelativePositionBias",
     "RotaryEmbedding",
+    "ScaledCosineScore",
     "ScaledDotScore",
     "Score",
     "SelfAttention",
     "ShawRelativePosition",
     "ShiftedPatchEmbedding",
     "SinusoidalGrid",
+    "SpatialReductionAttention",
+    "SwinBlock",
     "TokenEmbedding",
+    "WindowAttention",
     "causal_mask",
     "combine_masks",
     "dot_product_attention",
     "gelu_tanh",
     "keep_mask",
     "masked_softmax",
+    "merge_windows",
     "padding_mask",
+    "partition_windows",
     "patchify",
     "relative_position_index",
     "resize_positions",
     "segment_mask",
     "segment_positions",
+    "shifted_window_mask",
     "sinusoidal_encoding",
     "sinusoidal_grid",
     "unpatchify",

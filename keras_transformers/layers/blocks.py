@@ -47,8 +47,10 @@ class Block(keras.layers.Layer):
         self.supports_masking = True
 
     def _check(self, x_shape):
+        if self.mixer is not None:  # it has shapes of its own, a grid's perhaps
+            return
         check_sequence(self, x_shape)
-        if self.mixer is None and x_shape[-1] % self.num_heads:
+        if x_shape[-1] % self.num_heads:
             raise ValueError(
                 f"{type(self).__name__} '{self.name}': `num_heads` must divide the width of `x`, "
                 f"{x_shape[-1]}. Received: num_heads={self.num_heads}"
@@ -63,14 +65,15 @@ class Block(keras.layers.Layer):
             **kwargs,
         )
 
-    def _norm_and_scale(self, name, x_shape):
+    def _norm_and_scale(self, name, x_shape, branch_shape=None):
+        """The norm of a branch, and the factor on what it gives, of `branch_shape`, or None."""
         norm = self._given["norm"] or keras.layers.LayerNormalization(epsilon=self.norm_epsilon)
         norm = part(self, f"{name}_norm", norm, keras.layers.Layer)
         norm.build(x_shape)
         if self.layer_scale is None:
             return norm, None
         scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
-        scale.build(x_shape)
+        scale.build(branch_shape or x_shape)
         return norm, scale
 
     def _build_feed_forward(self, x_shape):
@@ -185,7 +188,8 @@ class EncoderBlock(Block):
             for instance `keras.layers.RMSNormalization()`; also copied.
 
     Call arguments:
-        x: `(batch, length, hidden_dim)`.
+        x: `(batch, length, hidden_dim)`; or a grid, `(batch, rows, columns, hidden_dim)`, with a
+            mixer and a feed-forward network that take it.
         attention_mask: Optional bool, `(length, length)` or `(batch, length, length)`; True =
             attend.
         padding_mask: Optional bool `(batch, length)`; True = real token.
@@ -194,7 +198,7 @@ class EncoderBlock(Block):
         mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
 
     Returns:
-        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
+        Same shape as `x`, and the weights `(batch, heads, length, length)` on request.
 
     Raises:
         ValueError: If `x` is not of rank 3, `num_heads` does not divide its width, a mask does not

@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_transformers.layers.depthwise import Depthwise
+from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
 
@@ -177,3 +179,46 @@ class GatedFeedForward(_FeedForward):
 
     def _hidden(self, x, project):
         return project(self.gate_dense, x) * project(self.hidden_dense, x)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ConvolutionalFeedForward(_FeedForward):
+    """A feed-forward network on a grid, whose hidden layer sees its neighbours.
+
+    `FFN(x) = act(DW(x W1 + b1)) W2 + b2`, `DW` a convolution of 3 x 3 places of each feature by
+    itself (Wang et al. 2022, "PVT v2", https://arxiv.org/abs/2106.13797, section 3.3). The zeros
+    around the grid tell where its borders are; PVT v2 has no other positions.
+
+    Args:
+        mlp_dim, activation, dropout, use_bias, seed: See `FeedForward`.
+
+    Call arguments:
+        x: `(batch, rows, columns, hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `mlp_dim` is not positive, or `x` is not of rank 4 with a known width.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ConvolutionalFeedForward
+    >>> layer = ConvolutionalFeedForward(mlp_dim=32, activation="gelu")
+    >>> tuple(layer(np.zeros((2, 5, 6, 8), "float32")).shape)
+    (2, 5, 6, 8)
+    """
+
+    def build(self, x_shape):
+        check_map(self, x_shape)
+        super().build(x_shape)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
+        self.hidden_dense.build(x_shape)
+        self.depthwise = Depthwise(
+            3, use_bias=self.use_bias, name="depthwise", dtype=self.dtype_policy
+        )
+        self.depthwise.build((*x_shape[:-1], self.mlp_dim))
+
+    def _hidden(self, x, project):
+        return self.activation(self.depthwise(project(self.hidden_dense, x)))

@@ -1,4 +1,4 @@
-"""A learned bias for each two-dimensional offset between the patches of an image."""
+"""A bias for each two-dimensional offset between the patches of an image."""
 
 import math
 
@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.position_terms import PositionTerm
 
 
@@ -32,7 +33,7 @@ def relative_position_index(grid, prefix_tokens=0):
     places = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1)
     places = places.reshape(-1, len(grid))
     offsets = places[:, None] - places[None, :] + np.array(grid) - 1  # query - key, from 0
-    sides = [2 * side - 1 for side in grid]
+    sides = _offsets(grid)
     index = np.ravel_multi_index(tuple(np.moveaxis(offsets, -1, 0)), sides)
     if prefix_tokens:
         index = np.pad(index, ((prefix_tokens, 0), (prefix_tokens, 0)))
@@ -44,13 +45,14 @@ def relative_position_index(grid, prefix_tokens=0):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class GridRelativeBias(PositionTerm):
+class GridRelativeBias(GridTable, PositionTerm):
     """A learned bias for each head and each offset in rows and columns.
 
     `softmax(Q K^T / sqrt(d) + B) V`, `B` from a table of `(2 rows - 1) (2 columns - 1)` offsets
     (Liu et al. 2021, https://arxiv.org/abs/2103.14030, eq. 4); see `relative_position_index`.
     Position `p` of the attention is the `p`-th patch, row by row, so a causal mask gives raster
-    order.
+    order. Weights saved with one grid load into a term with another: the table is resized as
+    `resize_positions` does.
 
     Args:
         grid: Number of patches along each axis, for instance `(rows, columns)`.
@@ -85,18 +87,107 @@ class GridRelativeBias(PositionTerm):
     def build(self, query_shape):
         self.table = self.add_weight(
             name="relative_bias",
-            shape=(int(self._index.max()) + 1, query_shape[1]),
+            shape=(self._rows(self.grid), query_shape[1]),
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         )
 
     def bias(self, query, query_positions, key_positions):
-        index = ops.take(self._index, query_positions, axis=0)
-        index = ops.take(index, key_positions, axis=1)
-        return ops.transpose(ops.take(self.table, index, axis=0), (2, 0, 1))
+        return _of_pairs(self.table, self._index, query_positions, key_positions)
+
+    def _rows(self, grid):
+        return math.prod(_offsets(grid)) + (3 if self.prefix_tokens else 0)
+
+    def _resized(self, table, grid):
+        rows = math.prod(_offsets(grid))
+        offsets = resize_positions(table[:rows], _offsets(grid), _offsets(self.grid))
+        return np.concatenate([ops.convert_to_numpy(offsets), table[rows:]])
 
     def get_config(self):
         return {
             **super().get_config(),
             "grid": list(self.grid),
             "prefix_tokens": self.prefix_tokens,
+        }
+
+
+def _offsets(grid):
+    """How many different offsets there are along each axis."""
+    return [2 * side - 1 for side in grid]
+
+
+def _of_pairs(table, index, query_positions, key_positions):
+    """Rows of a table for pairs of positions: `(rows, heads)` -> `(heads, queries, keys)`."""
+    index = ops.take(index, query_positions, axis=0)
+    index = ops.take(index, key_positions, axis=1)
+    return ops.transpose(ops.take(table, index, axis=0), (2, 0, 1))
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LogGridBias(PositionTerm):
+    """A bias for each offset in rows and columns from a small network of the offset's logarithm.
+
+    `B = 16 sigmoid(W2 relu(W1 d + b1))` of `d = sign(o) log2(1 + 8 |o| / (M - 1)) / log2(8)`, where
+    `o` is the offset and `M` the grid by which it is measured (log-spaced continuous position bias;
+    Liu et al. 2022, "Swin Transformer V2", https://arxiv.org/abs/2111.09883, section 3.3; factor
+    and sigmoid are those of the authors' code). Its weights do not depend on the grid.
+
+    Args:
+        grid: Number of patches along each axis, for instance `(rows, columns)`.
+        pretrained_grid: M, an int or one for each axis, where it is not `grid`.
+        units: Width of the network's hidden layer.
+
+    Raises:
+        ValueError: If a size is not positive.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import LogGridBias, SelfAttention
+    >>> layer = SelfAttention(num_heads=2, score="scaled_cosine", position=LogGridBias((3, 2)))
+    >>> tuple(layer(np.ones((3, 6, 8), "float32")).shape)
+    (3, 6, 8)
+    """
+
+    relative = False
+
+    def __init__(self, grid, pretrained_grid=None, units=512, **kwargs):
+        super().__init__(**kwargs)
+        grid = tuple(grid)
+        measure = grid if pretrained_grid is None else pretrained_grid
+        measure = (measure,) * len(grid) if isinstance(measure, int) else tuple(measure)
+        if not grid or min(*grid, *measure, units) < 1 or len(measure) != len(grid):
+            self._refuse(
+                "grid",
+                "of positive integers, `pretrained_grid` and `units` too",
+                f"grid={grid}, pretrained_grid={pretrained_grid}, units={units}",
+            )
+        self.grid = grid
+        self.pretrained_grid = pretrained_grid
+        self.units = units
+        self._index = relative_position_index(grid)
+        offsets = np.meshgrid(*(np.arange(1 - side, side) for side in grid), indexing="ij")
+        share = np.stack(offsets, axis=-1) / [max(side - 1, 1) for side in measure]
+        log = np.sign(share) * np.log2(1 + 8 * np.abs(share)) / np.log2(8)
+        self._offsets = np.float32(log.reshape(-1, len(grid)))
+
+    def build(self, query_shape):
+        self.hidden = keras.layers.Dense(
+            self.units, "relu", name="hidden", dtype=self.dtype_policy
+        )
+        self.hidden.build((None, len(self.grid)))
+        self.output_dense = keras.layers.Dense(
+            query_shape[1], use_bias=False, name="output", dtype=self.dtype_policy
+        )
+        self.output_dense.build((None, self.units))
+
+    def bias(self, query, query_positions, key_positions):
+        table = self.output_dense(self.hidden(self._offsets))
+        bias = _of_pairs(table, self._index, query_positions, key_positions)
+        return 16 * ops.sigmoid(ops.cast(bias, "float32"))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "grid": list(self.grid),
+            "pretrained_grid": self.pretrained_grid,
+            "units": self.units,
         }

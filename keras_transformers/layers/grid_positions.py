@@ -64,8 +64,34 @@ def _resampling(old, new):
     return np.float32(weights / weights.sum(axis=1, keepdims=True))
 
 
+class GridTable:
+    """What layers share whose only weight, `table`, has rows for the places of a `grid`.
+
+    Weights saved with one grid load into a layer with another, resized. A layer has `_rows(grid)`,
+    the number of rows for a grid, and `_resized(table, grid)`, those for its own.
+    """
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        store["grid"] = np.array(self.grid)
+
+    def load_own_variables(self, store):
+        self.assign_resized(store["0"], tuple(int(side) for side in store["grid"]))
+
+    def assign_resized(self, table, grid):
+        """Takes over a table that was made for `grid`."""
+        table = np.asarray(table)
+        expected = (self._rows(grid), self.table.shape[1])
+        if table.shape != expected:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': the table for grid={grid} must have shape "
+                f"{expected}. Received: shape {table.shape}"
+            )
+        self.table.assign(table if tuple(grid) == self.grid else self._resized(table, grid))
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class GridPositionEmbedding(PositionEmbedding):
+class GridPositionEmbedding(GridTable, PositionEmbedding):
     """A `PositionEmbedding` for patches of an image, which can be resized.
 
     Adds `E_pos: (prefix + patches, D)` (Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929,
@@ -120,23 +146,11 @@ class GridPositionEmbedding(PositionEmbedding):
         table = self.table if grid == self.grid else resize_positions(self.table, self.grid, grid)
         return x + ops.cast(table, x.dtype)
 
-    def save_own_variables(self, store):
-        super().save_own_variables(store)
-        store["grid"] = np.array(self.grid)
+    def _rows(self, grid):
+        return self.prefix_tokens + math.prod(grid)
 
-    def load_own_variables(self, store):
-        self.assign_resized(store["0"], tuple(int(side) for side in store["grid"]))
-
-    def assign_resized(self, table, grid):
-        """Takes over a table that was made for `grid`."""
-        table = np.asarray(table)
-        rows = self.prefix_tokens + math.prod(grid)
-        if table.shape != (rows, self.table.shape[1]):
-            raise ValueError(
-                f"GridPositionEmbedding '{self.name}': the table for grid={grid} must have shape "
-                f"({rows}, {self.table.shape[1]}). Received: shape {table.shape}"
-            )
-        self.table.assign(table if grid == self.grid else resize_positions(table, grid, self.grid))
+    def _resized(self, table, grid):
+        return resize_positions(table, grid, self.grid)
 
     def get_config(self):
         config = super().get_config()

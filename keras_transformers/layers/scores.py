@@ -104,6 +104,45 @@ class ScaledDotScore(Score):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
+class ScaledCosineScore(Score):
+    """`a(q, k) = cos(q, k) / tau`, a learned temperature for each head.
+
+    Source: Liu et al. 2022, "Swin Transformer V2", https://arxiv.org/abs/2111.09883, eq. 2. What is
+    learned is `log(1 / tau)`; it starts at `log 10` and, as in the paper, `tau` does not fall
+    below 0.01.
+
+    Call arguments, returns: see `Score`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ScaledCosineScore
+    >>> x, context = np.full((1, 1, 1, 4), 3.0, "float32"), np.ones((1, 1, 2, 4), "float32")
+    >>> np.asarray(ScaledCosineScore()(x, context)).round(3).tolist()
+    [[[[10.0, 10.0]]]]
+    """
+
+    def build(self, query_shape, key_shape):
+        self.log_scale = self.add_weight(
+            name="log_scale",
+            shape=(query_shape[1], 1, 1),
+            initializer=keras.initializers.Constant(math.log(10)),
+        )
+
+    def prepare_query(self, query):
+        log_scale = ops.minimum(ops.cast(self.log_scale, wide(query.dtype)), math.log(100))
+        return ops.cast(_unit(query) * ops.exp(log_scale), query.dtype)
+
+    def prepare_key(self, key):
+        return ops.cast(_unit(key), key.dtype)
+
+
+def _unit(x):
+    """Vectors of length 1, in float32 at least; zero stays zero."""
+    x = ops.cast(x, wide(x.dtype))
+    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
 class GeneralScore(Score):
     """`a(q, k) = q^T W k`, a matrix for each head (Luong et al. 2015, eq. 8).
 
@@ -215,6 +254,7 @@ def _additive_scores(query, key, vector):
 # What `score=` of an attention may be called.
 SCORES = {
     "scaled_dot": ScaledDotScore,
+    "scaled_cosine": ScaledCosineScore,
     "dot": DotScore,
     "general": GeneralScore,
     "additive": AdditiveScore,

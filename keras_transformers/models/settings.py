@@ -1,5 +1,7 @@
 """What models check of their settings, and how one takes over another's weights."""
 
+from keras import ops
+
 MULTIPLE = 8  # of which a gated network's width is one
 
 
@@ -60,6 +62,9 @@ def variant(owner, name, variants, changes):
 def take_over(model, source, anew=()):
     """Gives a built model the weights that another has under the same paths.
 
+    A table of positions that was made for another grid is resized, by the `assign_resized` of the
+    layer that has it.
+
     Args:
         model: The one that gets them.
         source: The one that has them.
@@ -69,10 +74,18 @@ def take_over(model, source, anew=()):
     Raises:
         ValueError: If another weight is missing or of another shape.
     """
+    tables = _tables(source)
+    resized = set()
+    for path, table in _tables(model).items():
+        if path in tables and tables[path].grid != table.grid:
+            table.assign_resized(ops.convert_to_numpy(tables[path].weights[0]), tables[path].grid)
+            resized.add(f"{path}/{table.weights[0].name}")
     mine = {_path_in(source, weight): weight for weight in source.weights}
     for weight in model.weights:
         path = _path_in(model, weight)
         found = mine.get(path)
+        if path in resized:
+            continue
         if found is not None and found.shape == weight.shape:
             weight.assign(found)
         elif not path.startswith(tuple(anew)):
@@ -83,6 +96,16 @@ def take_over(model, source, anew=()):
             )
 
 
-def _path_in(model, weight):
-    """Path of a weight without the model's own name."""
-    return weight.path.removeprefix(f"{model.name}/")
+def _tables(model):
+    """Path -> layer, of the layers with a table for a grid of positions."""
+    layers = model._flatten_layers(include_self=False)
+    return {
+        _path_in(model, layer): layer
+        for layer in layers
+        if layer.weights and hasattr(layer, "assign_resized")
+    }
+
+
+def _path_in(model, part):
+    """Path of a weight or a layer inside a model, which may itself be inside another."""
+    return part.path.removeprefix(f"{model.path}/")

@@ -17,7 +17,8 @@ from keras_transformers.layers import (
     SinusoidalGrid,
 )
 from keras_transformers.layers.parts import serialized
-from keras_transformers.models.settings import check_choice, check_divides, check_sizes, take_over
+from keras_transformers.models.image_model import ImageModel, both_sides
+from keras_transformers.models.settings import check_choice, check_divides, check_sizes
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
 # one for small pictures.
@@ -35,9 +36,11 @@ STEMS = {
     "convolutional": ConvolutionalStem,
 }
 
+POSITIONS = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ViT(keras.Model):
+class ViT(ImageModel):
     """Vision Transformer (Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929).
 
     `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos`, `num_layers` pre-norm encoder blocks, then
@@ -88,6 +91,8 @@ class ViT(keras.Model):
     (3, 10)
     """
 
+    anew = ("head", "representation", "attention_pooling", "position_embedding")
+
     def __init__(
         self,
         num_classes=1000,
@@ -108,10 +113,9 @@ class ViT(keras.Model):
         block=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        size = (image_size,) * 2 if isinstance(image_size, int) else tuple(image_size)
+        size = both_sides(image_size)
         mixer = {"mixer": serialized(block["mixer"])} if "mixer" in (block or {}) else {}
-        self._settings = {
+        settings = {
             "num_classes": num_classes,
             "image_size": list(size),
             "patch_size": patch_size,
@@ -129,8 +133,8 @@ class ViT(keras.Model):
             "norm_epsilon": norm_epsilon,
             "block": {"activation": "gelu", **(block or {}), **mixer},
         }
+        super().__init__(settings, **kwargs)
         self._check_settings()
-        self.frozen_blocks = None
         self.pooling = pooling
         self.has_class_token = self._settings["class_token"]
         self.patch_size = patch_size
@@ -144,8 +148,9 @@ class ViT(keras.Model):
         self.class_token = ClassToken(name="class_token", dtype=policy) if prefix else None
         self.position_embedding = None
         if positions is not None:
-            kind = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}[positions]
-            self.position_embedding = kind(grid, prefix, name="position_embedding", dtype=policy)
+            self.position_embedding = POSITIONS[positions](
+                grid, prefix, name="position_embedding", dtype=policy
+            )
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
             EncoderBlock(
@@ -162,7 +167,7 @@ class ViT(keras.Model):
             for i in range(num_layers)
         ]
         self.norm = keras.layers.LayerNormalization(name="norm", **norm)
-        self.attention_pooling = self.representation = self.head = None
+        self.attention_pooling = self.representation = None
         if pooling == "attention":
             self.attention_pooling = AttentionPooling(
                 num_heads, mlp_dim, norm_epsilon, name="attention_pooling", dtype=policy
@@ -171,8 +176,7 @@ class ViT(keras.Model):
             self.representation = keras.layers.Dense(
                 representation_dim, "tanh", name="representation", dtype=policy
             )
-        if num_classes is not None:
-            self.head = keras.layers.Dense(num_classes, name="head", dtype=policy)
+        self._make_head()
 
     def _check_settings(self):
         settings = self._settings
@@ -182,7 +186,7 @@ class ViT(keras.Model):
         check_divides("ViT", settings, "num_heads", "hidden_dim")
         choices = {
             "pooling": ("token", "mean", "attention"),
-            "positions": ("learned", "sinusoidal", None),
+            "positions": (*POSITIONS, None),
             "stem": tuple(STEMS),
         }
         for name, known in choices.items():
@@ -226,13 +230,8 @@ class ViT(keras.Model):
         return tuple(side // self.patch_size for side in image_size)
 
     def build(self, images_shape):
-        if len(images_shape) != 4 or images_shape[-1] is None:
-            raise ValueError(
-                f"ViT '{self.name}': `images` must have shape (batch, height, width, channels) "
-                f"with known channels. Received: shape {tuple(images_shape)}"
-            )
+        self._start_building(images_shape)
         settings = self._settings
-        self.channels = images_shape[-1]
         self.patch_embedding.build((None, *settings["image_size"], self.channels))
         patches = (None, None, settings["hidden_dim"])
         if self.class_token is not None:
@@ -248,15 +247,7 @@ class ViT(keras.Model):
         if self.representation is not None:
             self.representation.build((None, width))
             width = settings["representation_dim"]
-        if self.head is not None:
-            self.head.build((None, width))
-        if self.frozen_blocks is not None:
-            self.built = True
-            self.freeze(self.frozen_blocks)
-
-    def call(self, images, training=None):
-        y = self.represent(images, training=training)
-        return y if self.head is None else self.head(y)
+        self._end_building(width)
 
     def represent(self, images, training=None):
         """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
@@ -269,29 +260,31 @@ class ViT(keras.Model):
             y = self.norm(x[:, 0])
         return y if self.representation is None else self.representation(y)
 
-    def encode(self, images, training=None, return_blocks=False):
+    def encode(self, images, training=None, return_blocks=False, visible=None):
         """Runs the encoder blocks, before the last norm.
 
         Args:
             images: `(batch, height, width, channels)`.
             training: Whether dropout acts.
             return_blocks: Whether to return the output of every block.
+            visible: Optional int `(batch, kept)`, numbers of the patches to compute with; the
+                others are left out, as for a masked autoencoder.
 
         Returns:
             `(batch, tokens, hidden_dim)`, the class token first where there is one; or a list of
             them, one a block.
         """
-        if images.shape[-1] != self.channels:
-            raise ValueError(
-                f"ViT '{self.name}': `images` must have {self.channels} channels, as when the "
-                f"model was built. Received: shape {tuple(images.shape)}"
-            )
+        self._check_channels(images)
         size = images.shape[1:3]
         grid = self.grid(self._settings["image_size"] if None in size else size)
         x = self.patch_embedding(images)
         x = x if self.class_token is None else self.class_token(x)
         if self.position_embedding is not None:
             x = self.position_embedding(x, grid=grid)
+        if visible is not None:
+            prefix = int(self.has_class_token)
+            patches = ops.take_along_axis(x[:, prefix:], visible[:, :, None], axis=1)
+            x = ops.concatenate([x[:, :prefix], patches], axis=1) if prefix else patches
         x = self.dropout_layer(x, training=training)
         outputs = []
         for block in self.encoder_blocks:
@@ -299,68 +292,8 @@ class ViT(keras.Model):
             outputs.append(x)
         return outputs if return_blocks else x
 
-    def freeze(self, blocks=None):
-        """Keeps the embeddings and the first blocks as they are; compile the model after it.
-
-        Args:
-            blocks: How many; all of them, the default, leave pooling and head to be trained (a
-                linear probe). `save` keeps the choice.
-        """
-        depth = len(self.encoder_blocks)
-        blocks = depth if blocks is None else blocks
-        if not 0 <= blocks <= depth:
-            raise ValueError(
-                f"ViT '{self.name}': `blocks` must be None or between 0 and {depth}. "
-                f"Received: {blocks}"
-            )
-        self.frozen_blocks = blocks
-        if self.built:  # else `build` does it, for what it makes would be trainable
-            front = [self.patch_embedding, self.class_token, self.position_embedding]
-            end = [self.norm] if blocks == depth else []
-            for layer in (*front, *self.encoder_blocks[:blocks], *end):
-                if layer is not None:
-                    layer.trainable = False
-
-    def transferred(self, **changes):
-        """A new model for another task that starts from this one's weights.
-
-        Args:
-            **changes: Constructor arguments that differ, most often `num_classes` and `image_size`,
-                or `drop_path`. A head of the same size is taken over, another starts anew, as
-                does a pooling that was not there; positions are resized.
-
-        Returns:
-            A built `ViT`.
-
-        Raises:
-            ValueError: If a weight other than the head's and the positions' gets another shape.
-
-        Example:
-        >>> import numpy as np
-        >>> from keras_transformers.models import ViT
-        >>> model = ViT.from_variant("Ti/14", num_classes=10, image_size=28, num_layers=1)
-        >>> model.build((None, 28, 28, 1))
-        >>> larger = model.transferred(num_classes=3, image_size=42)
-        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
-        (2, 3)
-        """
-        config = {**super().get_config(), **self._settings, **changes}
-        model = type(self).from_config(config)
-        model.build((None, *model._settings["image_size"], self.channels))
-        anew = ("head", "representation", "attention_pooling", "position_embedding")
-        take_over(model, self, anew)
-        old, new = self.position_embedding, model.position_embedding
-        if all(positions is not None and positions.weights for positions in (old, new)):
-            new.assign_resized(ops.convert_to_numpy(old.weights[0]), old.grid)
-        return model
-
-    def get_config(self):
-        return {**super().get_config(), **self._settings, "frozen_blocks": self.frozen_blocks}
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        frozen_blocks = config.pop("frozen_blocks", None)
-        model = super().from_config(config)
-        model.frozen_blocks = frozen_blocks
-        return model
+    def _first(self, blocks):
+        front = [self.patch_embedding, self.class_token, self.position_embedding]
+        end = [self.norm] if blocks == len(self.encoder_blocks) else []
+        layers = (*front, *self.encoder_blocks[:blocks], *end)
+        return [layer for layer in layers if layer is not None]

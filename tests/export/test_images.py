@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.export import ImageClassifier, image_classifier
-from keras_transformers.models import ViT
+from keras_transformers.models import PVT, MViT, Swin, ViT
 from keras_transformers.vision import ImageCorpus, Preprocessing
 
 RNG = np.random.default_rng(0)
@@ -87,6 +87,26 @@ def test_a_model_brings_its_own_preprocessing(model):
     expected = ImageClassifier(model, CLASSES, Preprocessing((8, 12)))
     one, other = (each(tf.constant(FILES[:3]))["probabilities"] for each in (classifier, expected))
     np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "pyramid",
+    [
+        Swin(3, (8, 12), 2, 8, (1, 2, 1, 1), (1, 2, 4, 8), window_size=3),
+        Swin(3, (8, 12), 2, 8, (1, 1, 1, 1), (1, 2, 4, 8), window_size=4, version=2),
+        PVT(3, (8, 12), (4, 6, 9, 10), (1, 1, 1, 1), (1, 2, 3, 5)),
+        MViT(3, (8, 12), 8, (1, 1, 1, 1)),
+    ],
+    ids=["swin", "swin2", "pvt", "mvit"],
+)
+def test_pyramids_are_served_like_a_vit(pyramid, tmp_path):
+    pyramid.build((None, 8, 12, 3))
+    path = image_classifier(pyramid, tmp_path / "served", CLASSES, PREPROCESSING)
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    logits = pyramid(PREPROCESSING.normalize(PIXELS[:3]), training=False)
+    expected = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+    found = serve(image=tf.constant(FILES[:3]))["probabilities"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_what_does_not_fit_is_refused(model):

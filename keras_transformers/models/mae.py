@@ -1,0 +1,230 @@
+"""The masked autoencoder of He et al. 2022."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import EncoderBlock, patchify, unpatchify
+from keras_transformers.layers.parts import part
+from keras_transformers.models.settings import check_divides, check_sizes
+from keras_transformers.models.vit import POSITIONS, ViT
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class MAE(keras.Model):
+    """Masked autoencoder (He et al. 2022, https://arxiv.org/abs/2111.06377).
+
+    Most patches of an image are removed at random; a `ViT` encodes the others, and a small decoder,
+    given them and mask tokens in the places of the removed, all with positions, draws the removed
+    ones. The loss is the mean squared error on the removed patches, each patch normalised to mean 0
+    and variance 1. It is the model's own: `compile(optimizer)` and `fit(images)`.
+
+    Afterwards `mae.encoder.transferred(num_classes=10, drop_path=0.1)` is a classifier to
+    fine-tune, and `.freeze()` of it a linear probe.
+
+    Args:
+        encoder: A `ViT` without classes; the model makes its own copy.
+        decoder_dim: Width of the decoder's tokens.
+        decoder_heads: Heads of its attention; must divide `decoder_dim`.
+        decoder_mlp_dim: Width of its feed-forward networks; by default `4 * decoder_dim`.
+        decoder_layers: Number of its blocks.
+        mask_ratio: Share of patches to remove, in (0, 1).
+        normalize_patches: Whether patches are normalised before they are compared.
+        seed: Optional integer for the choice of patches.
+
+    Call arguments:
+        images: `(batch, height, width, channels)`, floating.
+        training: Whether dropout acts.
+
+    Returns:
+        Dict of "patches", `(batch, patches, patch_size^2 channels)`, and "masked", bool
+        `(batch, patches)`; True = removed.
+
+    Raises:
+        ValueError: If the encoder has classes or more than a norm after its blocks, a size is not
+            positive, `mask_ratio` is not in (0, 1), or `decoder_heads` does not divide
+            `decoder_dim`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import MAE, ViT
+    >>> encoder = ViT(None, image_size=28, patch_size=7, hidden_dim=16, num_heads=2, mlp_dim=32,
+    ...               num_layers=2, positions="sinusoidal")
+    >>> mae = MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
+    >>> mae.compile("adam")
+    >>> losses = mae.fit(np.zeros((8, 28, 28, 1), "float32"), verbose=0).history["loss"]
+    >>> model = mae.encoder.transferred(num_classes=10)
+    >>> tuple(model(np.zeros((3, 28, 28, 1), "float32")).shape)
+    (3, 10)
+    """
+
+    def __init__(
+        self,
+        encoder,
+        decoder_dim=512,
+        decoder_heads=16,
+        decoder_mlp_dim=None,
+        decoder_layers=8,
+        mask_ratio=0.75,
+        normalize_patches=True,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.encoder = part(self, "encoder", encoder, ViT)
+        settings = self.encoder.get_config()
+        after = {"num_classes": None, "representation_dim": None, "frozen_blocks": None}
+        wrong = [name for name, value in after.items() if settings[name] != value]
+        if wrong or settings["pooling"] == "attention":
+            raise ValueError(
+                "MAE: `encoder` must have no classes, representation, attention pooling or frozen "
+                f"blocks. Received: {', '.join(f'{name}={settings[name]}' for name in wrong)}"
+                f"{'' if wrong else 'pooling=attention'}"
+            )
+        self._settings = {
+            "decoder_dim": decoder_dim,
+            "decoder_heads": decoder_heads,
+            "decoder_mlp_dim": 4 * decoder_dim if decoder_mlp_dim is None else decoder_mlp_dim,
+            "decoder_layers": decoder_layers,
+            "mask_ratio": mask_ratio,
+            "normalize_patches": normalize_patches,
+            "seed": seed,
+        }
+        sizes = ["decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers"]
+        check_sizes("MAE", self._settings, sizes)
+        check_divides("MAE", self._settings, "decoder_heads", "decoder_dim")
+        if not 0 < mask_ratio < 1:
+            raise ValueError(f"MAE: `mask_ratio` must be in (0, 1). Received: {mask_ratio}")
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        policy = self.dtype_policy
+        self.decoder_embedding = keras.layers.Dense(
+            decoder_dim, name="decoder_embedding", dtype=policy
+        )
+        grid = self.encoder.grid(settings["image_size"])
+        self.decoder_positions = POSITIONS[settings["positions"] or "sinusoidal"](
+            grid, int(self.encoder.has_class_token), name="decoder_positions", dtype=policy
+        )
+        self.decoder_blocks = [
+            EncoderBlock(
+                decoder_heads,
+                self._settings["decoder_mlp_dim"],
+                activation="gelu",
+                norm_first=True,
+                norm_epsilon=settings["norm_epsilon"],
+                name=f"decoder_{i}",
+                dtype=policy,
+            )
+            for i in range(decoder_layers)
+        ]
+        self.decoder_norm = keras.layers.LayerNormalization(
+            epsilon=settings["norm_epsilon"], name="decoder_norm", dtype=policy
+        )
+
+    @classmethod
+    def from_variant(cls, name, image_size=224, **changes):
+        """A model whose encoder has a published size, with the paper's decoder.
+
+        Args:
+            name: As for `ViT.from_variant`: "B/16".
+            image_size: Of the encoder.
+            **changes: Constructor arguments of `MAE`.
+        """
+        encoder = ViT.from_variant(name, None, image_size=image_size, positions="sinusoidal")
+        return cls(encoder, **changes)
+
+    def build(self, images_shape):
+        settings = self.encoder.get_config()
+        self.encoder.build(images_shape)
+        width = self._settings["decoder_dim"]
+        tokens = (None, None, width)
+        self.decoder_embedding.build((None, None, settings["hidden_dim"]))
+        self.mask_token = self.add_weight(
+            name="mask_token", shape=(1, 1, width), initializer="truncated_normal"
+        )
+        for layer in (self.decoder_positions, *self.decoder_blocks, self.decoder_norm):
+            layer.build(tokens)
+        self.prediction = keras.layers.Dense(
+            settings["patch_size"] ** 2 * images_shape[-1], name="prediction",
+            dtype=self.dtype_policy,
+        )
+        self.prediction.build(tokens)
+
+    def call(self, images, training=None):
+        batch, patches = ops.shape(images)[0], self._patches(images)
+        noise = keras.random.uniform((batch, patches), seed=self.seed_generator)
+        return self.reconstruct(images, noise, training=training)
+
+    def reconstruct(self, images, noise, training=None):
+        """A call whose patches are chosen by the caller.
+
+        Args:
+            images: `(batch, height, width, channels)`.
+            noise: `(batch, patches)`, floating; those with the least are kept.
+            training: Whether dropout acts.
+
+        Returns:
+            As for a call.
+        """
+        patches = self._patches(images)
+        kept = int(patches * (1 - self._settings["mask_ratio"]))
+        order = ops.argsort(noise, axis=1)
+        rank = ops.argsort(order, axis=1)  # of each patch
+        x = self.encoder.encode(images, training=training, visible=order[:, :kept])
+        x = self.decoder_embedding(self.encoder.norm(x))
+        prefix = int(self.encoder.has_class_token)
+        hidden = ops.broadcast_to(
+            ops.cast(self.mask_token, x.dtype), (ops.shape(x)[0], patches - kept, x.shape[-1])
+        )
+        seen = ops.concatenate([x[:, prefix:], hidden], axis=1)
+        seen = ops.take_along_axis(seen, rank[:, :, None], axis=1)
+        x = ops.concatenate([x[:, :prefix], seen], axis=1) if prefix else seen
+        x = self.decoder_positions(x, grid=self.encoder.grid(images.shape[1:3]))
+        for block in self.decoder_blocks:
+            x = block(x, training=training)
+        predicted = self.prediction(self.decoder_norm(x))[:, prefix:]
+        return {"patches": predicted, "masked": rank >= kept}
+
+    def _patches(self, images):
+        rows, columns = self.encoder.grid(images.shape[1:3])
+        return rows * columns
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """Mean squared error on the removed patches; Keras calls it."""
+        target, _, _ = self._targets(x)
+        error = ops.mean(ops.square(ops.cast(y_pred["patches"], "float32") - target), axis=-1)
+        masked = ops.cast(y_pred["masked"], "float32")
+        return ops.sum(error * masked) / ops.sum(masked)
+
+    def _targets(self, images):
+        """What patches are compared to, float32, and the mean and deviation taken out of each."""
+        target = patchify(ops.cast(images, "float32"), self.encoder.patch_size)
+        if not self._settings["normalize_patches"]:
+            return target, 0.0, 1.0
+        values = target.shape[-1]
+        mean = ops.mean(target, axis=-1, keepdims=True)
+        variance = ops.sum(ops.square(target - mean), axis=-1, keepdims=True) / (values - 1)
+        deviation = ops.sqrt(variance + 1e-6)
+        return (target - mean) / deviation, mean, deviation
+
+    def draw(self, images, found):
+        """Images of what a call found: what was removed as the model draws it, the rest as it was.
+
+        Args:
+            images: `(batch, height, width, channels)`.
+            found: What a call gave for them.
+
+        Returns:
+            `(batch, height, width, channels)`, float32. Where patches are normalised, each drawn
+            one has the mean and deviation of the original.
+        """
+        _, mean, deviation = self._targets(images)
+        drawn = ops.cast(found["patches"], "float32") * deviation + mean
+        original = patchify(ops.cast(images, "float32"), self.encoder.patch_size)
+        patches = ops.where(found["masked"][:, :, None], drawn, original)
+        return unpatchify(patches, self.encoder.patch_size, self.encoder.grid(images.shape[1:3]))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **self._settings,
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+        }

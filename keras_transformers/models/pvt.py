@@ -1,0 +1,170 @@
+"""The Pyramid Vision Transformer of Wang et al., second version."""
+
+import keras
+
+from keras_transformers.layers import (
+    ConvolutionalFeedForward,
+    EncoderBlock,
+    OverlappingPatchEmbedding,
+    SpatialReductionAttention,
+)
+from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
+from keras_transformers.models.settings import variant
+
+# Wang et al. 2022, table 1.
+WIDTHS, HEADS, RATIOS = (64, 128, 320, 512), (1, 2, 5, 8), (8, 8, 4, 4)
+VARIANTS = {
+    "b0": {"hidden_dims": (32, 64, 160, 256), "num_layers": (2, 2, 2, 2), "mlp_ratios": RATIOS},
+    "b1": {"hidden_dims": WIDTHS, "num_layers": (2, 2, 2, 2), "mlp_ratios": RATIOS},
+    "b2": {"hidden_dims": WIDTHS, "num_layers": (3, 4, 6, 3), "mlp_ratios": RATIOS},
+    "b3": {"hidden_dims": WIDTHS, "num_layers": (3, 4, 18, 3), "mlp_ratios": RATIOS},
+    "b4": {"hidden_dims": WIDTHS, "num_layers": (3, 8, 27, 3), "mlp_ratios": RATIOS},
+    "b5": {"hidden_dims": WIDTHS, "num_layers": (3, 6, 40, 3), "mlp_ratios": (4, 4, 4, 4)},
+}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class PVT(Pyramid):
+    """Pyramid Vision Transformer v2 (Wang et al. 2022, https://arxiv.org/abs/2106.13797).
+
+    Four stages, each of an `OverlappingPatchEmbedding`, pre-norm encoder blocks with
+    `SpatialReductionAttention` and `ConvolutionalFeedForward`, and a layer norm; then the mean of
+    the last map's places and a linear head. Images of any size are taken.
+
+    Args:
+        num_classes: Number of classes; None leaves the head out, and the model gives the mean.
+        image_size: `(height, width)` in pixels, or an int for both; no weight depends on it.
+        hidden_dims: Width of each stage.
+        num_layers: Blocks of each stage.
+        num_heads: Heads of each stage; must divide its width.
+        reductions: Side of the patches that keys and values are made of, of each stage.
+        mlp_ratios: How much wider than a token the hidden layer of the feed-forward networks is.
+        dropout: Rate on every residual branch.
+        drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
+            on a line (Huang et al. 2016).
+        norm_epsilon: Epsilon of all layer norms.
+
+    Call arguments:
+        images: `(batch, height, width, channels)`, floating.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, num_classes)`, or `(batch, hidden_dims[-1])` without a head. `features`
+        gives the maps of all stages.
+
+    Raises:
+        ValueError: If a size is not positive, or heads do not divide a stage's width.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import PVT
+    >>> model = PVT.from_variant("b0", num_classes=10, num_layers=(1, 1, 1, 1))
+    >>> tuple(model(np.zeros((3, 64, 72, 3), "float32")).shape)
+    (3, 10)
+    """
+
+    def __init__(
+        self,
+        num_classes=1000,
+        image_size=224,
+        hidden_dims=WIDTHS,
+        num_layers=(3, 4, 6, 3),
+        num_heads=HEADS,
+        reductions=(8, 4, 2, 1),
+        mlp_ratios=RATIOS,
+        dropout=0.0,
+        drop_path=0.0,
+        norm_epsilon=1e-6,
+        **kwargs,
+    ):
+        settings = {
+            "num_classes": num_classes,
+            "image_size": list(both_sides(image_size)),
+            "hidden_dims": list(hidden_dims),
+            "num_layers": list(num_layers),
+            "num_heads": list(num_heads),
+            "reductions": list(reductions),
+            "mlp_ratios": list(mlp_ratios),
+            "dropout": dropout,
+            "drop_path": drop_path,
+            "norm_epsilon": norm_epsilon,
+        }
+        super().__init__(settings, **kwargs)
+        sizes = ["hidden_dims", "num_layers", "num_heads", "reductions", "mlp_ratios"]
+        self._check_stages(sizes)
+        self.embeddings = [
+            OverlappingPatchEmbedding(
+                width,
+                kernel_size=3 if stage else 7,
+                stride=2 if stage else STRIDES[0],
+                norm_epsilon=norm_epsilon,
+                name=f"embedding_{stage}",
+                dtype=self.dtype_policy,
+            )
+            for stage, width in enumerate(hidden_dims)
+        ]
+        self.encoder_blocks = [
+            self._block(stage, number, rate)
+            for (stage, number), rate in zip(self._places(), self._drop_path(), strict=True)
+        ]
+        self.norms = [norm(self, f"norm_{stage}") for stage in range(len(STRIDES))]
+        self.norm = None  # each stage has its own
+        self._make_head()
+
+    def _block(self, stage, number, drop_path):
+        settings = self._settings
+        heads = settings["num_heads"][stage]
+        mlp_dim = settings["mlp_ratios"][stage] * settings["hidden_dims"][stage]
+        return EncoderBlock(
+            heads,
+            mlp_dim,
+            norm_first=True,
+            norm_epsilon=settings["norm_epsilon"],
+            mixer=SpatialReductionAttention(
+                heads, settings["reductions"][stage], settings["norm_epsilon"]
+            ),
+            feed_forward=ConvolutionalFeedForward(mlp_dim, "gelu"),
+            dropout=settings["dropout"],
+            drop_path=drop_path,
+            name=block_name(stage, number),
+            dtype=self.dtype_policy,
+        )
+
+    @classmethod
+    def from_variant(cls, name, num_classes=1000, **changes):
+        """A model of a published size.
+
+        Parameters for 1,000 classes: "b0" 3.7 M, "b1" 14.0 M, "b2" 25.4 M, "b3" 45.2 M, "b4"
+        62.6 M, "b5" 82.0 M.
+
+        Args:
+            name: "b0" to "b5".
+            num_classes: Number of classes, or None.
+            **changes: Any constructor argument, instead of the variant's.
+
+        Raises:
+            ValueError: If there is no such variant.
+        """
+        return cls(num_classes, **variant("PVT", name, VARIANTS, changes))
+
+    def build(self, images_shape):
+        self._start_building(images_shape)
+        widths = self._settings["hidden_dims"]
+        channels = self.channels
+        for embedding, stage_norm, width in zip(self.embeddings, self.norms, widths, strict=True):
+            embedding.build((None, None, None, channels))
+            stage_norm.build((None, None, None, width))
+            channels = width
+        for (stage, _), block in zip(self._places(), self.encoder_blocks, strict=True):
+            block.build((None, None, None, widths[stage]))
+        self._end_building(widths[-1])
+
+    def _entrances(self, stage):
+        return [self.embeddings[stage], self.norms[stage]]
+
+    def _enter(self, stage, x):
+        return self.embeddings[stage](x)
+
+    def _leave(self, stage, x):
+        return self.norms[stage](x)

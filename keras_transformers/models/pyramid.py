@@ -1,0 +1,99 @@
+"""What the hierarchical models share: stages of blocks, each with half the places of the last."""
+
+import itertools
+
+import keras
+from keras import ops
+
+from keras_transformers.models.image_model import ImageModel
+from keras_transformers.models.settings import check_sizes
+
+STRIDES = (4, 8, 16, 32)  # as all papers have it
+
+
+class Pyramid(ImageModel):
+    """Base of `Swin`, `PVT` and `MViT`.
+
+    A subclass makes `self.encoder_blocks`, all blocks in order, named by `block_name`, and has
+    `_enter(stage, x)`, which gives a stage's first map from the last stage's, or from images at
+    stage 0; `_leave(stage, x)`, by default nothing; and `_entrances(stage)`, the layers of the two.
+    """
+
+    def _check_stages(self, names):
+        """Raises ValueError unless these settings have a positive integer for each stage."""
+        owner, settings = type(self).__name__, self._settings
+        for name in names:
+            sizes = settings[name]
+            if len(sizes) != len(STRIDES) or not all(isinstance(n, int) and n > 0 for n in sizes):
+                raise ValueError(
+                    f"{owner}: `{name}` must have a positive integer for each of {len(STRIDES)} "
+                    f"stages. Received: {sizes!r}"
+                )
+        check_sizes(owner, settings, [], ["num_classes"])
+
+    def _places(self):
+        """Stage of every block, in order, and its number inside the stage."""
+        counts = self._settings["num_layers"]
+        return [(stage, number) for stage, count in enumerate(counts) for number in range(count)]
+
+    def _drop_path(self):
+        """Rates of the blocks: 0 in the first, `drop_path` in the last, those between on a line."""
+        depth = sum(self._settings["num_layers"])
+        return [self._settings["drop_path"] * i / max(depth - 1, 1) for i in range(depth)]
+
+    def _leave(self, stage, x):
+        return x
+
+    def _first(self, blocks):
+        reached = [stage for stage, _ in self._places()[:blocks]] or [-1]
+        entrances = itertools.chain(*map(self._entrances, range(reached[-1] + 1)))
+        end = [self.norm] if self.norm is not None and blocks == len(self.encoder_blocks) else []
+        return [*entrances, *self.encoder_blocks[:blocks], *end]
+
+    def encode(self, images, training=None):
+        """Runs the stages: list of `(batch, rows, columns, width)`, one a stage."""
+        self._check_channels(images)
+        x, maps, blocks = images, [], iter(self.encoder_blocks)
+        for stage, count in enumerate(self._settings["num_layers"]):
+            x = self._enter(stage, x)
+            for block in itertools.islice(blocks, count):
+                x = block(x, training=training)
+            x = self._leave(stage, x)
+            maps.append(x)
+        return maps
+
+    def features(self, images, training=None):
+        """The output of every stage, for detection and segmentation.
+
+        Args:
+            images: `(batch, height, width, channels)`, floating.
+            training: Whether dropout acts.
+
+        Returns:
+            Dict of "stride_4", "stride_8", "stride_16", "stride_32" (of as many pixels as a stage's
+            places are apart) to `(batch, height / stride, width / stride, width of the stage)`, the
+            sides rounded up.
+        """
+        maps = self.encode(images, training=training)
+        return {f"stride_{stride}": x for stride, x in zip(self.strides(), maps, strict=True)}
+
+    def strides(self):
+        """How many pixels the places of each stage are apart."""
+        return STRIDES
+
+    def represent(self, images, training=None):
+        """What the head sees: `(batch, height, width, channels)` -> `(batch, last width)`."""
+        x = self.encode(images, training=training)[-1]
+        return ops.mean(x if self.norm is None else self.norm(x), axis=(1, 2))
+
+
+def block_name(stage, number):
+    """What a block is called."""
+    return f"stage_{stage}_block_{number}"
+
+
+def norm(model, name):
+    """A layer norm of a model's."""
+    return keras.layers.LayerNormalization(
+        epsilon=model._settings["norm_epsilon"], name=name, dtype=model.dtype_policy
+    )

@@ -1,0 +1,197 @@
+"""The Swin Transformer of Liu et al. 2021, and its second version."""
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock
+from keras_transformers.layers.patch_merging import pad_map
+from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
+from keras_transformers.models.settings import check_choice, check_sizes, variant
+
+# Liu et al. 2021, section 3.3; a smaller one for small pictures.
+VARIANTS = {
+    "mini": {"hidden_dim": 32, "num_layers": (2, 2, 2, 2), "num_heads": (1, 2, 4, 8)},
+    "T": {"hidden_dim": 96, "num_layers": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)},
+    "S": {"hidden_dim": 96, "num_layers": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)},
+    "B": {"hidden_dim": 128, "num_layers": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)},
+    "L": {"hidden_dim": 192, "num_layers": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)},
+}
+SECOND = {"image_size": 256, "window_size": 8}  # of the second version, Liu et al. 2022, table 4
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class Swin(Pyramid):
+    """Swin Transformer (Liu et al. 2021, https://arxiv.org/abs/2103.14030).
+
+    Patches, then four stages of `SwinBlock`, the windows of every second one shifted by half a
+    window, with `PatchMerging` between; `y = mean(LN(z))` and a linear head. The second version
+    (Liu et al. 2022, https://arxiv.org/abs/2111.09883) has cosines for scores, a bias from a small
+    network, and norms at the end of the branches. Cost grows linearly with the number of patches.
+    Images of any size are taken: what is missing to whole patches, windows or pairs is padded.
+
+    Args:
+        num_classes: Number of classes; None leaves the head out, and the model gives `y`.
+        image_size: `(height, width)` in pixels, or an int for both. A stage whose map has less than
+            a window at this size gets windows as large as its map.
+        patch_size: Side of a patch.
+        hidden_dim: Width of the first stage; each has twice that of the last.
+        num_layers: Blocks of each stage.
+        num_heads: Heads of each stage; must divide its width.
+        window_size: Side of a window in tokens.
+        version: 1 or 2.
+        pretrained_window_size: With version 2, the window by which offsets are measured, where it
+            is not `window_size`.
+        mlp_ratio: How much wider than a token the hidden layer of the feed-forward networks is.
+        mask_padding: See `SwinBlock`.
+        dropout: Rate on every residual branch.
+        drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
+            on a line (Huang et al. 2016).
+        norm_epsilon: Epsilon of all layer norms.
+
+    Call arguments:
+        images: `(batch, height, width, channels)`, floating.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, num_classes)`, or `(batch, 8 * hidden_dim)` without a head. `features` gives
+        the maps of all stages.
+
+    Raises:
+        ValueError: If a size is not positive, heads do not divide a stage's width, or there is no
+            such version.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import Swin
+    >>> model = Swin(10, image_size=64, hidden_dim=8, num_layers=(1, 2, 1, 1),
+    ...              num_heads=(1, 2, 4, 8), window_size=4)
+    >>> tuple(model(np.zeros((3, 64, 64, 3), "float32")).shape)
+    (3, 10)
+    >>> maps = model.features(np.zeros((3, 72, 60, 3), "float32"))
+    >>> {name: tuple(x.shape[1:]) for name, x in maps.items()}["stride_8"]
+    (9, 8, 16)
+    """
+
+    def __init__(
+        self,
+        num_classes=1000,
+        image_size=224,
+        patch_size=4,
+        hidden_dim=96,
+        num_layers=(2, 2, 6, 2),
+        num_heads=(3, 6, 12, 24),
+        window_size=7,
+        version=1,
+        pretrained_window_size=None,
+        mlp_ratio=4,
+        mask_padding=True,
+        dropout=0.0,
+        drop_path=0.0,
+        norm_epsilon=1e-5,
+        **kwargs,
+    ):
+        settings = {
+            "num_classes": num_classes,
+            "image_size": list(both_sides(image_size)),
+            "patch_size": patch_size,
+            "hidden_dim": hidden_dim,
+            "num_layers": list(num_layers),
+            "num_heads": list(num_heads),
+            "window_size": window_size,
+            "version": version,
+            "pretrained_window_size": pretrained_window_size,
+            "mlp_ratio": mlp_ratio,
+            "mask_padding": mask_padding,
+            "dropout": dropout,
+            "drop_path": drop_path,
+            "norm_epsilon": norm_epsilon,
+        }
+        super().__init__(settings, **kwargs)
+        sizes = ["patch_size", "hidden_dim", "window_size", "mlp_ratio"]
+        check_sizes("Swin", settings, sizes, ["pretrained_window_size"])
+        check_choice("Swin", settings, "version", (1, 2))
+        self._check_stages(["num_layers", "num_heads"])
+        policy = self.dtype_policy
+        self.patch_embedding = PatchEmbedding(
+            patch_size, hidden_dim, name="patch_embedding", dtype=policy
+        )
+        self.embedding_norm = norm(self, "embedding_norm")
+        self.mergings = [
+            PatchMerging(version == 1, norm_epsilon, name=f"merging_{i}", dtype=policy)
+            for i in range(1, len(STRIDES))
+        ]
+        self.encoder_blocks = [
+            self._block(stage, number, rate)
+            for (stage, number), rate in zip(self._places(), self._drop_path(), strict=True)
+        ]
+        self.norm = norm(self, "norm")
+        self._make_head()
+
+    def _block(self, stage, number, drop_path):
+        settings = self._settings
+        width = settings["hidden_dim"] * 2**stage
+        window = settings["window_size"]
+        map_size = [-(-side // self.strides()[stage]) for side in settings["image_size"]]
+        return SwinBlock(
+            settings["num_heads"][stage],
+            [min(window, side) for side in map_size],
+            settings["mlp_ratio"] * width,
+            shift=[window // 2 * (number % 2) * (side > window) for side in map_size],
+            cosine=settings["version"] == 2,
+            pretrained_window_size=settings["pretrained_window_size"],
+            norm_first=settings["version"] == 1,
+            mask_padding=settings["mask_padding"],
+            norm_epsilon=settings["norm_epsilon"],
+            dropout=settings["dropout"],
+            drop_path=drop_path,
+            name=block_name(stage, number),
+            dtype=self.dtype_policy,
+        )
+
+    @classmethod
+    def from_variant(cls, name, num_classes=1000, **changes):
+        """A model of a published size, of either version.
+
+        Parameters for 1,000 classes: version 1 at 224 pixels "T" 28.3 M, "S" 49.6 M, "B" 87.8 M,
+        "L" 196.5 M; version 2 at 256 pixels in windows of 8 "T" 28.3 M, "S" 49.7 M, "B" 87.9 M.
+
+        Args:
+            name: "mini", "T", "S", "B" or "L".
+            num_classes: Number of classes, or None.
+            **changes: Any constructor argument, instead of the variant's; `version=2` for the
+                second version.
+
+        Raises:
+            ValueError: If there is no such variant.
+        """
+        second = SECOND if changes.get("version") == 2 else {}
+        return cls(num_classes, **variant("Swin", name, VARIANTS, {**second, **changes}))
+
+    def build(self, images_shape):
+        self._start_building(images_shape)
+        width = self._settings["hidden_dim"]
+        self.patch_embedding.build((None, None, None, self.channels))
+        self.embedding_norm.build((None, None, width))
+        for (stage, _), block in zip(self._places(), self.encoder_blocks, strict=True):
+            block.build((None, None, None, width * 2**stage))
+        for stage, merging in enumerate(self.mergings):
+            merging.build((None, None, None, width * 2**stage))
+        width *= 2 ** len(self.mergings)
+        self.norm.build((None, None, None, width))
+        self._end_building(width)
+
+    def strides(self):
+        return tuple(self._settings["patch_size"] * 2**stage for stage in range(len(STRIDES)))
+
+    def _entrances(self, stage):
+        return [self.mergings[stage - 1]] if stage else [self.patch_embedding, self.embedding_norm]
+
+    def _enter(self, stage, x):
+        if stage:
+            return self.mergings[stage - 1](x)
+        side = self._settings["patch_size"]
+        x = pad_map(x, *(-extent % side for extent in ops.shape(x)[1:3]))
+        rows, columns = (extent // side for extent in ops.shape(x)[1:3])
+        x = self.embedding_norm(self.patch_embedding(x))
+        return ops.reshape(x, (-1, rows, columns, x.shape[-1]))

@@ -1,0 +1,70 @@
+"""From labelled images to a SavedModel, with the Swin Transformer of Liu et al. 2021.
+
+    python -m recipes.swin                              # a subset of Fashion-MNIST
+    python -m recipes.swin --dataset FOLDER             # one folder of images a class
+    python -m recipes.swin --size T --patch-size 4 --window-size 7 --image-size 224
+
+See https://arxiv.org/abs/2103.14030; `--version 2` for https://arxiv.org/abs/2111.09883. Measured
+on the 2,000 test pictures of the first data set, on two cores of an AMD EPYC with AVX-512: 89.0 %
+top-1 in 10.2 minutes of training and evaluation (seed 1).
+"""
+
+import dataclasses
+import typing
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.models import Swin
+from recipes import images
+from recipes.folder import main
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(images.ClassifierConfig):
+    """Every number of a run."""
+
+    output: str = "runs/swin"
+    size: typing.Literal["mini", "T", "S", "B", "L"] = "mini"
+    version: typing.Literal[1, 2] = 1
+    patch_size: int = 2  # maps of 16 x 16, 8 x 8, 4 x 4 and 2 x 2 places
+    window_size: int = 4
+
+
+def build_model(config, num_classes, channels):
+    """The model, from scratch or from another run, compiled."""
+
+    def from_scratch(**settings):
+        return Swin.from_variant(
+            config.size,
+            version=config.version,
+            patch_size=config.patch_size,
+            window_size=config.window_size,
+            **settings,
+        )
+
+    return images.prepared(config, num_classes, channels, from_scratch)
+
+
+def importance(model, pictures):
+    """How much the answer hangs on each patch, `(batch, rows, columns)`: gradient times input.
+
+    Baehrens et al. 2010, Shrikumar et al. 2016 (https://arxiv.org/abs/1605.01713). Attention of
+    windows does not tell: no weight joins a patch to the answer.
+    """
+    pictures = tf.convert_to_tensor(pictures)
+    with tf.GradientTape() as tape:
+        tape.watch(pictures)
+        best = tf.reduce_sum(tf.reduce_max(model(pictures), axis=1))
+    share = tf.reduce_sum(tf.abs(tape.gradient(best, pictures) * pictures), axis=-1, keepdims=True)
+    side = model.strides()[0]
+    return np.asarray(tf.nn.avg_pool2d(share, side, side, "SAME"))[..., 0]
+
+
+def run(config):
+    """Trains, scores on the test set, exports; returns the metrics."""
+    return images.run(config, images.SMOKE, build_model, importance)
+
+
+if __name__ == "__main__":
+    main(run, Config, __doc__)

@@ -1,0 +1,49 @@
+"""Claims about the recipe: pictures without labels, then few labels, then a served classifier."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+from recipes import mae
+from recipes.data import images
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    metrics = mae.run(mae.Config(output=str(folder), smoke=True))
+    return folder, metrics
+
+
+def test_a_run_leaves_the_whole_folder(smoke):
+    folder, metrics = smoke
+    names = {"training_curves", "confusion", "reconstructions"}
+    assert {path.stem for path in (folder / "figures").iterdir()} == names
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    assert {f"test_top1_{kind}" for kind in mae.KINDS} <= set(metrics)
+    with open(folder / "runs.tsv", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["kind"] for row in rows] == list(mae.KINDS)
+
+
+def test_what_a_run_leaves_can_be_used(smoke):
+    folder, _ = smoke
+    autoencoder = keras.models.load_model(folder / "model.keras")
+    assert autoencoder.encoder.transferred(num_classes=3).built
+    serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
+    result = serve(image=tf.stack([tf.io.encode_png(images.load().test.images[0])]))
+    assert result["probabilities"].shape == (1, 10)
+
+
+@pytest.mark.parametrize("arguments", [["--label-share", "1.5"], ["--seeds", "0"]])
+def test_bad_input_is_refused_in_a_sentence(arguments, tmp_path):
+    command = [sys.executable, "-m", "recipes.mae", "--output", str(tmp_path), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "--label-share must be in (0, 1)" in result.stderr
+    assert "Traceback" not in result.stderr
