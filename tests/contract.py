@@ -149,6 +149,13 @@ def randomised(layer, shape, seed=0):
     return layer
 
 
+def number_of_parameters(model, shape):
+    """Of a model that is built without room for its weights, of whatever size."""
+    with keras.StatelessScope(initialize_variables=False):
+        model.build(shape)
+    return model.count_params()
+
+
 def call(layer, inputs, arguments=None):
     """Calls a layer for inference."""
     return layer(*to_tensors(inputs), **(arguments or {}), **_inference(layer))

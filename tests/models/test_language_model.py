@@ -10,7 +10,14 @@ from keras import ops
 from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate
 from keras_transformers.models import LanguageModel
 from keras_transformers.training import SmoothedCrossEntropy, token_cross_entropy
-from tests.contract import POLICIES, assert_close, check_layer, randomised, to_numpy
+from tests.contract import (
+    POLICIES,
+    assert_close,
+    check_layer,
+    number_of_parameters,
+    randomised,
+    to_numpy,
+)
 from tests.published import assign, attention, golden_weights, norm, split, under
 
 GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "text.npz")
@@ -137,15 +144,7 @@ def test_logits_are_those_of_hugging_faces_models(family, style, convert):
     ],
 )
 def test_parameters_are_as_many_as_those_of_gpt2(name, exact):
-    def parameters(layers):
-        model = LanguageModel.from_variant(name, num_layers=layers)
-        model.build((None, None))
-        return model.count_params()
-
-    # Two thin models instead of one that fills the memory; every block is like every other.
-    layers = LanguageModel.from_variant(name).get_config()["num_layers"]
-    one, two = parameters(1), parameters(2)
-    assert one + (layers - 1) * (two - one) == exact
+    assert number_of_parameters(LanguageModel.from_variant(name), (None, None)) == exact
 
 
 # --------------------------------------------------------------------------------- properties
