@@ -153,6 +153,7 @@ def number_of_parameters(model, shape):
     """Of a model that is built without room for its weights, of whatever size."""
     with keras.StatelessScope(initialize_variables=False):
         model.build(shape)
+    keras.utils.clear_session()  # or Keras would make up for it when the next scope ends
     return model.count_params()
 
 
