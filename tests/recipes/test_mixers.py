@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -63,16 +61,6 @@ def test_every_variant_makes_a_model_of_every_task(variant, task):
         made = mixers.Task(train, train, train, list("abc"), 64, None, 50)
     model = mixers.build_model(config, made, variant)
     assert model(train[0]).shape == (2, 3)
-
-
-def test_unknown_variants_are_refused_in_a_sentence(tmp_path):
-    command = [sys.executable, "-m", "recipes.mixers", "--output", str(tmp_path)]
-    result = subprocess.run(
-        [*command, "--variants", "magic"], capture_output=True, text=True
-    )
-    assert result.returncode == 1
-    assert "--variants must be some of attention" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_the_recurrent_recipe_leaves_the_whole_folder(tmp_path):

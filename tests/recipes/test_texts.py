@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -131,22 +129,3 @@ def test_own_labelled_files_are_learnt_from(tmp_path):
         learning_rate=5e-3,
     )
     assert text_classification.run(config)["scratch_test_accuracy"] > 0.9
-
-
-@pytest.mark.parametrize(
-    ("recipe", "arguments", "advice"),
-    [
-        ("language_model", ["--dataset", "goethe"], "There is no data set 'goethe'"),
-        ("language_model", ["--train", "a.txt"], "missing: --valid and --test"),
-        ("masked_language_model", ["--smoke", "--vocab-size", "6"], "vocab_size"),
-        ("text_classification", ["--compare"], "--compare needs --pretrained"),
-        ("text_classification", ["--label-share", "0"], "--label-share in (0, 1]"),
-        ("text_classification", ["--pretrained", "nowhere"], "there is no nowhere"),
-    ],
-)
-def test_bad_input_is_refused_in_a_sentence(recipe, arguments, advice, tmp_path):
-    command = [sys.executable, "-m", f"recipes.{recipe}", "--output", str(tmp_path), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert advice in result.stderr
-    assert "Traceback" not in result.stderr

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -52,20 +50,3 @@ def test_the_keras_file_holds_the_model(smoke):
     ids = np.array([[5, 6, 2]])
     assert model({"source": ids, "target": ids}).shape[-1] == 600
     assert model.optimizer.iterations > 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        (["--dataset", "ui.de-en"], "There is no data set 'ui.de-en'"),
-        (["--train", "missing.tsv"], "missing: --valid and --test"),
-        (["--train", "no.tsv", "--valid", "no.tsv", "--test", "no.tsv"], "no.tsv does not exist"),
-        (["--smoke", "--vocab-size", "90000"], "more than this text supports"),
-    ],
-)
-def test_bad_input_is_refused_in_a_sentence(arguments, advice, tmp_path):
-    command = [sys.executable, "-m", "recipes.translation", "--output", str(tmp_path), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert advice in result.stderr
-    assert "Traceback" not in result.stderr

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -81,20 +79,3 @@ def test_attention_to_patches_is_a_distribution(pooling):
     assert attention.shape == (2, 4, 4)
     total = attention.sum((1, 2))
     assert np.all(total <= 1 + 1e-6) and np.all(total > 0.3)  # a class token draws on itself too
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        (["--dataset", "mnist"], "There is no data set 'mnist'"),
-        (["--pretrained", "nowhere"], "there is no nowhere/model.keras"),
-        (["--freeze"], "--freeze needs --pretrained"),
-        (["--smoke", "--patch-size", "5"], "multiples of `patch_size`=5"),
-    ],
-)
-def test_bad_input_is_refused_in_a_sentence(arguments, advice, tmp_path):
-    command = [sys.executable, "-m", "recipes.vit", "--output", str(tmp_path), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert advice in result.stderr
-    assert "Traceback" not in result.stderr

@@ -1,0 +1,48 @@
+"""Claims about what every recipe says to bad input."""
+
+import runpy
+import subprocess
+import sys
+
+import pytest
+
+REFUSED = [
+    ("translation", ["--dataset", "ui.de-en"], "There is no data set 'ui.de-en'"),
+    ("translation", ["--train", "missing.tsv"], "missing: --valid and --test"),
+    (
+        "translation",
+        ["--train", "no.tsv", "--valid", "no.tsv", "--test", "no.tsv"],
+        "no.tsv does not exist",
+    ),
+    ("translation", ["--smoke", "--vocab-size", "90000"], "more than this text supports"),
+    ("vit", ["--dataset", "mnist"], "There is no data set 'mnist'"),
+    ("vit", ["--pretrained", "nowhere"], "there is no nowhere/model.keras"),
+    ("vit", ["--freeze"], "--freeze needs --pretrained"),
+    ("vit", ["--smoke", "--patch-size", "5"], "multiples of `patch_size`=5"),
+    ("mae", ["--label-share", "1.5"], "--label-share must be in (0, 1)"),
+    ("mae", ["--seeds", "0"], "--label-share must be in (0, 1)"),
+    ("mixers", ["--variants", "magic"], "--variants must be some of attention"),
+    ("language_model", ["--dataset", "goethe"], "There is no data set 'goethe'"),
+    ("language_model", ["--train", "a.txt"], "missing: --valid and --test"),
+    ("masked_language_model", ["--smoke", "--vocab-size", "6"], "vocab_size"),
+    ("text_classification", ["--compare"], "--compare needs --pretrained"),
+    ("text_classification", ["--label-share", "0"], "--label-share in (0, 1]"),
+    ("text_classification", ["--pretrained", "nowhere"], "there is no nowhere"),
+]
+
+
+@pytest.mark.parametrize(("recipe", "arguments", "advice"), REFUSED)
+def test_it_is_refused_in_a_sentence(recipe, arguments, advice, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [f"{recipe}.py", "--output", str(tmp_path), *arguments])
+    with pytest.raises(SystemExit) as refused:
+        runpy.run_module(f"recipes.{recipe}", run_name="__main__")
+    assert str(refused.value).startswith(f"recipes.{recipe}: ") and advice in str(refused.value)
+
+
+def test_the_command_ends_with_an_error_and_no_traceback(tmp_path):
+    recipe, arguments, advice = REFUSED[0]
+    command = [sys.executable, "-m", f"recipes.{recipe}", "--output", str(tmp_path), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert advice in result.stderr
+    assert "Traceback" not in result.stderr
