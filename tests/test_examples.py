@@ -2,8 +2,11 @@
 
 import doctest
 import importlib
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 import keras
 import pytest
@@ -52,12 +55,24 @@ def test_examples_of_docstrings_give_what_they_show(module, empty_folder):
     assert not failures, "".join(failures)
 
 
-@pytest.mark.skipif(not ON_TENSORFLOW, reason="the README is about the TensorFlow backend")
-def test_python_blocks_of_the_readme_run_in_order(empty_folder):
+def run_readme():
+    """Runs the README's Python blocks, one after the other."""
     namespace = {"__name__": "readme"}
     for line, code in python_blocks((ROOT / "README.md").read_text(encoding="utf-8")):
         # Empty lines in front, so that an error names the line of the README.
         exec(compile("\n" * line + code, ROOT / "README.md", "exec"), namespace)
+
+
+@pytest.mark.skipif(not ON_TENSORFLOW, reason="the README is about the TensorFlow backend")
+def test_python_blocks_of_the_readme_run_in_order(tmp_path):
+    # In a process of its own, with whose end the memory of XLA's programs is free again.
+    code = "from tests.test_examples import run_readme; run_readme()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
 
 
 @pytest.mark.parametrize("package", DOCUMENTED)

@@ -12,11 +12,12 @@ from keras_transformers.layers import (
     SelfAttention,
 )
 from keras_transformers.layers.parts import serialized
-from tests.contract import assert_close
+from tests.contract import ON_JAX, assert_close
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
 
 
+@pytest.mark.skipif(ON_JAX, reason="Keras reads files alike, and each load takes seconds")
 @pytest.mark.parametrize(
     "mixer",
     [SelfAttention(2, score=GeneralScore(), position=RotaryEmbedding()), LSTMMixing(grid=(2, 3))],

@@ -60,7 +60,7 @@ def test_token_by_token_it_is_what_it_is_at_once(name, beams, shared):
     for index in range(LENGTH):
         token = ops.tile(ops.convert_to_tensor(X[:, index : index + 1]), (1, beams, 1))
         y, cache = layer.step(token, cache, ops.convert_to_tensor(index))
-        assert_close(y[:, -1], whole[:, index], 1e-5)
+        assert_close(y[:, -1], whole[:, index], 3e-5)  # of numbers up to 6
 
 
 @SHIFTABLE

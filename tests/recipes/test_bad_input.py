@@ -1,10 +1,12 @@
 """Claims about what every recipe says to bad input."""
 
 import runpy
-import subprocess
 import sys
 
 import pytest
+
+from recipes import folder
+from tests.recipes.command import command
 
 REFUSED = [
     ("translation", ["--dataset", "ui.de-en"], "There is no data set 'ui.de-en'"),
@@ -33,6 +35,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("recipe", "arguments", "advice"), REFUSED)
 def test_it_is_refused_in_a_sentence(recipe, arguments, advice, tmp_path, monkeypatch):
+    # A run tells the C library to keep what it frees; other tests come after it.
+    monkeypatch.setattr(folder, "keep_freed_memory", lambda: None)
     monkeypatch.setattr(sys, "argv", [f"{recipe}.py", "--output", str(tmp_path), *arguments])
     with pytest.raises(SystemExit) as refused:
         runpy.run_module(f"recipes.{recipe}", run_name="__main__")
@@ -41,8 +45,7 @@ def test_it_is_refused_in_a_sentence(recipe, arguments, advice, tmp_path, monkey
 
 def test_the_command_ends_with_an_error_and_no_traceback(tmp_path):
     recipe, arguments, advice = REFUSED[0]
-    command = [sys.executable, "-m", f"recipes.{recipe}", "--output", str(tmp_path), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True)
+    result = command(recipe, tmp_path, *arguments)
     assert result.returncode == 1
     assert advice in result.stderr
     assert "Traceback" not in result.stderr

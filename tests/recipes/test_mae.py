@@ -1,7 +1,6 @@
 """Claims about the recipe: pictures without labels, then few labels, then a served classifier."""
 
 import csv
-import json
 
 import keras
 import pytest
@@ -9,20 +8,19 @@ import tensorflow as tf
 
 from recipes import mae
 from recipes.data import images
+from tests.recipes.command import run
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    metrics = mae.run(mae.Config(output=str(folder), smoke=True))
-    return folder, metrics
+    return folder, run("mae", folder, "--smoke")
 
 
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, metrics = smoke
     names = {"training_curves", "confusion", "reconstructions"}
     assert {path.stem for path in (folder / "figures").iterdir()} == names
-    assert json.loads((folder / "metrics.json").read_text()) == metrics
     assert {f"test_top1_{kind}" for kind in mae.KINDS} <= set(metrics)
     with open(folder / "runs.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))

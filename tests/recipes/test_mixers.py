@@ -1,26 +1,24 @@
 """Claims about the comparison of mixers, and about the recurrent recipe."""
 
 import csv
-import json
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from recipes import mixers, recurrent_translation
+from recipes import mixers
+from tests.recipes.command import run
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return folder, mixers.run(mixers.Config(output=str(folder), smoke=True))
+    return folder, run("mixers", folder, "--smoke")
 
 
 def test_a_run_leaves_table_picture_and_the_best_model(smoke):
     folder, metrics = smoke
-    assert json.loads((folder / "metrics.json").read_text()) == metrics
-    assert all(isinstance(value, (int, float)) for value in metrics.values())
     with open(folder / "table.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [(row["task"], row["variant"]) for row in rows] == [
@@ -64,11 +62,9 @@ def test_every_variant_makes_a_model_of_every_task(variant, task):
 
 
 def test_the_recurrent_recipe_leaves_the_whole_folder(tmp_path):
-    config = recurrent_translation.Config(output=str(tmp_path), smoke=True)
-    metrics = recurrent_translation.run(config)
+    run("recurrent_translation", tmp_path, "--smoke")
     figures = {"training_curves.png", "cross_attention.png"}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == figures
-    assert json.loads((tmp_path / "metrics.json").read_text()) == metrics
     with open(tmp_path / "translations.tsv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))[:4]
     serve = tf.saved_model.load(str(tmp_path / "saved_model")).signatures["serving_default"]

@@ -1,7 +1,6 @@
 """Claims about the recipes for texts: from data to a scored, served model; no bad input taken."""
 
 import csv
-import json
 
 import keras
 import numpy as np
@@ -9,7 +8,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 
-from recipes import language_model, masked_language_model, text_classification
+from recipes import text_classification
+from tests.recipes.command import run
 
 COMMON = {"config.json", "metrics.json", "history.csv", "model.keras", "saved_model", "figures"}
 
@@ -23,12 +23,6 @@ def rows(path, delimiter="\t"):
         return list(csv.DictReader(file, delimiter=delimiter))
 
 
-def check_metrics(folder, metrics):
-    assert json.loads((folder / "metrics.json").read_text()) == metrics
-    assert all(np.isfinite(value) for value in metrics.values())
-    assert {"seconds", "parameters"} <= set(metrics)
-
-
 def serve(folder, sentences):
     loaded = tf.saved_model.load(str(folder / "saved_model"))
     return loaded.signatures["serving_default"](text=tf.constant(sentences))
@@ -37,29 +31,25 @@ def serve(folder, sentences):
 @pytest.fixture(scope="module")
 def language(tmp_path_factory):
     folder = tmp_path_factory.mktemp("language")
-    config = language_model.Config(output=str(folder), smoke=True)
-    return folder, language_model.run(config)
+    return folder, run("language_model", folder, "--smoke")
 
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("masked")
-    config = masked_language_model.Config(output=str(folder), smoke=True)
-    return folder, masked_language_model.run(config)
+    return folder, run("masked_language_model", folder, "--smoke")
 
 
 @pytest.fixture(scope="module")
 def classified(tmp_path_factory, pretrained):
     folder = tmp_path_factory.mktemp("classified")
-    config = text_classification.Config(
-        output=str(folder), smoke=True, pretrained=str(pretrained[0]), compare=True
-    )
-    return folder, text_classification.run(config)
+    arguments = "--smoke", "--pretrained", pretrained[0], "--compare"
+    return folder, run("text_classification", folder, *arguments)
 
 
 def test_a_language_model_leaves_the_whole_folder(language):
     folder, metrics = language
-    check_metrics(folder, metrics)
+    assert {"seconds", "parameters"} <= set(metrics)
     assert inside(folder) == COMMON | {"tokenizer.model", "samples.txt", "test_texts.tsv"}
     assert inside(folder / "figures") == {"training_curves.png", "attention.png"}
     assert metrics["real_token_share"] > 0.98
@@ -85,7 +75,7 @@ def test_the_saved_model_goes_on_with_a_prompt(language):
 
 def test_a_masked_language_model_leaves_the_whole_folder(pretrained):
     folder, metrics = pretrained
-    check_metrics(folder, metrics)
+    assert {"seconds", "parameters"} <= set(metrics)
     assert inside(folder) == COMMON | {"vocab.txt", "samples.tsv"}
     samples = rows(folder / "samples.tsv")
     served = serve(folder, [row["text"] for row in samples])["text"].numpy()
@@ -94,7 +84,7 @@ def test_a_masked_language_model_leaves_the_whole_folder(pretrained):
 
 def test_a_classifier_leaves_the_whole_folder(classified):
     folder, metrics = classified
-    check_metrics(folder, metrics)
+    assert {"seconds", "parameters"} <= set(metrics)
     assert inside(folder) == COMMON | {"vocab.txt", "runs.tsv", "classes.tsv"}
     assert inside(folder / "figures") == {"training_curves.png", "confusion.png"}
     assert [row["start"] for row in rows(folder / "runs.tsv")] == ["pretrained", "scratch"]
@@ -119,13 +109,8 @@ def test_own_labelled_files_are_learnt_from(tmp_path):
     lines = [f"{word} number {i}\t{word}\n" for i in range(40) for word in ("cat", "rose")]
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.tsv").write_text("".join(lines) + "broken\n", encoding="utf-8")
-    files = {name: str(tmp_path / f"{name}.tsv") for name in ("train", "valid", "test")}
-    config = text_classification.Config(
-        **files,
-        output=str(tmp_path / "run"),
-        smoke=True,
-        vocab_size=60,
-        epochs=8,
-        learning_rate=5e-3,
-    )
-    assert text_classification.run(config)["scratch_test_accuracy"] > 0.9
+    arguments = ["--smoke", "--vocab-size", 60, "--epochs", 8, "--learning-rate", 5e-3]
+    for name in ("train", "valid", "test"):
+        arguments += [f"--{name}", tmp_path / f"{name}.tsv"]
+    metrics = run("text_classification", tmp_path / "run", *arguments)
+    assert metrics["scratch_test_accuracy"] > 0.9

@@ -9,14 +9,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
-from recipes import translation
+from tests.recipes.command import run
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    metrics = translation.run(translation.Config(output=str(folder), smoke=True))
-    return folder, metrics
+    return folder, run("translation", folder, "--smoke")
 
 
 def test_a_run_leaves_the_whole_folder(smoke):
@@ -24,8 +23,6 @@ def test_a_run_leaves_the_whole_folder(smoke):
     figures = {"training_curves.png", "cross_attention.png", "position_similarity.png"}
     assert {path.name for path in (folder / "figures").iterdir()} == figures
     assert json.loads((folder / "config.json").read_text())["dataset"] == "ui.en-de"
-    assert json.loads((folder / "metrics.json").read_text()) == metrics
-    assert all(isinstance(value, (int, float)) for value in metrics.values())
     assert {"seconds", "parameters", "test_bleu", "test_chrf"} <= set(metrics)
     with open(folder / "history.csv", newline="") as file:
         assert {"loss", "val_loss", "val_bleu", "val_chrf"} <= set(next(csv.DictReader(file)))

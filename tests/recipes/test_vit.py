@@ -11,13 +11,13 @@ import tensorflow as tf
 from keras_transformers.vision import Preprocessing
 from recipes import vit
 from recipes.data import images
+from tests.recipes.command import run
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    metrics = vit.run(vit.Config(output=str(folder), smoke=True))
-    return folder, metrics
+    return folder, run("vit", folder, "--smoke")
 
 
 def test_a_run_leaves_the_whole_folder(smoke):
@@ -27,8 +27,6 @@ def test_a_run_leaves_the_whole_folder(smoke):
         "patch_filters",
     }
     assert json.loads((folder / "config.json").read_text())["dataset"] == "fashion-mnist-12k"
-    assert json.loads((folder / "metrics.json").read_text()) == metrics
-    assert all(isinstance(value, (int, float)) for value in metrics.values())
     scores = {"test_top1", "test_top5", "test_calibration_error"}
     assert {"seconds", "parameters"} | scores <= set(metrics)
     with open(folder / "history.csv", newline="") as file:
