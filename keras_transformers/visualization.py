@@ -309,6 +309,61 @@ def images_side_by_side(columns, path, across=2, title=None):
     return _save(figure, path)
 
 
+def images_with_boxes(images, found, true, path, columns=4, title=None):
+    """Draws images with the boxes that were found, and the true ones.
+
+    Args:
+        images: List of `(height, width, 3)`, in [0, 1] or uint8, of any sizes.
+        found: For each image `(boxes, scores)`: corner boxes `(k, 4)` in pixels, drawn in orange,
+            and numbers `(k,)` to write on them.
+        true: For each image corner boxes `(k, 4)`, drawn in blue.
+        path: PNG file to write.
+        columns: Number of images in a row.
+        title: Of the picture, optional.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If there are not as many of each, or none.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import images_with_boxes
+    >>> box = np.array([[1, 1, 5, 6]])
+    >>> images_with_boxes([np.zeros((8, 8, 3))], [(box, [0.9])], [box],
+    ...                   tempfile.mkdtemp() + "/boxes.png").name
+    'boxes.png'
+    """
+    if not len(images) == len(found) == len(true) or not len(images):
+        raise ValueError(
+            "images_with_boxes: there must be found and true boxes for each image. Received: "
+            f"{len(images)} images, {len(found)} found, {len(true)} true"
+        )
+    from matplotlib.patches import Rectangle
+
+    figure, panels = _panels(len(images), columns, 3.2, 3.2)
+    for axes, image, (boxes, scores), truth in zip(panels, images, found, true, strict=True):
+        axes.set_axis_off()
+        axes.imshow(image)
+
+        def draw(box, axes=axes, **style):
+            left, top, right, bottom = box
+            axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, **style))
+
+        for box in truth:
+            draw(box, edgecolor="deepskyblue", linewidth=1.0)
+        for box, score in zip(boxes, scores, strict=True):
+            draw(box, edgecolor="darkorange", linewidth=1.6)
+            axes.text(
+                box[0], box[1] - 1, f"{100 * score:.0f}", color="white", fontsize=6,
+                bbox={"facecolor": "darkorange", "edgecolor": "none", "pad": 0.6},
+            )
+    if title:
+        figure.suptitle(title, fontsize=10)
+    return _save(figure, path)
+
+
 def patch_filters(filters, path, number=28, title="Principal components of the patch filters"):
     """Draws the principal components of the filters that patches or pixels are projected by.
 

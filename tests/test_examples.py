@@ -16,7 +16,7 @@ ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 ON_EVERY_BACKEND = (
     "layers", "models", "generation", "detection", "training", "inspection", "precision"
 )
-DOCUMENTED = ["layers", "models", "generation", "training"]
+DOCUMENTED = ["layers", "models", "generation", "detection", "training"]
 DOCUMENTED += ["text", "vision", "export"] if ON_TENSORFLOW else []
 
 

@@ -14,10 +14,11 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "depthwise", "patch_merging", "masks", "heads", "cache", "scores", "parts"]
+    ["errors", "depthwise", "patch_merging", "convolutions", "masks", "heads", "cache", "scores", "parts"]
     + ["initializers", "positions"]
     + ["both_ways"]
-    + ["grid_positions", "patches", "position_terms", "rotary", "grid_bias", "embeddings"]
+    + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
+    + ["embeddings"]
     + ["projections", "regularization", "overlapping_patches"],
     ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     "visualization": [],
     "inspection": [],
     "precision": [],
-    "models": ["layers"],
+    "models": ["layers", "detection"],
     "pretrained": ["layers", "models", "detection", "text", "vision"],
     "export": ["layers", "models", "detection", "text", "vision", "generation"],
 }
@@ -52,6 +53,7 @@ IN_RECIPES_EXTRA = (
     "sentencepiece",
     "sacrebleu",
     "sklearn",
+    "pycocotools",
     "matplotlib",
     "tyro",
 )

@@ -1,5 +1,6 @@
 """SavedModels that take raw text or encoded images, loadable with TensorFlow alone."""
 
+from keras_transformers.export.detector import Detector, detector
 from keras_transformers.export.images import ImageClassifier, image_classifier
 from keras_transformers.export.mask_filler import MaskFiller, mask_filler
 from keras_transformers.export.text_classifier import TextClassifier, text_classifier
@@ -7,11 +8,13 @@ from keras_transformers.export.text_generator import TextGenerator, text_generat
 from keras_transformers.export.translation import Translator, translator
 
 __all__ = [
+    "Detector",
     "ImageClassifier",
     "MaskFiller",
     "TextClassifier",
     "TextGenerator",
     "Translator",
+    "detector",
     "image_classifier",
     "mask_filler",
     "text_classifier",

@@ -11,6 +11,18 @@ from keras_transformers.vision import Preprocessing
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
 
 
+def decoded_or_named(number, encoded, decode):
+    """`decode(encoded)` in the graph; what is no image fails with its number in the request."""
+    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES]
+    size = tf.strings.length(encoded)
+    message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+    check = tf.debugging.Assert(
+        tf.reduce_any(known), ["image number", number, "of the request", message, size]
+    )
+    with tf.control_dependencies([check]):
+        return decode(tf.identity(encoded))
+
+
 class ImageClassifier(Served):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
@@ -75,15 +87,7 @@ class ImageClassifier(Served):
         }
 
     def _decode(self, numbered):
-        number, encoded = numbered
-        known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES]
-        size = tf.strings.length(encoded)
-        message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
-        check = tf.debugging.Assert(
-            tf.reduce_any(known), ["image number", number, "of the request", message, size]
-        )
-        with tf.control_dependencies([check]):
-            return self._preprocessing.decode(tf.identity(encoded))
+        return decoded_or_named(*numbered, self._preprocessing.decode)
 
     @tf.function
     def _in_rounds(self, pixels):

@@ -2,7 +2,9 @@
 
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.blocks import EncoderBlock
+from keras_transformers.layers.box_positions import relative_places, sinusoidal_coordinates
 from keras_transformers.layers.convolution_mixing import ConvolutionMixing
+from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock
 from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.decoder_block import DecoderBlock
 from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
@@ -88,6 +90,7 @@ __all__ = [
     "CausalSelfAttention",
     "ClassToken",
     "ConvolutionMixing",
+    "ConvolutionNorm",
     "ConvolutionalFeedForward",
     "ConvolutionalStem",
     "CrossAttention",
@@ -119,6 +122,7 @@ __all__ = [
     "PositionalEncoding",
     "RandomSynthesizer",
     "RelativePositionBias",
+    "ResidualBlock",
     "RotaryEmbedding",
     "ScaledCosineScore",
     "ScaledDotScore",
@@ -141,11 +145,13 @@ __all__ = [
     "padding_mask",
     "partition_windows",
     "patchify",
+    "relative_places",
     "relative_position_index",
     "resize_positions",
     "segment_mask",
     "segment_positions",
     "shifted_window_mask",
+    "sinusoidal_coordinates",
     "sinusoidal_encoding",
     "sinusoidal_grid",
     "unpatchify",

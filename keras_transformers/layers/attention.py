@@ -249,6 +249,9 @@ class MultiHeadAttention(keras.layers.Layer):
         """Queries, keys and values, those of the same input together."""
         if query is key and key is value:
             return project_together([self.query_dense, self.key_dense, self.value_dense], query)
+        if query is key:  # of tokens with their positions, and the value without
+            both = project_together([self.query_dense, self.key_dense], query)
+            return *both, project(self.value_dense, value)
         query = project(self.query_dense, query)
         if key is value:
             return query, *project_together([self.key_dense, self.value_dense], key)

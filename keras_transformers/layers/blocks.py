@@ -193,6 +193,7 @@ class EncoderBlock(Block):
         attention_mask: Optional bool, `(length, length)` or `(batch, length, length)`; True =
             attend.
         padding_mask: Optional bool `(batch, length)`; True = real token.
+        positions: Optional, added to what queries and keys are made of; see `SelfAttention`.
         return_attention_scores: Whether to return the attention weights too.
         training: Whether dropout acts.
         mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
@@ -223,6 +224,7 @@ class EncoderBlock(Block):
         x,
         attention_mask=None,
         padding_mask=None,
+        positions=None,
         return_attention_scores=False,
         training=None,
         mask=None,
@@ -234,6 +236,7 @@ class EncoderBlock(Block):
             scores,
             training,
             attention_mask=attention_mask,
+            positions=positions,
             mask=combine_masks(padding_mask, mask, x_mask),
         )
         x = self._attend(x, mix, training)

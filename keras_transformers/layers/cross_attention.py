@@ -5,6 +5,7 @@ import keras
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.heads import swap_heads
 from keras_transformers.layers.masks import key_mask
+from keras_transformers.layers.positions import with_positions
 from keras_transformers.layers.projections import project_token
 
 
@@ -23,6 +24,10 @@ class CrossAttention(MultiHeadAttention):
         context: `(batch, context_length, context_width)`.
         attention_mask: Optional bool `(batch, length, context_length)`; True = attend.
         attention_bias: Optional, added to the scores.
+        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
+            queries are made of.
+        context_positions: The same for `context`, added to what keys are made of, not to the
+            values (Carion et al. 2020, https://arxiv.org/abs/2005.12872, section A.3).
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout acts.
         context_mask: `(batch, context_length)` padding mask; filled in by Keras.
@@ -56,13 +61,16 @@ class CrossAttention(MultiHeadAttention):
         context,
         attention_mask=None,
         attention_bias=None,
+        positions=None,
+        context_positions=None,
         return_attention_scores=False,
         training=None,
         context_mask=None,
     ):
         return super().call(
-            x,
+            with_positions(self, "positions", x, positions),
             context,
+            with_positions(self, "context_positions", context, context_positions),
             attention_mask=attention_mask,
             attention_bias=attention_bias,
             return_attention_scores=return_attention_scores,

@@ -1,16 +1,16 @@
-"""The decoder block: causal self-attention, attention to a context, feed-forward network."""
+"""The decoder block: self-attention, attention to a context, feed-forward network."""
 
 import keras
 
 from keras_transformers.layers.blocks import Block
 from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.masks import combine_masks, key_mask
-from keras_transformers.layers.self_attention import CausalSelfAttention
+from keras_transformers.layers.self_attention import CausalSelfAttention, SelfAttention
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class DecoderBlock(Block):
-    """Causal self-attention, attention to a context, and a feed-forward network.
+    """Self-attention, causal by default, attention to a context, and a feed-forward network.
 
     Each has its residual connection and norm (Vaswani et al. 2017,
     https://arxiv.org/abs/1706.03762, section 3.1). Built without a context it has no
@@ -18,7 +18,9 @@ class DecoderBlock(Block):
 
     Args:
         num_heads, mlp_dim, dropout, activation, norm_first, ...: See `EncoderBlock`; a `mixer` must
-            be causal.
+            be causal if the block is.
+        causal: Whether no token sees a later one. False for a set without order, as DETR's queries
+            are (Carion et al. 2020, https://arxiv.org/abs/2005.12872, section 3.2).
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -27,6 +29,9 @@ class DecoderBlock(Block):
         context_mask: Optional bool, `(batch, context_length)` for padding or
             `(batch, length, context_length)`; filled in by Keras from an implicit mask.
         padding_mask: Optional bool `(batch, length)`; True = real token.
+        positions: Optional, added to what queries and keys of the self-attention and queries of the
+            cross-attention are made of; see `SelfAttention`.
+        context_positions: The same for the keys of the cross-attention; see `CrossAttention`.
         return_attention_scores: Whether to return the weights of the cross-attention (of the
             self-attention where there is no context) too.
         training: Whether dropout acts.
@@ -49,14 +54,18 @@ class DecoderBlock(Block):
     (3, 5, 8)
     """
 
+    def __init__(self, num_heads, mlp_dim, causal=True, **kwargs):
+        super().__init__(num_heads, mlp_dim, **kwargs)
+        self.causal = causal
+
     def build(self, x_shape, context_shape=None):
         self._check(x_shape)
-        if self.mixer is not None and not getattr(self.mixer, "causal", False):
+        if self.causal and self.mixer is not None and not getattr(self.mixer, "causal", False):
             raise ValueError(
                 f"DecoderBlock '{self.name}': `mixer` must be causal. "
                 f"Received: {type(self.mixer).__name__}"
             )
-        self._build_mixer(CausalSelfAttention, x_shape)
+        self._build_mixer(CausalSelfAttention if self.causal else SelfAttention, x_shape)
         self.attention_norm, self.attention_scale = self._norm_and_scale("attention", x_shape)
         self.cross_attention = None
         if context_shape is not None:
@@ -74,6 +83,8 @@ class DecoderBlock(Block):
         attention_mask=None,
         context_mask=None,
         padding_mask=None,
+        positions=None,
+        context_positions=None,
         return_attention_scores=False,
         training=None,
         mask=None,
@@ -93,12 +104,19 @@ class DecoderBlock(Block):
             scores if context is None else None,
             training,
             attention_mask=attention_mask,
+            positions=positions,
             mask=combine_masks(padding_mask, mask, x_mask),
         )
         x = self._attend(x, mix, training)
         if context is not None:
             attend = self._call_of(
-                self.cross_attention, scores, training, context=context, attention_mask=context_mask
+                self.cross_attention,
+                scores,
+                training,
+                context=context,
+                attention_mask=context_mask,
+                positions=positions,
+                context_positions=context_positions,
             )
             x = self._attend_across(x, attend, training)
         x = self._feed(x, self.feed_forward, training)
@@ -113,8 +131,8 @@ class DecoderBlock(Block):
         layer = self._mixing_layer()
         if not hasattr(layer, "start_cache"):
             raise ValueError(
-                f"DecoderBlock '{self.name}': `mixer` must be able to decode token by token. "
-                f"Received: {type(layer).__name__}"
+                f"DecoderBlock '{self.name}': what mixes the tokens must be able to decode token "
+                f"by token. Received: {type(layer).__name__}"
             )
         return layer.start_cache(batch, beams, max_length)
 
@@ -170,3 +188,6 @@ class DecoderBlock(Block):
             return y
 
         return self._feed(self._attend(x, attend), self.feed_forward), updated
+
+    def get_config(self):
+        return {**super().get_config(), "causal": self.causal}

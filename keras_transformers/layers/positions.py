@@ -42,6 +42,24 @@ def check_sequence(layer, x_shape):
         )
 
 
+def with_positions(layer, name, x, positions):
+    """`x + positions`, as queries or keys are made of; `x` itself where `positions` is None.
+
+    `positions` are `(length, width)` or `(batch, length, width)`, of any floating dtype.
+    """
+    if positions is None:
+        return x
+    positions = ops.convert_to_tensor(positions)
+    expected, found = tuple(x.shape), tuple(positions.shape)
+    fits = len(found) in (2, 3) and all(
+        None in (have, want) or have == want or (have == 1 and place == -3)
+        for place, have, want in zip((-1, -2, -3), found[::-1], expected[::-1], strict=False)
+    )
+    if not fits:
+        layer._refuse(name, f"of shape {expected} or {expected[1:]}", f"shape {found}")
+    return x + ops.cast(positions, x.dtype)
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
 class PositionalEncoding(keras.layers.Layer):
     """Adds (or concatenates) the sinusoidal position encoding; it has no weights.

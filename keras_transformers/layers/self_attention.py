@@ -13,6 +13,7 @@ from keras_transformers.layers.cache import (
 )
 from keras_transformers.layers.heads import swap_heads
 from keras_transformers.layers.masks import combine_masks
+from keras_transformers.layers.positions import with_positions
 from keras_transformers.layers.projections import project, project_token
 
 
@@ -30,6 +31,9 @@ class SelfAttention(MultiHeadAttention):
         x: `(batch, length, hidden_dim)`.
         attention_mask: Optional bool `(batch, length, length)`; True = attend.
         attention_bias: Optional, added to the scores.
+        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
+            queries and keys are made of, not to the values (Carion et al. 2020,
+            https://arxiv.org/abs/2005.12872, section A.3).
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout acts.
         mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
@@ -58,19 +62,24 @@ class SelfAttention(MultiHeadAttention):
         x,
         attention_mask=None,
         attention_bias=None,
+        positions=None,
         return_attention_scores=False,
         training=None,
         mask=None,
         x_mask=None,
     ):
+        placed = with_positions(self, "positions", x, positions)
+        mask = combine_masks(mask, x_mask)
         return super().call(
+            placed,
             x,
+            placed,
             attention_mask=attention_mask,
             use_causal_mask=self.causal,
             attention_bias=attention_bias,
             return_attention_scores=return_attention_scores,
             training=training,
-            query_mask=combine_masks(mask, x_mask),
+            value_mask=mask,
         )
 
 

@@ -1,21 +1,25 @@
 """Models: one architecture a file, made of `keras_transformers.layers`."""
 
+from keras_transformers.models.detr import DETR
 from keras_transformers.models.language_model import LanguageModel
 from keras_transformers.models.mae import MAE
 from keras_transformers.models.mvit import MViT
 from keras_transformers.models.pvt import PVT
 from keras_transformers.models.recurrent import RecurrentTranslator
+from keras_transformers.models.resnet import ResNet
 from keras_transformers.models.swin import Swin
 from keras_transformers.models.text_encoder import TextEncoder
 from keras_transformers.models.transformer import Transformer
 from keras_transformers.models.vit import ViT
 
 __all__ = [
+    "DETR",
     "MAE",
     "LanguageModel",
     "MViT",
     "PVT",
     "RecurrentTranslator",
+    "ResNet",
     "Swin",
     "TextEncoder",
     "Transformer",

@@ -147,5 +147,5 @@ class MViT(Pyramid):
     def _entrances(self, stage):
         return [] if stage else [self.patch_embedding]
 
-    def _enter(self, stage, x):
+    def _enter(self, stage, x, training=None):
         return x if stage else self.patch_embedding(x)

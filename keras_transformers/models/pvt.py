@@ -163,7 +163,7 @@ class PVT(Pyramid):
     def _entrances(self, stage):
         return [self.embeddings[stage], self.norms[stage]]
 
-    def _enter(self, stage, x):
+    def _enter(self, stage, x, training=None):
         return self.embeddings[stage](x)
 
     def _leave(self, stage, x):

@@ -12,22 +12,26 @@ STRIDES = (4, 8, 16, 32)  # as all papers have it
 
 
 class Pyramid(ImageModel):
-    """Base of `Swin`, `PVT` and `MViT`.
+    """Base of `Swin`, `PVT`, `MViT` and `ResNet`.
 
     A subclass makes `self.encoder_blocks`, all blocks in order, named by `block_name`, and has
-    `_enter(stage, x)`, which gives a stage's first map from the last stage's, or from images at
-    stage 0; `_leave(stage, x)`, by default nothing; and `_entrances(stage)`, the layers of the two.
+    `_enter(stage, x, training)`, which gives a stage's first map from the last stage's, or from
+    images at stage 0; `_leave(stage, x)`, by default nothing; and `_entrances(stage)`, the layers
+    of the two.
     """
 
-    def _check_stages(self, names):
-        """Raises ValueError unless these settings have a positive integer for each stage."""
+    def _check_stages(self, names, stages=(4,)):
+        """Raises ValueError unless these settings have a positive integer for each stage.
+
+        `stages` are the numbers of them that there may be.
+        """
         owner, settings = type(self).__name__, self._settings
         for name in names:
             sizes = settings[name]
-            if len(sizes) != len(STRIDES) or not all(isinstance(n, int) and n > 0 for n in sizes):
+            if len(sizes) not in stages or not all(isinstance(n, int) and n > 0 for n in sizes):
                 raise ValueError(
-                    f"{owner}: `{name}` must have a positive integer for each of {len(STRIDES)} "
-                    f"stages. Received: {sizes!r}"
+                    f"{owner}: `{name}` must have a positive integer for each of "
+                    f"{' or '.join(map(str, stages))} stages. Received: {sizes!r}"
                 )
         check_sizes(owner, settings, [], ["num_classes"])
 
@@ -55,7 +59,7 @@ class Pyramid(ImageModel):
         self._check_channels(images)
         x, maps, blocks = images, [], iter(self.encoder_blocks)
         for stage, count in enumerate(self._settings["num_layers"]):
-            x = self._enter(stage, x)
+            x = self._enter(stage, x, training)
             for block in itertools.islice(blocks, count):
                 x = block(x, training=training)
             x = self._leave(stage, x)
@@ -70,7 +74,7 @@ class Pyramid(ImageModel):
             training: Whether dropout acts.
 
         Returns:
-            Dict of "stride_4", "stride_8", "stride_16", "stride_32" (of as many pixels as a stage's
+            Dict of "stride_4", "stride_8", "stride_16", "stride_32" (as many pixels as a stage's
             places are apart) to `(batch, height / stride, width / stride, width of the stage)`, the
             sides rounded up.
         """

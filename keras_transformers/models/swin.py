@@ -187,7 +187,7 @@ class Swin(Pyramid):
     def _entrances(self, stage):
         return [self.mergings[stage - 1]] if stage else [self.patch_embedding, self.embedding_norm]
 
-    def _enter(self, stage, x):
+    def _enter(self, stage, x, training=None):
         if stage:
             return self.mergings[stage - 1](x)
         side = self._settings["patch_size"]

@@ -292,6 +292,23 @@ class ViT(ImageModel):
             outputs.append(x)
         return outputs if return_blocks else x
 
+    def features(self, images, training=None):
+        """The patches after the last norm, as a map, for detection and segmentation.
+
+        Args:
+            images: `(batch, height, width, channels)`, floating.
+            training: Whether dropout acts.
+
+        Returns:
+            Dict of "stride_16" (or what `patch_size` is) to `(batch, rows, columns, hidden_dim)`.
+        """
+        x = self.encode(images, training=training)
+        if self.norm.built and self.pooling != "mean":
+            x = self.norm(x)
+        rows, columns = self.grid(images.shape[1:3])
+        x = ops.reshape(x[:, int(self.has_class_token) :], (-1, rows, columns, x.shape[-1]))
+        return {f"stride_{self.patch_size}": x}
+
     def _first(self, blocks):
         front = [self.patch_embedding, self.class_token, self.position_embedding]
         end = [self.norm] if blocks == len(self.encoder_blocks) else []

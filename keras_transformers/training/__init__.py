@@ -12,6 +12,7 @@ from keras_transformers.training.classification import (
     calibration_error,
     score_classes,
 )
+from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.metrics import MaskedAccuracy, Perplexity, TokenCrossEntropy
@@ -23,6 +24,7 @@ __all__ = [
     "BudgetedDecay",
     "CheckpointAverage",
     "ClassificationScores",
+    "DetectionScores",
     "InverseSquareRoot",
     "MaskedAccuracy",
     "Muon",
@@ -32,9 +34,11 @@ __all__ = [
     "TokenCrossEntropy",
     "TranslationScores",
     "WarmupLinear",
+    "best_threshold",
     "calibration_error",
     "keep_freed_memory",
     "orthogonalize",
+    "score_boxes",
     "score_classes",
     "score_translations",
     "token_cross_entropy",

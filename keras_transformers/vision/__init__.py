@@ -2,16 +2,30 @@
 
 from keras_transformers.vision.augmentation import Augmentation, random_crop
 from keras_transformers.vision.batches import WaitingClock, evaluation_batches, training_batches
+from keras_transformers.vision.box_batches import (
+    BoxAugmentation,
+    evaluation_boxes,
+    fitted,
+    training_boxes,
+)
+from keras_transformers.vision.boxes import DetectionCorpus
+from keras_transformers.vision.coco import read_coco
 from keras_transformers.vision.corpus import ImageCorpus, read_folder
 from keras_transformers.vision.preprocessing import Preprocessing
 
 __all__ = [
     "Augmentation",
+    "BoxAugmentation",
+    "DetectionCorpus",
     "ImageCorpus",
     "Preprocessing",
     "WaitingClock",
     "evaluation_batches",
+    "evaluation_boxes",
+    "fitted",
     "random_crop",
+    "read_coco",
     "read_folder",
     "training_batches",
+    "training_boxes",
 ]

@@ -255,7 +255,7 @@ def test_a_decoder_block_trains_with_other_causal_mixers_but_says_that_it_cannot
     changed = X.copy()
     changed[:, 4:] += 1
     assert_close(block(changed)[:, :4], block(X)[:, :4], 1e-6)
-    with pytest.raises(ValueError, match="`mixer` must be able to decode token by token"):
+    with pytest.raises(ValueError, match="must be able to decode token by token"):
         block.start_cache(BATCH, 1, LENGTH)
 
 

@@ -23,6 +23,8 @@ REFUSED = [
     ("vit", ["--smoke", "--patch-size", "5"], "multiples of `patch_size`=5"),
     ("mae", ["--label-share", "1.5"], "--label-share must be in (0, 1)"),
     ("mae", ["--seeds", "0"], "--label-share must be in (0, 1)"),
+    ("detr", ["--dataset", "crowns"], "There is no data set 'crowns'"),
+    ("detr", ["--train", "a.json"], "missing: --valid and --test"),
     ("mixers", ["--variants", "magic"], "--variants must be some of attention"),
     ("language_model", ["--dataset", "goethe"], "There is no data set 'goethe'"),
     ("language_model", ["--train", "a.txt"], "missing: --valid and --test"),

@@ -1,0 +1,41 @@
+"""From what a detector computes to what it says."""
+
+from keras import ops
+
+from keras_transformers.detection.boxes import corner_boxes
+
+
+def best_answers(logits, boxes, classification="softmax"):
+    """For each query its best class, how sure it is, and its box; nothing is suppressed.
+
+    Args:
+        logits: `(batch, queries, classes)`, the last class "no object" with "softmax".
+        boxes: `(batch, queries, 4)`, centre boxes as shares of the picture.
+        classification: "softmax" or "focal", see `SetCriterion`.
+
+    Returns:
+        Dict of `labels` int32 `(batch, queries)`, `scores` float32 in [0, 1] `(batch, queries)` and
+        `boxes` `(batch, queries, 4)`, corner boxes inside the picture, the surest first.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.detection import best_answers
+    >>> logits = np.array([[[0.0, 9.0], [3.0, 0.0]]], "float32")  # "cat" and no object
+    >>> found = best_answers(logits, np.full((1, 2, 4), 0.5, "float32"))
+    >>> round(float(found["scores"][0, 0]), 2), np.asarray(found["boxes"])[0, 0].tolist()
+    (0.95, [0.25, 0.25, 0.75, 0.75])
+    """
+    logits = ops.cast(logits, "float32")
+    if classification == "softmax":
+        shares = ops.softmax(logits, axis=-1)[..., :-1]
+    else:
+        shares = ops.sigmoid(logits)
+    scores = ops.max(shares, axis=-1)
+    order = ops.argsort(-scores, axis=-1)
+    corners = ops.clip(corner_boxes(ops.cast(boxes, "float32")), 0.0, 1.0)
+    labels = ops.cast(ops.argmax(shares, axis=-1), "int32")
+    return {
+        "labels": ops.take_along_axis(labels, order, axis=1),
+        "scores": ops.take_along_axis(scores, order, axis=1),
+        "boxes": ops.take_along_axis(corners, order[..., None], axis=1),
+    }

@@ -1,0 +1,190 @@
+"""What a predicted set of boxes costs against the true one."""
+
+import dataclasses
+import typing
+
+from keras import ops
+
+from keras_transformers.detection.boxes import corner_boxes, generalized_iou
+from keras_transformers.detection.matching import match
+
+
+@dataclasses.dataclass(frozen=True)
+class SetCriterion:
+    """The set loss of DETR: match predictions and true boxes one to one, then compare the pairs.
+
+    Matching minimises `class_cost C + box_cost |b - b'|_1 - giou_cost GIoU(b, b')` summed over the
+    true boxes; the loss is `class_weight L + box_weight |b - b'|_1 + giou_weight (1 - GIoU)`, the
+    last two summed over the pairs and divided by the number of true boxes of the batch (Carion et
+    al. 2020, https://arxiv.org/abs/2005.12872, eq. 1 and 2). With "softmax", `C = -p(class)` and
+    `L` is the cross-entropy over classes and "no object", the latter weighted, divided by the sum
+    of weights. With "focal", every class has a sigmoid of its own and there is no "no object":
+    `C` and `L` are the focal loss (Lin et al. 2017, https://arxiv.org/abs/1708.02002, alpha 0.25,
+    gamma 2), as in Deformable DETR (Zhu et al. 2021, https://arxiv.org/abs/2010.04159), for which
+    `class_cost` and `class_weight` of 2 are usual.
+
+    Args:
+        classification: "softmax" or "focal".
+        class_cost, box_cost, giou_cost: Weights in the matching.
+        class_weight, box_weight, giou_weight: Weights in the loss.
+        no_object: Weight of "no object" in the cross-entropy.
+
+    Call arguments:
+        logits: `(layers, batch, queries, classes)`, with one class more, the last, for "no object"
+            with "softmax". Every layer is matched and compared on its own (auxiliary losses); their
+            losses are added.
+        boxes: `(layers, batch, queries, 4)`, centre boxes as shares of the picture.
+        labels: int `(batch, most)`, -1 where a picture has fewer boxes; `most <= queries`. A
+            picture may have none at all.
+        true_boxes: `(batch, most, 4)`, centre boxes; anything where labels are -1.
+
+    Returns:
+        Scalar float32, the weighted sum; `parts` gives its parts.
+
+    Raises:
+        ValueError: If `classification` is unknown or a weight negative; when called, if shapes do
+            not fit or there are more true boxes than queries.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.detection import SetCriterion
+    >>> logits = np.array([[[[9.0, -9.0], [-9.0, 9.0]]]], "float32")  # of one class and "none"
+    >>> boxes = np.array([[[[0.5, 0.5, 0.2, 0.2], [0.1, 0.1, 0.1, 0.1]]]], "float32")
+    >>> loss = SetCriterion()(logits, boxes, np.array([[0]]), boxes[0, :, :1])
+    >>> bool(loss < 1e-5)
+    True
+    """
+
+    classification: typing.Literal["softmax", "focal"] = "softmax"
+    class_cost: float = 1.0
+    box_cost: float = 5.0
+    giou_cost: float = 2.0
+    class_weight: float = 1.0
+    box_weight: float = 5.0
+    giou_weight: float = 2.0
+    no_object: float = 0.1
+
+    def __post_init__(self):
+        if self.classification not in ("softmax", "focal"):
+            raise ValueError(
+                'SetCriterion: `classification` must be "softmax" or "focal". '
+                f"Received: {self.classification!r}"
+            )
+        numbers = {k: v for k, v in dataclasses.asdict(self).items() if k != "classification"}
+        for name, value in numbers.items():
+            if value < 0:
+                raise ValueError(f"SetCriterion: `{name}` must not be negative. Received: {value}")
+
+    def __call__(self, logits, boxes, labels, true_boxes):
+        parts = self.parts(logits, boxes, labels, true_boxes)
+        return (
+            self.class_weight * ops.sum(parts["class"])
+            + self.box_weight * ops.sum(parts["box"])
+            + self.giou_weight * ops.sum(parts["giou"])
+        )
+
+    def parts(self, logits, boxes, labels, true_boxes):
+        """Dict of "class", "box" and "giou" to the unweighted losses `(layers,)`."""
+        self._check(logits, boxes, labels, true_boxes)
+        logits, boxes = ops.cast(logits, "float32"), ops.cast(boxes, "float32")
+        labels, true_boxes = ops.cast(labels, "int32"), ops.cast(true_boxes, "float32")
+        layers, _, queries, classes = logits.shape
+        if not labels.shape[1]:  # no picture has any, and the shapes below need one
+            labels = ops.pad(labels, ((0, 0), (0, 1)), constant_values=-1)
+            true_boxes = ops.pad(true_boxes, ((0, 0), (0, 1), (0, 0)))
+        real = labels >= 0
+        # Anything may stand at padding; what is computed from it must be finite.
+        true_boxes = ops.where(real[..., None], true_boxes, 0.5)
+
+        def per_layer(x):
+            return ops.tile(x, (layers, *(1 for _ in x.shape[1:])))
+
+        flat_logits = ops.reshape(logits, (-1, queries, classes))
+        flat_boxes = ops.reshape(boxes, (-1, queries, 4))
+        labels, real, true_boxes = per_layer(labels), per_layer(real), per_layer(true_boxes)
+        cost = self.costs(flat_logits, flat_boxes, labels, true_boxes)
+        chosen = match(cost, real)  # (layers * batch, most)
+        pairs = ops.cast(
+            ops.logical_and(chosen[..., None] == ops.arange(queries), real[..., None]), "float32"
+        )  # (layers * batch, most, queries)
+        kept = ops.cast(real, "float32")
+        found = ops.matmul(pairs, flat_boxes)  # the chosen boxes
+        found = ops.where(real[..., None], found, true_boxes)
+        distance = ops.sum(ops.abs(found - true_boxes), axis=-1) * kept
+        giou = (1 - generalized_iou(corner_boxes(found), corner_boxes(true_boxes))) * kept
+        number = ops.maximum(ops.sum(kept) / layers, 1.0)
+        # Which class each query is to name: (layers * batch, queries, classes), rows of zeros where
+        # it stands for nothing.
+        named = ops.one_hot(ops.maximum(labels, 0), classes) * kept[..., None]
+        target = ops.matmul(ops.transpose(pairs, (0, 2, 1)), named)
+
+        def by_layer(x):
+            return ops.sum(ops.reshape(x, (layers, -1)), axis=1)
+
+        if self.classification == "focal":
+            class_loss = by_layer(_focal_loss(flat_logits, target)) / number
+        else:
+            class_loss = self._cross_entropy(flat_logits, target, by_layer)
+        return {
+            "class": class_loss,
+            "box": by_layer(distance) / number,
+            "giou": by_layer(giou) / number,
+        }
+
+    def costs(self, logits, boxes, labels, true_boxes):
+        """What each true box would cost with each prediction: `(batch, most, queries)`.
+
+        Args:
+            logits: `(batch, queries, classes)`.
+            boxes: `(batch, queries, 4)`.
+            labels, true_boxes: As in a call; what stands at padding is of no meaning.
+        """
+        if self.classification == "softmax":
+            of_class = -ops.softmax(logits, axis=-1)
+        else:
+            positive, negative = _focal_parts(logits)
+            of_class = positive - negative
+        queries = logits.shape[1]
+        places = ops.broadcast_to(
+            ops.maximum(labels, 0)[:, None], (ops.shape(labels)[0], queries, labels.shape[1])
+        )
+        of_class = ops.take_along_axis(of_class, places, axis=2)  # (batch, queries, most)
+        predicted, true = boxes[:, :, None], true_boxes[:, None]
+        distance = ops.sum(ops.abs(predicted - true), axis=-1)
+        giou = generalized_iou(corner_boxes(predicted), corner_boxes(true))
+        cost = self.class_cost * of_class + self.box_cost * distance - self.giou_cost * giou
+        return ops.transpose(cost, (0, 2, 1))
+
+    def _cross_entropy(self, logits, target, by_layer):
+        """Weighted by class, and divided by the sum of weights."""
+        nothing = 1 - ops.sum(target, axis=-1)  # (layers * batch, queries)
+        logs = ops.log_softmax(logits, axis=-1)
+        loss = -ops.sum(target * logs, axis=-1) - self.no_object * nothing * logs[..., -1]
+        return by_layer(loss) / by_layer(1 - nothing + self.no_object * nothing)
+
+    def _check(self, logits, boxes, labels, true_boxes):
+        shapes = [tuple(x.shape) for x in (logits, boxes, labels, true_boxes)]
+        if [len(shape) for shape in shapes] != [4, 4, 2, 3] or shapes[0][:-1] != shapes[1][:-1]:
+            raise ValueError(
+                "SetCriterion: `logits` must be (layers, batch, queries, classes), `boxes` (layers,"
+                " batch, queries, 4), `labels` (batch, most), `true_boxes` (batch, most, 4). "
+                f"Received: shapes {', '.join(map(str, shapes))}"
+            )
+        if shapes[2][1] > shapes[0][2]:
+            raise ValueError(
+                "SetCriterion: there must be as many queries as true boxes in a picture, or more. "
+                f"Received: {shapes[0][2]} queries, room for {shapes[2][1]} true boxes"
+            )
+
+
+def _focal_parts(logits, alpha=0.25, gamma=2.0):
+    """The focal loss of every logit, if its class is there and if it is not."""
+    share = ops.sigmoid(logits)
+    positive = alpha * (1 - share) ** gamma * ops.softplus(-logits)
+    negative = (1 - alpha) * share**gamma * ops.softplus(logits)
+    return positive, negative
+
+
+def _focal_loss(logits, target):
+    positive, negative = _focal_parts(logits)
+    return target * positive + (1 - target) * negative

@@ -1,0 +1,139 @@
+"""The cheapest one-to-one matching, inside a compiled graph."""
+
+from keras import ops
+
+IMPOSSIBLE = 1e9  # in place of costs that are not finite, so that the search ends
+
+
+def match(cost, valid=None):
+    """The cheapest assignment of a column of its own to every row, for a batch of cost matrices.
+
+    The Hungarian method by shortest augmenting paths (Kuhn 1955; Jonker & Volgenant 1987,
+    https://doi.org/10.1007/BF02278710), exact, in `O(rows^2 columns)`; the batch goes in step. It
+    is made of `keras.ops` alone, so that XLA compiles it into a training step, where SciPy's
+    `linear_sum_assignment` cannot be called. The result has no gradient.
+
+    Args:
+        cost: Floating `(batch, rows, columns)`, at least as many columns as rows. What is not
+            finite counts as 1e9.
+        valid: Optional bool `(batch, rows)`; rows that are False (padding) get no column.
+
+    Returns:
+        int32 `(batch, rows)`, the column of each row, -1 where it has none.
+
+    Raises:
+        ValueError: If there are fewer columns than rows.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.detection import match
+    >>> cost = np.array([[[1.0, 2.0, 9.0], [1.0, 4.0, 9.0]]])
+    >>> np.asarray(match(cost)).tolist()
+    [[1, 0]]
+    """
+    cost = ops.stop_gradient(ops.cast(cost, "float32"))
+    cost = ops.where(ops.isfinite(cost), cost, IMPOSSIBLE)
+    rows, columns = cost.shape[1:]
+    if rows > columns:
+        raise ValueError(
+            "match: `cost` must have at least as many columns as rows. Received: shape "
+            f"{tuple(cost.shape)}"
+        )
+    batch = ops.shape(cost)[0]
+    if valid is None:
+        valid = ops.ones((batch, rows), "bool")
+    column_of = ops.full((batch, rows), -1, "int32")
+    if not rows:
+        return column_of
+    row_numbers, column_numbers = ops.arange(rows)[None], ops.arange(columns)[None]
+
+    def assign(row, row_prices, column_prices, row_of, column_of):
+        """Gives one more row a column, by way of other rows' columns where that is cheaper."""
+        wanted = ops.take(valid, row, axis=1)
+
+        def searching(end, *_):
+            return ops.any(end < 0)
+
+        def search(end, current, least, scanned, lengths, origin):
+            """Takes the nearest column that was not yet reached, in every search not at its end."""
+            going = end < 0
+            reduced = _rows(cost, current) - _at(row_prices, current)[:, None] - column_prices
+            through = least[:, None] + reduced
+            better = ops.logical_and(ops.logical_not(scanned), through < lengths)
+            better = ops.logical_and(better, going[:, None])
+            lengths = ops.where(better, through, lengths)
+            origin = ops.where(better, current[:, None], origin)
+            nearest = ops.argmin(ops.where(scanned, float("inf"), lengths), axis=1)
+            nearest = ops.cast(nearest, "int32")
+            here = ops.logical_and(column_numbers == nearest[:, None], going[:, None])
+            owner = _at(row_of, nearest)
+            free = owner < 0
+            return (
+                ops.where(ops.logical_and(going, free), nearest, end),
+                ops.where(ops.logical_and(going, ops.logical_not(free)), owner, current),
+                ops.where(going, _at(lengths, nearest), least),
+                ops.logical_or(scanned, here),
+                lengths,
+                origin,
+            )
+
+        end, _, least, scanned, lengths, origin = ops.while_loop(
+            searching,
+            search,
+            (
+                ops.where(wanted, -1, 0),
+                ops.broadcast_to(ops.cast(row, "int32"), (batch,)),
+                ops.zeros((batch,), "float32"),
+                ops.zeros((batch, columns), "bool"),
+                ops.full((batch, columns), float("inf"), "float32"),
+                ops.zeros((batch, columns), "int32"),
+            ),
+            maximum_iterations=columns,
+        )
+        # Prices, so that what is matched costs nothing over them and nothing else less.
+        owned = ops.maximum(column_of, 0)
+        passed = ops.logical_and(column_of >= 0, _at(scanned, owned))
+        own = ops.logical_and(row_numbers == row, wanted[:, None])
+        gain = ops.where(passed, least[:, None] - _at(lengths, owned), 0.0)
+        row_prices = row_prices + gain + ops.where(own, least[:, None], 0.0)
+        column_prices = column_prices - ops.where(scanned, least[:, None] - lengths, 0.0)
+
+        def shifting(_, going, *__):
+            return ops.any(going)
+
+        def shift(column, going, row_of, column_of):
+            """The rows on the path hand their columns back, one to the next."""
+            taker = _at(origin, column)
+            here = ops.logical_and(column_numbers == column[:, None], going[:, None])
+            row_of = ops.where(here, taker[:, None], row_of)
+            left = _at(column_of, taker)
+            mine = ops.logical_and(row_numbers == taker[:, None], going[:, None])
+            column_of = ops.where(mine, column[:, None], column_of)
+            going = ops.logical_and(going, taker != row)
+            return ops.where(going, left, column), going, row_of, column_of
+
+        _, _, row_of, column_of = ops.while_loop(
+            shifting, shift, (end, wanted, row_of, column_of), maximum_iterations=rows
+        )
+        return row + 1, row_prices, column_prices, row_of, column_of
+
+    start = (
+        ops.convert_to_tensor(0, "int32"),
+        ops.zeros((batch, rows), "float32"),
+        ops.zeros((batch, columns), "float32"),
+        ops.full((batch, columns), -1, "int32"),
+        column_of,
+    )
+    return ops.while_loop(lambda row, *_: row < rows, assign, start, maximum_iterations=rows)[-1]
+
+
+def _at(table, places):
+    """`table[b, places[b, ...]]` for int places `(batch,)` or `(batch, n)`."""
+    if len(places.shape) == 1:
+        return ops.take_along_axis(table, places[:, None], axis=1)[:, 0]
+    return ops.take_along_axis(table, places, axis=1)
+
+
+def _rows(cost, rows):
+    """`cost[b, rows[b]]`."""
+    return ops.take_along_axis(cost, rows[:, None, None], axis=1)[:, 0]

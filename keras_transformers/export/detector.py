@@ -1,0 +1,156 @@
+"""Detectors that take encoded images: decoding, fitting and boxes in pixels inside."""
+
+import tensorflow as tf
+
+from keras_transformers.detection import best_answers
+from keras_transformers.export.images import decoded_or_named
+from keras_transformers.export.rounds import Served, round_size
+from keras_transformers.vision import fitted
+
+
+class Detector(Served):
+    """A trained detector, its preprocessing and its class names as one function of encoded images.
+
+    A picture is scaled to fit into the preprocessing's square and its boxes are scaled back. The
+    model's weights are shared, not copied. XLA compiles a handful of batch sizes, each when it is
+    first met.
+
+    Args:
+        model: A `models.DETR`, built.
+        labels: Names of the classes.
+        preprocessing: The `vision.Preprocessing` of the training, with a square `image_size` and 3
+            channels.
+        threshold: Score from which on a box is an answer; the others stand behind them.
+
+    Raises:
+        ValueError: If the labels are not as many as the model's classes, `image_size` is no square,
+            or the threshold is not in [0, 1].
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.export import Detector
+    >>> from keras_transformers.models import DETR
+    >>> from keras_transformers.vision import Preprocessing
+    >>> model = DETR.from_variant("mini", num_classes=2)
+    >>> model.build((None, 128, 128, 3))
+    >>> detector = Detector(model, ["cat", "dog"], Preprocessing(128))
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> {name: tuple(value.shape) for name, value in detector(tf.stack([png, png])).items()}
+    {'boxes': (2, 40, 4), 'label': (2, 40), 'score': (2, 40), 'number': (2,)}
+    """
+
+    def __init__(self, model, labels, preprocessing, threshold=0.5):
+        super().__init__(name="detector")
+        settings = model.get_config()
+        size = preprocessing.image_size
+        if len(labels) != settings["num_classes"]:
+            raise ValueError(
+                f"Detector: `labels` must have a name for each of the model's "
+                f"{settings['num_classes']} classes. Received: {len(labels)}"
+            )
+        if size[0] != size[1] or preprocessing.channels != 3 or not 0 <= threshold <= 1:
+            raise ValueError(
+                "Detector: `preprocessing` must have a square `image_size` and 3 channels, "
+                f"`threshold` be in [0, 1]. Received: image_size={size}, "
+                f"channels={preprocessing.channels}, threshold={threshold}"
+            )
+        self._model, self._preprocessing = model, preprocessing
+        self._labels = tf.constant(list(labels), tf.string)
+        self._side, self._threshold = size[0], threshold
+        classification = model.criterion.classification
+
+        @tf.function(jit_compile=True)
+        def detect(pixels, mask):
+            images = preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
+            found = model({"images": images, "padding_mask": mask}, training=False)
+            return best_answers(found["logits"], found["boxes"], classification)
+
+        self._detect = detect
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
+    def __call__(self, image):
+        """Encoded images `(batch,)` -> dict of `boxes`, `label`, `score` and `number`."""
+        numbers = tf.range(tf.size(image))
+        side = self._side
+        pixels, mask, inner, extents = tf.map_fn(
+            self._fitted,
+            (numbers, image),
+            fn_output_signature=(
+                tf.TensorSpec((side, side, 3), tf.uint8),
+                tf.TensorSpec((side, side), tf.bool),
+                tf.TensorSpec((2,), tf.int32),
+                tf.TensorSpec((2,), tf.int32),
+            ),
+        )
+        boxes, labels, scores = self._in_rounds(pixels, mask)
+        # Shares of the square -> pixels of the picture, inside of it.
+        extents = tf.cast(extents, tf.float32)
+        factors = side * extents / tf.cast(inner, tf.float32)
+        boxes = boxes * tf.tile(factors[:, None, ::-1], [1, 1, 2])
+        boxes = tf.minimum(boxes, tf.tile(extents[:, None, ::-1], [1, 1, 2]))
+        sure = tf.cast(scores >= self._threshold, tf.int32)
+        return {
+            "boxes": boxes,
+            "label": tf.gather(self._labels, labels),
+            "score": scores,
+            "number": tf.reduce_sum(sure, axis=1),
+        }
+
+    def _fitted(self, numbered):
+        image = decoded_or_named(*numbered, self._decode)
+        return (*fitted(image, self._side), tf.shape(image)[:2])
+
+    def _decode(self, encoded):
+        return tf.io.decode_image(encoded, 3, expand_animations=False)
+
+    @tf.function
+    def _in_rounds(self, pixels, mask):
+        batch = tf.shape(pixels)[0]
+        size = round_size(batch)
+        rounds = (batch + size - 1) // size
+        number = self._model.get_config()["num_queries"]
+        shapes = {"boxes": (tf.float32, 4), "labels": (tf.int32,), "scores": (tf.float32,)}
+        arrays = {
+            name: tf.TensorArray(
+                kind[0], rounds, infer_shape=False, element_shape=[None, number, *kind[1:]]
+            )
+            for name, kind in shapes.items()
+        }
+        for i in tf.range(rounds):
+            part, of_part = (x[i * size : (i + 1) * size] for x in (pixels, mask))
+            rows = tf.shape(part)[0]
+            part = tf.pad(part, ((0, size - rows), (0, 0), (0, 0), (0, 0)))
+            of_part = tf.pad(of_part, ((0, size - rows), (0, 0), (0, 0)), constant_values=True)
+            found = self._detect(part, of_part)
+            arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
+        return [array.concat() for array in arrays.values()]
+
+
+def detector(model, path, labels, preprocessing, threshold=0.5):
+    """Exports a SavedModel that finds boxes in encoded images, loadable with TensorFlow alone.
+
+    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
+    of any size, and gives `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)` in
+    pixels of the original picture; `label` string `(batch, queries)`; `score` float32 `(batch,
+    queries)`, the surest first; and `number` int32 `(batch,)`, how many of them have a score of
+    `threshold` or more. No anchors, nothing suppressed. A request with an empty, foreign or broken
+    file fails with `InvalidArgumentError`, which says what is wrong.
+
+    Args:
+        model, labels, preprocessing, threshold: See `Detector`.
+        path: Folder to write.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, vision
+    >>> model = models.DETR.from_variant("mini", num_classes=1, num_queries=4)
+    >>> model.build((None, 64, 64, 3))
+    >>> path = export.detector(model, tempfile.mkdtemp(), ["cat"], vision.Preprocessing(64))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 12, 3), tf.uint8))[None]))
+    ['boxes', 'label', 'number', 'score']
+    """
+    return Detector(model, labels, preprocessing, threshold).save(path)

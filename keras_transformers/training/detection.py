@@ -1,0 +1,179 @@
+"""How good a detector is: COCO's average precision, and precision and recall of what it answers."""
+
+import contextlib
+import dataclasses
+import io
+
+import numpy as np
+
+BEST = 100  # answers of a picture that COCO counts
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectionScores:
+    """Scores of predicted boxes against true ones.
+
+    Args:
+        ap: COCO's average precision, the mean over IoU thresholds 0.50, 0.55 .. 0.95 and classes,
+            in [0, 1].
+        ap50, ap75: The same at one threshold.
+        precision: Share of the answers that are right.
+        recall: Share of the true boxes that are answered.
+        threshold: Score from which on a box counted as an answer, for precision and recall.
+    """
+
+    ap: float
+    ap50: float
+    ap75: float
+    precision: float
+    recall: float
+    threshold: float
+
+
+def score_boxes(predicted, true, classes, threshold=0.5, iou=0.4):
+    """Scores the boxes predicted for a set of pictures.
+
+    Average precision is that of pycocotools (Lin et al. 2014, https://arxiv.org/abs/1405.0312).
+    Precision and recall are those of the literature on tree crowns (Weinstein et al. 2019,
+    https://doi.org/10.3390/rs11111309): in each picture and class the boxes with a score of at
+    least `threshold` are paired one to one with the true ones so that the sum of their
+    intersections over union is largest, and a pair with at least `iou` is right.
+
+    Args:
+        predicted: For each picture a dict of `boxes` `(k, 4)`, corner boxes in pixels, `scores`
+            `(k,)` and `labels` `(k,)`.
+        true: For each picture a dict of `boxes` and `labels`.
+        classes: Number of classes.
+        threshold: Score of an answer.
+        iou: Intersection over union of a right answer.
+
+    Returns:
+        A `DetectionScores`. Where there are no true boxes average precisions are 0.
+
+    Raises:
+        ValueError: If there are not as many pictures in both.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import score_boxes
+    >>> box = np.array([[2.0, 3.0, 12.0, 23.0]])
+    >>> found = score_boxes([{"boxes": box, "scores": [0.9], "labels": [0]}],
+    ...                     [{"boxes": box, "labels": [0]}], classes=1)
+    >>> round(found.ap, 3), found.precision, found.recall
+    (1.0, 1.0, 1.0)
+    """
+    _check(predicted, true)
+    averages = _average_precisions(predicted, true, classes)
+    right, answers, boxes = _counts(predicted, true, threshold, iou)
+    return DetectionScores(
+        *averages,
+        precision=right / max(answers, 1),
+        recall=right / max(boxes, 1),
+        threshold=float(threshold),
+    )
+
+
+def best_threshold(predicted, true, iou=0.4, thresholds=None):
+    """The score from which on boxes are best counted as answers: the one of the highest F1.
+
+    To be chosen on other pictures than those that are scored with it.
+
+    Args:
+        predicted, true, iou: As for `score_boxes`.
+        thresholds: Scores to choose from; by default 0.05, 0.07 .. 0.95.
+
+    Returns:
+        A float.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import best_threshold
+    >>> boxes = np.array([[0.0, 0, 9, 9], [20, 20, 30, 30]])
+    >>> predicted = [{"boxes": boxes, "scores": [0.6, 0.3], "labels": [0, 0]}]
+    >>> best_threshold(predicted, [{"boxes": boxes[:1], "labels": [0]}], thresholds=[0.2, 0.5])
+    0.5
+    """
+    _check(predicted, true)
+    thresholds = np.arange(0.05, 0.96, 0.02) if thresholds is None else thresholds
+
+    def f1(threshold):
+        right, answers, boxes = _counts(predicted, true, threshold, iou)
+        return 2 * right / max(answers + boxes, 1)
+
+    return float(max(thresholds, key=f1))
+
+
+def _check(predicted, true):
+    if len(predicted) != len(true):
+        raise ValueError(
+            "`predicted` and `true` must have as many pictures. "
+            f"Received: {len(predicted)} and {len(true)}"
+        )
+
+
+def _average_precisions(predicted, true, classes):
+    """AP, AP50 and AP75."""
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    def rows(pictures):
+        for number, picture in enumerate(pictures, start=1):
+            boxes = np.asarray(picture["boxes"], float).reshape(-1, 4)
+            for i, (left, top, right, bottom) in enumerate(boxes):
+                width, height = right - left, bottom - top
+                yield {
+                    "image_id": number,
+                    "category_id": int(picture["labels"][i]) + 1,
+                    "bbox": [left, top, width, height],
+                    "area": width * height,
+                    "iscrowd": 0,
+                    **({"score": float(picture["scores"][i])} if "scores" in picture else {}),
+                }
+
+    truths = [{**row, "id": i} for i, row in enumerate(rows(true), start=1)]
+    answers = list(rows(predicted))
+    if not truths or not answers:
+        return 0.0, 0.0, 0.0
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints tables
+        coco = COCO()
+        coco.dataset = {
+            "images": [{"id": number + 1} for number in range(len(true))],
+            "categories": [{"id": number + 1} for number in range(classes)],
+            "annotations": truths,
+            "info": {},
+        }
+        coco.createIndex()
+        evaluation = COCOeval(coco, coco.loadRes(answers), "bbox")
+        evaluation.params.maxDets = [1, 10, BEST]
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return tuple(max(float(value), 0.0) for value in evaluation.stats[:3])
+
+
+def _counts(predicted, true, threshold, iou):
+    """How many answers are right, how many there are, how many true boxes."""
+    from scipy.optimize import linear_sum_assignment
+
+    right = answers = boxes = 0
+    for found, truth in zip(predicted, true, strict=True):
+        sure = np.asarray(found["scores"]) >= threshold
+        labels, of_truth = np.asarray(found["labels"])[sure], np.asarray(truth["labels"])
+        answers, boxes = answers + len(labels), boxes + len(of_truth)
+        if not len(labels) or not len(of_truth):
+            continue
+        overlap = _overlaps(np.asarray(found["boxes"])[sure], np.asarray(truth["boxes"]))
+        overlap *= labels[:, None] == of_truth
+        right += int((overlap[linear_sum_assignment(-overlap)] >= iou).sum())
+    return right, answers, boxes
+
+
+def _overlaps(boxes, others):
+    """Intersection over union, float64 `(n, m)`."""
+    boxes, others = boxes[:, None].astype(float), others[None].astype(float)
+    first = np.maximum(boxes[..., :2], others[..., :2])
+    second = np.minimum(boxes[..., 2:], others[..., 2:])
+    inside = np.prod(np.maximum(second - first, 0), axis=-1)
+    areas = [np.prod(each[..., 2:] - each[..., :2], axis=-1) for each in (boxes, others)]
+    union = areas[0] + areas[1] - inside
+    return np.divide(inside, union, out=np.zeros_like(inside), where=union > 0)

@@ -1,0 +1,247 @@
+"""Batches of pictures with boxes for `model.fit`, and the changes of pictures that move boxes."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.vision.boxes import LEAST_SIDE, decoded
+
+
+@dataclasses.dataclass(frozen=True)
+class BoxAugmentation:
+    """A function from one picture and its boxes to a changed one: window, symmetries, colour.
+
+    A square window somewhere in the picture, scaled; one of the eight symmetries of the square (or
+    of those that do not turn); the brightness of each channel. `keras.layers` change boxes too, but
+    know neither windows that keep their scale nor turns by 90 degrees.
+
+    Args:
+        window: Side of the window in pixels, or None for the whole picture.
+        scale: The window's side is divided by a number between `1 / scale` and `scale`, uniform on
+            a logarithmic axis; 1 leaves it.
+        visible: A box stays if at least this share of its area is in the window.
+        flip: Whether to mirror half of the pictures, left to right.
+        turn: Whether to turn by a multiple of 90 degrees and to mirror top to bottom: for pictures
+            from above.
+        colour: Each channel is multiplied by a number within `1 +- colour`.
+
+    Call arguments:
+        image: uint8 `(height, width, 3)`.
+        boxes: float32 `(k, 4)`, corner boxes in pixels.
+        labels: int32 `(k,)`.
+
+    Returns:
+        Image, boxes and labels; boxes that are no longer seen are left out.
+
+    Raises:
+        ValueError: If `window` is not positive, `scale` below 1, or a share outside [0, 1].
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.vision import BoxAugmentation
+    >>> augment = BoxAugmentation(window=8, turn=True)
+    >>> image = tf.zeros((16, 24, 3), tf.uint8)
+    >>> image, boxes, labels = augment(image, tf.constant([[0.0, 0, 24, 16]]), tf.constant([3]))
+    >>> tuple(image.shape), boxes.shape[0]
+    ((8, 8, 3), 0)
+    """
+
+    window: int | None = None
+    scale: float = 1.0
+    visible: float = 0.5
+    flip: bool = True
+    turn: bool = False
+    colour: float = 0.0
+
+    def __post_init__(self):
+        shares = all(0 <= value <= 1 for value in (self.visible, self.colour))
+        if (self.window is not None and self.window < 1) or self.scale < 1 or not shares:
+            raise ValueError(
+                "BoxAugmentation: `window` must be positive or None, `scale` at least 1, `visible` "
+                f"and `colour` in [0, 1]. Received: {self}"
+            )
+
+    def __call__(self, image, boxes, labels):
+        image, boxes, labels = self._cut(image, boxes, labels)
+        if self.flip or self.turn:
+            image, boxes = self._mirrored(image, boxes)
+        if self.colour:
+            factors = tf.random.uniform((3,), 1 - self.colour, 1 + self.colour)
+            image = tf.cast(tf.clip_by_value(tf.cast(image, tf.float32) * factors, 0, 255), "uint8")
+        return image, boxes, labels
+
+    def _cut(self, image, boxes, labels):
+        extents = tf.shape(image)[:2]
+        longest = tf.cast(tf.reduce_max(extents), tf.float32)
+        side = longest if self.window is None else float(self.window)
+        bound = float(np.log(self.scale))
+        side = tf.cast(tf.round(side * tf.exp(tf.random.uniform((), -bound, bound))), tf.int32)
+        sides = tf.minimum(extents, side)
+        start = tf.random.uniform((2,), 0.0, 1.0) * tf.cast(extents - sides + 1, tf.float32)
+        start = tf.minimum(tf.cast(start, tf.int32), extents - sides)
+        image = image[start[0] : start[0] + sides[0], start[1] : start[1] + sides[1]]
+        moved = boxes - tf.tile(tf.cast(start[::-1], tf.float32), [2])
+        cut = tf.clip_by_value(moved, 0.0, tf.tile(tf.cast(sides[::-1], tf.float32), [2]))
+        spans, before = cut[:, 2:] - cut[:, :2], moved[:, 2:] - moved[:, :2]
+        seen = tf.reduce_prod(spans, 1) >= self.visible * tf.reduce_prod(before, 1)
+        seen &= tf.reduce_all(spans >= LEAST_SIDE, axis=1)
+        return image, tf.boolean_mask(cut, seen), tf.boolean_mask(labels, seen)
+
+    def _mirrored(self, image, boxes):
+        height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
+        left, top, right, bottom = tf.unstack(boxes, axis=1)
+        chance = tf.random.uniform((3,)) < 0.5
+        if self.flip or self.turn:
+            image = tf.cond(chance[0], lambda: image[:, ::-1], lambda: image)
+            left, right = tf.cond(
+                chance[0], lambda: (width - right, width - left), lambda: (left, right)
+            )
+        if self.turn:
+            image = tf.cond(chance[1], lambda: image[::-1], lambda: image)
+            top, bottom = tf.cond(
+                chance[1], lambda: (height - bottom, height - top), lambda: (top, bottom)
+            )
+            corners = tf.stack([left, top, right, bottom], axis=1)
+            turned = tf.stack([top, left, bottom, right], axis=1)
+            image = tf.cond(chance[2], lambda: tf.transpose(image, (1, 0, 2)), lambda: image)
+            return image, tf.cond(chance[2], lambda: turned, lambda: corners)
+        return image, tf.stack([left, top, right, bottom], axis=1)
+
+
+def fitted(image, size):
+    """A picture scaled to fit into a square, at its upper left, zeros elsewhere.
+
+    Args:
+        image: uint8 `(height, width, 3)`.
+        size: Side of the square in pixels.
+
+    Returns:
+        uint8 `(size, size, 3)`; bool `(size, size)`, True where the picture is; and int32 `(2,)`,
+        the picture's height and width in it.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.vision import fitted
+    >>> pixels, mask, inner = fitted(tf.ones((10, 20, 3), tf.uint8), 8)
+    >>> tuple(pixels.shape), int(tf.reduce_sum(tf.cast(mask, tf.int32))), inner.numpy().tolist()
+    ((8, 8, 3), 32, [4, 8])
+    """
+    extents = tf.cast(tf.shape(image)[:2], tf.float32)
+    inner = tf.cast(tf.round(extents * (size / tf.reduce_max(extents))), tf.int32)
+    inner = tf.clip_by_value(inner, 1, size)
+    image = tf.image.resize(image, inner, antialias=True)
+    image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
+    image = tf.pad(image, ((0, size - inner[0]), (0, size - inner[1]), (0, 0)))
+    mask = (tf.range(size) < inner[0])[:, None] & (tf.range(size) < inner[1])[None]
+    return tf.ensure_shape(image, (size, size, 3)), tf.ensure_shape(mask, (size, size)), inner
+
+
+def training_boxes(corpus, preprocessing, batch_size, max_boxes, augmentation=None, seed=0):
+    """Endless shuffled batches `(inputs, targets)` for a detector.
+
+    Args:
+        corpus: A `DetectionCorpus`.
+        preprocessing: A `Preprocessing` with a square `image_size`, into which pictures are fitted.
+        batch_size: Number of pictures in a batch; all batches are whole.
+        max_boxes: Room for boxes in a picture; of more, the largest stay.
+        augmentation: Optional `BoxAugmentation`, or any function like it.
+        seed: Of the order and of what is random.
+
+    Returns:
+        `tf.data` of inputs `images`, float32 `(batch, size, size, 3)`, zeros where no picture is,
+        and `padding_mask`, bool `(batch, size, size)`; targets `labels`, int32 `(batch,
+        max_boxes)`, -1 where there is none, and `boxes`, float32 `(batch, max_boxes, 4)`, centre
+        boxes as shares of the square.
+
+    Raises:
+        ValueError: If `image_size` is no square.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.vision import DetectionCorpus, Preprocessing, training_boxes
+    >>> corpus = DetectionCorpus.checked(
+    ...     "toy", ["cat"], [np.zeros((40, 60, 3), "uint8")], [[[10, 10, 30, 20]]], [[0]])
+    >>> inputs, targets = next(iter(training_boxes(corpus, Preprocessing(32), 2, max_boxes=5)))
+    >>> tuple(inputs["images"].shape), targets["labels"].numpy().tolist()[0]
+    ((2, 32, 32, 3), [0, -1, -1, -1, -1])
+    """
+    places = tf.data.Dataset.range(len(corpus)).shuffle(len(corpus), seed).repeat()
+    examples = _examples(corpus, preprocessing, max_boxes, augmentation, places)
+    return examples.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+
+
+def evaluation_boxes(corpus, preprocessing, batch_size, max_boxes):
+    """Every picture once, in order; otherwise as `training_boxes`, the last batch may be smaller.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.vision import DetectionCorpus, Preprocessing, evaluation_boxes
+    >>> corpus = DetectionCorpus.checked(
+    ...     "toy", ["cat"], [np.zeros((40, 60, 3), "uint8")], [[[0, 0, 60, 30]]], [[0]])
+    >>> inputs, targets = next(iter(evaluation_boxes(corpus, Preprocessing(30), 2, max_boxes=1)))
+    >>> targets["boxes"].numpy().tolist()
+    [[[0.5, 0.25, 1.0, 0.5]]]
+    """
+    places = tf.data.Dataset.range(len(corpus))
+    examples = _examples(corpus, preprocessing, max_boxes, None, places)
+    return examples.batch(batch_size).prefetch(tf.data.AUTOTUNE)
+
+
+def _examples(corpus, preprocessing, max_boxes, augmentation, places):
+    height, width = preprocessing.image_size
+    if height != width:
+        raise ValueError(
+            f"{corpus.name}: `image_size` of the preprocessing must be a square. "
+            f"Received: {preprocessing.image_size}"
+        )
+    read = _reader(corpus)
+    counts = [len(labels) for labels in corpus.labels]
+    boxes = tf.RaggedTensor.from_row_lengths(
+        np.concatenate([np.zeros((0, 4)), *corpus.boxes]).astype(np.float32), counts
+    )
+    labels = tf.RaggedTensor.from_row_lengths(
+        np.concatenate([np.zeros(0), *corpus.labels]).astype(np.int32), counts
+    )
+
+    def example(place):
+        image, of_image, of_class = read(place), boxes[place], labels[place]
+        if augmentation is not None:
+            image, of_image, of_class = augmentation(image, of_image, of_class)
+        pixels, mask, inner = fitted(image, height)
+        scale = tf.cast(inner, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32) / height
+        of_image = of_image * tf.tile(scale[::-1], [2])
+        first, second = of_image[:, :2], of_image[:, 2:]
+        areas = tf.reduce_prod(second - first, axis=1)
+        _, largest = tf.math.top_k(areas, tf.minimum(max_boxes, tf.size(areas)))
+        centers = tf.gather(tf.concat([(first + second) / 2, second - first], axis=1), largest)
+        missing = max_boxes - tf.size(largest)
+        images = preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
+        inputs = {"images": images, "padding_mask": mask}
+        of_class = tf.pad(tf.gather(of_class, largest), [[0, missing]], constant_values=-1)
+        return inputs, {
+            "labels": tf.ensure_shape(of_class, (max_boxes,)),
+            "boxes": tf.ensure_shape(tf.pad(centers, [[0, missing], [0, 0]]), (max_boxes, 4)),
+        }
+
+    return places.map(example, tf.data.AUTOTUNE, deterministic=True)
+
+
+def _reader(corpus):
+    """A function of a place to the picture there, in the graph."""
+    if not isinstance(corpus.images[0], np.ndarray):
+        sources = tf.constant(corpus.images)
+        files = isinstance(corpus.images[0], str)
+        return lambda i: decoded(tf.io.read_file(sources[i]) if files else sources[i])
+    # Pictures of different sizes, one after the other.
+    pixels = tf.constant(np.concatenate([image.reshape(-1) for image in corpus.images]))
+    sizes = tf.constant(corpus.sizes)
+    ends = np.cumsum(corpus.sizes.astype(np.int64).prod(axis=1) * 3)
+    starts = tf.constant(np.concatenate([[0], ends[:-1]]))
+    ends = tf.constant(ends)
+
+    def read(i):
+        height, width = sizes[i][0], sizes[i][1]
+        return tf.reshape(pixels[starts[i] : ends[i]], (height, width, 3))
+
+    return read

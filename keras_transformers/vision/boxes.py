@@ -1,0 +1,249 @@
+"""Pictures with boxes: what is wrong with them is left out or repaired, and counted."""
+
+import collections
+import concurrent.futures
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+LEAST_SIDE = 1.0  # pixels of a box inside its picture; less is nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectionCorpus:
+    """Pictures with boxes, and an account of what was read, left out and repaired.
+
+    Args:
+        name: Where the pictures come from, for messages.
+        classes: Names of the classes, list of str.
+        images: List of pixels (uint8 `(height, width, 3)`), of encoded images (bytes) or of paths
+            (str).
+        sizes: int32 `(n, 2)`, height and width of each picture.
+        boxes: List of float32 `(k, 4)`, corner boxes `(left, top, right, bottom)` in pixels.
+        labels: List of int32 `(k,)`, places in `classes`.
+        read: Number of boxes looked at.
+        left_out: Dict of reason -> number of boxes or pictures left out.
+        repaired: Dict of reason -> number of boxes repaired.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.vision import DetectionCorpus
+    >>> picture = np.zeros((40, 60, 3), "uint8")
+    >>> boxes = [[[10, 10, 30, 20], [50, 5, 70, 25], [5, 5, 5, 9]]]
+    >>> corpus = DetectionCorpus.checked("toy", ["cat"], [picture], boxes, [[0, 0, 0]])
+    >>> corpus.summary()
+    'toy: 2 boxes in 1 pictures kept of 3; left out: 1 without area; repaired: 1 cut at the border'
+    >>> corpus.boxes[0][1].tolist()
+    [50.0, 5.0, 60.0, 25.0]
+    """
+
+    name: str
+    classes: list
+    images: list
+    sizes: np.ndarray
+    boxes: list
+    labels: list
+    read: int
+    left_out: dict = dataclasses.field(default_factory=dict)
+    repaired: dict = dataclasses.field(default_factory=dict)
+
+    def __len__(self):
+        return len(self.images)
+
+    @classmethod
+    def checked(cls, name, classes, images, boxes, labels, crowds=None, left_out=None):
+        """Makes a corpus after looking at every picture and every box.
+
+        A picture that is empty, missing or cannot be decoded is left out with its boxes. A box is
+        left out if it has a number that is not finite, no area, a label that is no class, or stands
+        for a crowd. A box that reaches over the border of its picture is cut there, and left out if
+        less than a pixel of it remains. Pictures without boxes stay.
+
+        Args:
+            name, classes, images: See the class.
+            boxes: For each picture `(k, 4)`, corner boxes in pixels.
+            labels: For each picture `(k,)` integers.
+            crowds: Optional; for each picture `(k,)` bool, True = a box around a crowd.
+            left_out: Optional dict, of what was left out before.
+
+        Raises:
+            ValueError: If there are not as many boxes and labels as pictures, a shape does not fit,
+                or no picture is usable.
+        """
+        images = list(images)
+        if not len(images) == len(boxes) == len(labels):
+            raise ValueError(
+                f"{name}: there must be boxes and labels for each picture. Received: {len(images)} "
+                f"pictures, {len(boxes)} lists of boxes, {len(labels)} of labels"
+            )
+        counts, repaired = collections.Counter(left_out or {}), collections.Counter()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            looked_at = list(pool.map(_size, images))
+        kept, sizes, kept_boxes, kept_labels, read = [], [], [], [], 0
+        for i, found in enumerate(looked_at):
+            one = np.asarray(boxes[i], np.float64).reshape(-1, 4)
+            of_class = np.asarray(labels[i]).reshape(-1)
+            crowd = np.zeros(len(one), bool) if crowds is None else np.asarray(crowds[i], bool)
+            if not len(one) == len(of_class) == len(crowd):
+                raise ValueError(
+                    f"{name}: picture {i} must have a label for each box. Received: {len(one)} "
+                    f"boxes, {len(of_class)} labels"
+                )
+            read += len(one)
+            if isinstance(found, str):
+                counts[found] += 1
+                counts["of pictures left out"] += len(one)
+                continue
+            good = _usable(one, of_class, crowd, found, len(classes), counts, repaired)
+            kept.append(images[i])
+            sizes.append(found)
+            kept_boxes.append(_inside(one[good], found).astype(np.float32))
+            kept_labels.append(of_class[good].astype(np.int32))
+        counts = {reason: number for reason, number in counts.items() if number}
+        corpus = cls(
+            name,
+            list(classes),
+            kept,
+            np.array(sizes, np.int32).reshape(-1, 2),
+            kept_boxes,
+            kept_labels,
+            read + sum((left_out or {}).values()),
+            counts,
+            dict(repaired),
+        )
+        if not kept:
+            raise ValueError(f"{corpus.summary()}. There is nothing to learn from.")
+        return corpus
+
+    def number_of_boxes(self):
+        """In all pictures together."""
+        return sum(map(len, self.labels))
+
+    def summary(self):
+        """One sentence: how many boxes were kept, and what happened to others."""
+        text = f"{self.name}: {self.number_of_boxes():,} boxes in {len(self):,} pictures kept of "
+        text += f"{self.read:,}"
+        for what, counts in (("left out", self.left_out), ("repaired", self.repaired)):
+            if counts:
+                parts = (f"{number:,} {reason}" for reason, number in counts.items())
+                text += f"; {what}: {', '.join(parts)}"
+        return text
+
+    def select(self, places):
+        """The pictures at these places, as a corpus."""
+        places = [int(place) for place in places]
+        return dataclasses.replace(
+            self,
+            images=[self.images[i] for i in places],
+            sizes=self.sizes[places],
+            boxes=[self.boxes[i] for i in places],
+            labels=[self.labels[i] for i in places],
+        )
+
+    def split(self, share, seed=0):
+        """Two corpora: the second gets `share` of the pictures at random, but never all or none."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        number = min(max(round(share * len(self)), 1), len(self) - 1)
+        return self.select(sorted(order[number:])), self.select(sorted(order[:number]))
+
+    def pixels(self, place):
+        """uint8 `(height, width, 3)` of one picture."""
+        image = self.images[place]
+        return image if isinstance(image, np.ndarray) else decoded(image).numpy()
+
+    def tiles(self, side, visible=0.5):
+        """The pictures cut into tiles, with pixels in memory.
+
+        A picture is divided evenly, into tiles as near to `side` as that gives; they do not
+        overlap. A box goes into every tile that holds at least a share of `visible` of its area,
+        cut at the border of the tile.
+
+        Args:
+            side: Pixels.
+            visible: Share of a box's area.
+
+        Returns:
+            A corpus; what it counts is what this one counts.
+
+        Raises:
+            ValueError: If `side` is not positive.
+        """
+        if side < 1:
+            raise ValueError(f"{self.name}: `side` of tiles must be positive. Received: {side}")
+        images, boxes, labels = [], [], []
+        for i in range(len(self)):
+            pixels = self.pixels(i)
+            edges = [
+                np.linspace(0, extent, max(round(extent / side), 1) + 1).round().astype(int)
+                for extent in pixels.shape[:2]
+            ]
+            for top, bottom in zip(edges[0], edges[0][1:], strict=False):
+                for left, right in zip(edges[1], edges[1][1:], strict=False):
+                    moved = self.boxes[i] - np.float32([left, top, left, top])
+                    cut = _inside(moved, (bottom - top, right - left))
+                    seen = _areas(cut) >= visible * _areas(moved)
+                    seen &= (cut[:, 2:] - cut[:, :2] >= LEAST_SIDE).all(axis=1)
+                    images.append(pixels[top:bottom, left:right].copy())
+                    boxes.append(cut[seen])
+                    labels.append(self.labels[i][seen])
+        sizes = np.array([image.shape[:2] for image in images], np.int32)
+        return dataclasses.replace(
+            self, images=images, sizes=sizes, boxes=boxes, labels=labels
+        )
+
+
+def decoded(image):
+    """uint8 `(height, width, 3)` tensor of an encoded image (bytes) or a file (str)."""
+    image = tf.io.read_file(image) if isinstance(image, str) else image
+    return tf.io.decode_image(image, 3, expand_animations=False)
+
+
+def _size(image):
+    """Height and width, or why there is no such picture."""
+    if isinstance(image, np.ndarray):
+        fits = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and image.size
+        return image.shape[:2] if fits else "pictures that are not uint8 (height, width, 3)"
+    if isinstance(image, str):
+        if not pathlib.Path(image).is_file():
+            return "missing pictures"
+        image = pathlib.Path(image).read_bytes()
+    if not image:
+        return "empty pictures"
+    try:
+        return tuple(decoded(image).shape[:2])
+    except (tf.errors.InvalidArgumentError, ValueError):
+        return "pictures that are no whole JPEG, PNG, GIF or BMP"
+
+
+def _usable(boxes, labels, crowd, size, classes, counts, repaired):
+    """bool `(k,)`: which boxes stay; the others are counted, and those that are cut `repaired`."""
+    finite = np.isfinite(boxes).all(axis=1)
+    boxes = np.where(finite[:, None], boxes, 0)
+    cut = _inside(boxes, size)
+    reasons = {
+        "with numbers that are not finite": ~finite,
+        "of unknown categories": (labels < 0) | (labels >= classes),
+        "around crowds": crowd,
+        "without area": (boxes[:, 2:] <= boxes[:, :2]).any(axis=1),
+        "outside their picture": (cut[:, 2:] - cut[:, :2] < LEAST_SIDE).any(axis=1),
+    }
+    good = np.ones(len(boxes), bool)
+    for reason, bad in reasons.items():
+        counts[reason] += int((good & bad).sum())
+        good &= ~bad
+    over = good & (cut != boxes).any(axis=1)
+    if over.any():
+        repaired["cut at the border"] += int(over.sum())
+    return good
+
+
+def _inside(boxes, size):
+    """Corner boxes, cut at the borders of a picture of this height and width."""
+    height, width = size
+    return np.clip(boxes, 0, np.array([width, height, width, height], boxes.dtype))
+
+
+def _areas(boxes):
+    return np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)

@@ -1,0 +1,102 @@
+"""Boxes in COCO's format: one JSON file beside its pictures."""
+
+import collections
+import json
+import pathlib
+
+import numpy as np
+
+from keras_transformers.vision.boxes import DetectionCorpus
+
+
+def read_coco(path, images=None, classes=None):
+    """Reads annotations in the format of COCO (https://cocodataset.org/#format-data).
+
+    Boxes are `[left, top, width, height]` in pixels. Left out and counted, beside what
+    `DetectionCorpus.checked` leaves out: annotations whose picture the file does not list, of
+    unknown categories, around crowds (`iscrowd`), and without four numbers for a box; pictures that
+    are missing in the folder.
+
+    Args:
+        path: The JSON file.
+        images: Folder of the pictures; by default that of the file.
+        classes: Names of the categories, which become the labels in this order; by default those of
+            the file, by their ids.
+
+    Returns:
+        A `DetectionCorpus`; its pictures are read from their files when they are needed.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no such JSON, a picture's id is there twice, or nothing is usable.
+
+    Example:
+    >>> import json, pathlib, tempfile, tensorflow as tf
+    >>> from keras_transformers.vision import read_coco
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> png = tf.io.encode_png(tf.zeros((40, 60, 3), tf.uint8)).numpy()
+    >>> _ = (folder / "1.png").write_bytes(png)
+    >>> _ = (folder / "boxes.json").write_text(json.dumps({
+    ...     "images": [{"id": 1, "file_name": "1.png"}],
+    ...     "categories": [{"id": 7, "name": "cat"}],
+    ...     "annotations": [{"image_id": 1, "category_id": 7, "bbox": [10, 5, 20, 30]},
+    ...                     {"image_id": 2, "category_id": 7, "bbox": [10, 5, 20, 30]}]}))
+    >>> corpus = read_coco(folder / "boxes.json")
+    >>> corpus.boxes[0].tolist(), corpus.left_out
+    ([[10.0, 5.0, 30.0, 35.0]], {'whose picture is not listed': 1})
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}")
+    content = _content(path)
+    folder = path.parent if images is None else pathlib.Path(images)
+    names = {each["id"]: each["file_name"] for each in content["images"]}
+    if len(names) != len(content["images"]):
+        raise ValueError(f"{path}: an image's id is there more than once")
+    categories = {each["id"]: each["name"] for each in content["categories"]}
+    if classes is None:
+        classes = [categories[number] for number in sorted(categories)]
+    label_of = {i: classes.index(name) for i, name in categories.items() if name in classes}
+    found = {i: ([], [], []) for i in names}  # boxes, labels, crowds
+    counts = collections.Counter()
+    for each in content["annotations"]:
+        box = _box(each.get("bbox"))
+        if each.get("image_id") not in names:
+            counts["whose picture is not listed"] += 1
+        elif box is None:
+            counts["without four numbers"] += 1
+        else:
+            boxes, labels, crowds = found[each["image_id"]]
+            boxes.append(box)
+            labels.append(label_of.get(each.get("category_id"), -1))
+            crowds.append(bool(each.get("iscrowd", 0)))
+    boxes, labels, crowds = zip(*found.values(), strict=True) if found else ((), (), ())
+    files = [str(folder / name) for name in names.values()]
+    return DetectionCorpus.checked(str(path), classes, files, boxes, labels, crowds, counts)
+
+
+def _content(path):
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    needed = {"images": ("id", "file_name"), "categories": ("id", "name"), "annotations": ()}
+    for name, keys in needed.items():
+        rows = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) and set(keys) <= set(row) for row in rows
+        ):
+            raise ValueError(
+                f"{path} is not in COCO's format: `{name}` must be a list of objects"
+                f"{f' with {chr(32).join(keys)}' if keys else ''}."
+            )
+    return content
+
+
+def _box(bbox):
+    """Corners of `[left, top, width, height]`; None of anything else."""
+    try:
+        left, top, width, height = map(float, bbox)
+    except (TypeError, ValueError):
+        return None
+    return np.array([left, top, left + width, top + height])
