@@ -10,6 +10,7 @@ from keras_transformers.visualization import (
     grid_position_similarity,
     images_side_by_side,
     images_with_attention,
+    images_with_boxes,
     patch_filters,
     position_similarity,
     training_curves,
@@ -72,6 +73,23 @@ def test_pictures_stand_in_columns_as_many_as_there_are(tmp_path):
     columns["other"] = columns["other"][:2]
     with pytest.raises(ValueError, match="as many images each.*\\[3, 2\\]"):
         images_side_by_side(columns, tmp_path / "columns.png")
+
+
+def test_found_and_true_boxes_have_colours_of_their_own(tmp_path):
+    black, box = np.zeros((20, 30, 3)), np.array([[4, 4, 16, 16]])
+    nothing = np.zeros((0, 4))
+
+    def colours(found, true):
+        path = images_with_boxes([black], [(found, [0.5] * len(found))], [true], tmp_path / "b.png")
+        picture = matplotlib.image.imread(path)[..., :3]
+        orange = (picture[..., 0] > 0.9) & (picture[..., 2] < 0.2)
+        blue = (picture[..., 2] > 0.9) & (picture[..., 0] < 0.2)
+        return bool(orange.any()), bool(blue.any())
+
+    assert colours(box, nothing) == (True, False)
+    assert colours(nothing, box) == (False, True)
+    with pytest.raises(ValueError, match="Received: 1 images, 0 found, 1 true"):
+        images_with_boxes([black], [], [box], tmp_path / "b.png")
 
 
 def test_the_tiles_of_a_grid_are_as_many_as_its_patches(tmp_path):
