@@ -62,10 +62,12 @@ def random_weights(shapes):
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         values = rng.normal(size=shape) * (0.3 if len(shape) < 2 else np.prod(shape[1:]) ** -0.5)
         scale = len(shape) == 1 and name.endswith("weight")
+        if name.endswith("running_var"):
+            values = 0.5 + np.abs(values)
         found[name] = (values + scale).astype("float32")
     return found
 
 
-def random_images(size):
-    """Two pictures `(2, height, width, 3)` that follow from their size."""
-    return np.random.default_rng(size).normal(size=(2, *size, 3)).astype("float32")
+def random_images(size, number=2):
+    """Pictures `(number, height, width, 3)` that follow from their size."""
+    return np.random.default_rng(size).normal(size=(number, *size, 3)).astype("float32")

@@ -8,7 +8,6 @@ from keras import ops
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import (
     DecoderBlock,
-    Dropout,
     EncoderBlock,
     relative_places,
     sinusoidal_coordinates,
@@ -38,6 +37,24 @@ VARIANTS = {
 }
 QUERIES = ("learned", "anchors", "proposals")
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the picture
+
+
+class _Network(keras.layers.Layer):
+    """Layers in turn: `keras.Sequential` that follows a dtype policy."""
+
+    def __init__(self, layers, **kwargs):
+        super().__init__(**kwargs)
+        self.layers = layers
+
+    def build(self, shape):
+        for layer in self.layers:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -151,7 +168,6 @@ class DETR(keras.Model):
         ]
         self.encoder_norm = self._norm("encoder_norm") if norm_first else None
         self.decoder_norm = self._norm("decoder_norm")
-        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
         self.class_head = self._class_head("class_head")
         self.box_head = self._box_head("box_head")
         self.place_network = self.proposal_network = self.proposal_norm = None
@@ -229,7 +245,7 @@ class DETR(keras.Model):
             self._dense(width, f"hidden_{i}", activation="relu") for i in range(hidden)
         ]
         layers.append(self._dense(units, "output", **kwargs))
-        return keras.Sequential(layers, name=name)
+        return _Network(layers, name=name, dtype=self.dtype_policy)
 
     @classmethod
     def from_variant(cls, name, num_classes=91, **changes):
@@ -396,6 +412,8 @@ class DETR(keras.Model):
                 f"DETR '{self.name}': pictures must have at least `num_queries`={queries} places on"
                 f" the backbone's map, for proposals. Received: {memory.shape[1]} places"
             )
+        if mask is not None:  # or what is there counts where there are fewer places than queries
+            memory = ops.where(mask[..., None], memory, ops.zeros_like(memory))
         y = self.proposal_norm(self.proposal_network(memory))
         logits = self.proposal_class_head(y)
         if self.criterion.classification == "softmax":

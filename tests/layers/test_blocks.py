@@ -11,6 +11,7 @@ from keras_transformers.layers import (
     CausalSelfAttention,
     DecoderBlock,
     EncoderBlock,
+    FourierMixing,
     GatedFeedForward,
     LocalAttention,
     PositionalEncoding,
@@ -23,6 +24,8 @@ BATCH, LENGTH, CONTEXT_LENGTH, HEADS, WIDTH, HIDDEN, CONTEXT_WIDTH = 3, 5, 7, 2,
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
 CONTEXT = RNG.normal(size=(BATCH, CONTEXT_LENGTH, CONTEXT_WIDTH)).astype("float32")
+POSITIONS = RNG.normal(size=X.shape).astype("float32")
+CONTEXT_POSITIONS = RNG.normal(size=CONTEXT.shape).astype("float32")
 CONTEXT_MASK = np.arange(CONTEXT_LENGTH) < np.array([[7], [4], [1]])
 NORM_FIRST = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
 
@@ -58,6 +61,7 @@ def decoder(**settings):
         ),
         (DecoderBlock, (X, CONTEXT), {"norm_first": True, "norm_epsilon": 1e-5}, {}),
         (DecoderBlock, (X,), {}, {}),
+        (DecoderBlock, (X, CONTEXT), {"causal": False}, {}),
         (
             DecoderBlock,
             (X,),
@@ -69,7 +73,7 @@ def decoder(**settings):
             {},
         ),
     ],
-    ids=["encoder", "encoder, every setting", "decoder", "decoder only", "other parts"],
+    ids=["encoder", "encoder, every setting", "decoder", "decoder only", "set", "other parts"],
 )
 def test_contract(block_class, inputs, settings, arguments):
     def make_block(**kwargs):
@@ -97,10 +101,11 @@ class Equations:
             return x + scale[0] * branch(norm(x))
         return norm(x + scale[0] * branch(x))
 
-    def attend(self, x, name, context=None, mask=True):
+    def attend(self, x, name, context=None, mask=True, positions=0.0, context_positions=0.0):
         def branch(x):
-            to = x if context is None else context
-            return multi_head_attention(self.part(name), x, to, mask=mask)[0]
+            to, there = (x, positions) if context is None else (context, context_positions)
+            weights = self.part(name)
+            return multi_head_attention(weights, x + positions, to, to + there, mask=mask)[0]
 
         return self.residual(x, name, branch)
 
@@ -145,6 +150,47 @@ def test_without_a_context_there_is_no_cross_attention(norm_first):
     assert not equations.part("cross_attention")
 
 
+@NORM_FIRST
+@pytest.mark.parametrize("shared", [False, True], ids=["of each", "of all"])
+def test_positions_go_to_queries_and_keys_of_an_encoder_block_and_to_no_value(norm_first, shared):
+    block, positions = encoder(norm_first=norm_first), POSITIONS[1] if shared else POSITIONS
+    equations = Equations(block)
+    mask = CONTEXT_MASK[:, None, None, :LENGTH]
+    x = equations.attend(np.float64(X), "attention", mask=mask, positions=positions)
+    found = block(X, padding_mask=CONTEXT_MASK[:, :LENGTH], positions=positions)
+    assert_close(found, equations.feed(x), 1e-5)
+    if shared:
+        same = block(X, padding_mask=CONTEXT_MASK[:, :LENGTH], positions=positions[None])
+        assert_close(same, found, 1e-6)
+
+
+@NORM_FIRST
+@pytest.mark.parametrize("causal", [False, True])
+def test_positions_go_to_queries_and_keys_of_a_decoder_block_and_to_no_value(norm_first, causal):
+    block = decoder(norm_first=norm_first, causal=causal)
+    equations = Equations(block)
+    mask = np.tril(np.ones((LENGTH, LENGTH), bool)) if causal else True
+    x = equations.attend(np.float64(X), "attention", mask=mask, positions=POSITIONS)
+    for settings in ({}, {"context_positions": CONTEXT_POSITIONS}):
+        expected = equations.attend(
+            x, "cross_attention", CONTEXT, CONTEXT_MASK[:, None, None], POSITIONS, **settings
+        )
+        found = block(X, CONTEXT, context_mask=CONTEXT_MASK, positions=POSITIONS, **settings)
+        assert_close(found, equations.feed(expected), 1e-5)
+
+
+def test_positions_of_zero_are_none():
+    zeros = np.zeros_like(X[0])
+    assert_close(encoder()(X, positions=zeros), encoder()(X), 1e-6)
+    found = decoder()(X, CONTEXT, positions=zeros, context_positions=0 * CONTEXT[:1])
+    assert_close(found, decoder()(X, CONTEXT), 1e-6)
+
+
+def test_positions_take_the_dtype_of_what_they_are_added_to():
+    block = EncoderBlock(HEADS, HIDDEN, dtype="mixed_float16")
+    assert block(ops.cast(X, "float16"), positions=POSITIONS).dtype == "float16"
+
+
 def test_the_number_of_parameters_is_that_of_the_formula():
     attention, feed_forward = 4 * (WIDTH**2 + WIDTH), 2 * WIDTH * HIDDEN + HIDDEN + WIDTH
     across = 2 * (WIDTH**2 + CONTEXT_WIDTH * WIDTH) + 4 * WIDTH
@@ -162,6 +208,14 @@ def test_the_number_of_parameters_is_that_of_the_formula():
 def test_an_encoder_block_is_permutation_equivariant(norm_first, order):
     block = encoder(norm_first=norm_first)
     assert_close(block(X[:, order]), to_numpy(block(X))[:, order], 1e-5)
+
+
+@NORM_FIRST
+@given(order=st.permutations(range(LENGTH)))
+def test_a_decoder_block_of_a_set_is_permutation_equivariant(norm_first, order):
+    block = decoder(norm_first=norm_first, causal=False)
+    found = block(X[:, order], CONTEXT, positions=POSITIONS[:, order])
+    assert_close(found, to_numpy(block(X, CONTEXT, positions=POSITIONS))[:, order], 1e-5)
 
 
 @NORM_FIRST
@@ -309,6 +363,29 @@ def test_a_padding_mask_of_another_length_is_refused():
 def test_a_mask_of_the_context_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"'cross_attention': `attention_mask`.*\(3, 1, 4\)"):
         decoder()(X, CONTEXT, context_mask=CONTEXT_MASK[:, :4])
+
+
+@pytest.mark.parametrize(
+    "shape", [(LENGTH,), (LENGTH, 1), (LENGTH + 1, WIDTH), (2, LENGTH, WIDTH), (1, *X.shape)]
+)
+def test_positions_that_do_not_fit_are_refused(shape):
+    message = rf"'attention': `positions` must be of shape \(3, 5, 22\) or.*{shape[0]},"
+    with pytest.raises(ValueError, match=message):
+        encoder()(X, positions=np.ones(shape, "float32"))
+    with pytest.raises(ValueError, match="'cross_attention': `context_positions` must be of shape"):
+        decoder()(X, CONTEXT, context_positions=np.ones(shape, "float32"))
+
+
+def test_what_knows_no_positions_refuses_them():
+    block = EncoderBlock(HEADS, HIDDEN, mixer=FourierMixing(), name="third")
+    message = "'third': `positions` must be left out, for FourierMixing"
+    with pytest.raises(ValueError, match=message):
+        block(X, positions=POSITIONS)
+
+
+def test_a_block_of_a_set_cannot_decode_token_by_token():
+    with pytest.raises(ValueError, match="must be able to decode token by token.*SelfAttention"):
+        decoder(causal=False).start_cache(BATCH, 1, LENGTH)
 
 
 # ----------------------------------------------------------------------------------- other parts
