@@ -15,8 +15,12 @@ import keras  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-# A first call compiles, so that its time says nothing; the same examples in every run.
-settings.register_profile("keras_transformers", deadline=None, max_examples=10, derandomize=True)
+# A first call compiles, so that its time says nothing; the same examples in every run. JAX compiles
+# every operation for every size.
+EXAMPLES = 3 if keras.backend.backend() == "jax" else 10
+settings.register_profile(
+    "keras_transformers", deadline=None, max_examples=EXAMPLES, derandomize=True
+)
 settings.load_profile("keras_transformers")
 
 

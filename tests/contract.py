@@ -23,7 +23,7 @@ POLICIES = {
 }
 ON_JAX = keras.backend.backend() == "jax"
 if ON_JAX:  # which compiles every operation for every dtype
-    POLICIES = {name: POLICIES[name] for name in ("bfloat16", "mixed_float16")}
+    POLICIES = {"mixed_float16": POLICIES["mixed_float16"]}
 # Adds the same to every score of a query, so that the softmax, and with it the loss, ignores it.
 NO_GRADIENT = ("key/bias",)
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
@@ -65,7 +65,6 @@ def test_contract_of_local_attention(settings):
 
 
 @CAUSAL
-@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 40), st.integers(2, 23))
 def test_local_attention_is_attention_under_a_window_mask(causal, length, window):
     x = np.random.default_rng(length).normal(size=(2, length, 6)).astype("float32")

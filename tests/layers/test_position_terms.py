@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
@@ -64,7 +64,6 @@ def test_token_by_token_it_is_what_it_is_at_once(name, beams, shared):
 
 
 @SHIFTABLE
-@settings(max_examples=10, deadline=None)
 @given(st.integers(1, 400))
 def test_scores_depend_on_the_difference_of_positions_alone(name, offset):
     """Queries and keys moved along together keep their scores."""

@@ -61,6 +61,7 @@ def test_every_variant_makes_a_model_of_every_task(variant, task):
     assert model(train[0]).shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_the_recurrent_recipe_leaves_the_whole_folder(tmp_path):
     run("recurrent_translation", tmp_path, "--smoke")
     figures = {"training_curves.png", "cross_attention.png"}

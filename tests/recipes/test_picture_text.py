@@ -2,6 +2,7 @@
 
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
@@ -23,6 +24,7 @@ def test_a_sentence_is_true_or_false_of_its_picture():
         assert 0.4 < share < 0.6
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_whole_folder_and_a_model_of_bytes_and_text(tmp_path):
     run("picture_text", tmp_path, "--smoke")
     figures = {"training_curves.png", "predictions_attention.png"}
