@@ -8,7 +8,9 @@ See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their
 them. Large photographs are seen through windows; without `--window` every picture is seen whole.
 The crowns are learned from two photographs of one forest; a sixth of their tiles is held out, to
 watch training by and to choose the score of an answer on, and two photographs of other forests are
-the test.
+the test. Measured after 20 minutes on two cores of an Intel Xeon with AVX-512 (42 epochs): AP50 39.5 +-
+4.3 on the held-out tiles, 16.7 +- 3.4 on other forests (seeds 1, 2, 3; `python -m
+benchmarks.detection`).
 """
 
 import dataclasses
