@@ -20,6 +20,12 @@ class DetectionScores:
         precision: Share of the answers that are right.
         recall: Share of the true boxes that are answered.
         threshold: Score from which on a box counted as an answer, for precision and recall.
+
+    Example:
+    >>> from keras_transformers.training import DetectionScores
+    >>> scores = DetectionScores(0.2, 0.5, 0.1, precision=0.75, recall=0.5, threshold=0.5)
+    >>> f"{scores.precision:.0%} of the answers are right"
+    '75% of the answers are right'
     """
 
     ap: float

@@ -17,6 +17,7 @@ def smoke(tmp_path_factory):
     return folder, run("mae", folder, "--smoke")
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, metrics = smoke
     names = {"training_curves", "confusion", "reconstructions"}
@@ -27,6 +28,7 @@ def test_a_run_leaves_the_whole_folder(smoke):
     assert [row["kind"] for row in rows] == list(mae.KINDS)
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_can_be_used(smoke):
     folder, _ = smoke
     autoencoder = keras.models.load_model(folder / "model.keras")

@@ -17,6 +17,7 @@ def smoke(tmp_path_factory):
     return folder, run("mixers", folder, "--smoke")
 
 
+@pytest.mark.slow
 def test_a_run_leaves_table_picture_and_the_best_model(smoke):
     folder, metrics = smoke
     with open(folder / "table.tsv", newline="") as file:
@@ -36,6 +37,7 @@ def test_a_run_leaves_table_picture_and_the_best_model(smoke):
     assert serve(image=tf.stack([png]))["probabilities"].shape == (1, 10)
 
 
+@pytest.mark.slow
 def test_fourier_mixing_costs_operations_and_no_weights(smoke):
     _, metrics = smoke
     for task in ("image", "text"):

@@ -17,6 +17,7 @@ def smoke(tmp_path_factory):
     return folder, run("swin", folder, "--smoke", "--batch-size", 64)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, _ = smoke
     names = {"training_curves", "confusion", "predictions_attention"}
@@ -25,6 +26,7 @@ def test_a_run_leaves_the_whole_folder(smoke):
         assert {"loss", "val_loss", "val_accuracy"} <= set(next(csv.DictReader(file)))
 
 
+@pytest.mark.slow
 def test_the_saved_model_gives_the_predictions_of_the_run(smoke):
     folder, _ = smoke
     with open(folder / "predictions.tsv", newline="", encoding="utf-8") as file:
@@ -36,6 +38,7 @@ def test_the_saved_model_gives_the_predictions_of_the_run(smoke):
     np.testing.assert_allclose(result["probability"], probabilities, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_can_go_on_from_another_at_another_size(smoke):
     config = swin.Config(pretrained=str(smoke[0]), image_size=48)
     model = swin.build_model(config, num_classes=4, channels=1)

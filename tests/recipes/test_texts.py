@@ -105,6 +105,7 @@ def test_pretraining_is_taken_over(pretrained, classified):
     assert np.abs(scratch.token_embedding.get_weights()[0] - table).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_own_labelled_files_are_learnt_from(tmp_path):
     lines = [f"{word} number {i}\t{word}\n" for i in range(40) for word in ("cat", "rose")]
     for name in ("train", "valid", "test"):
