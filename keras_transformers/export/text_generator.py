@@ -11,6 +11,7 @@ from keras_transformers.export.rounds import (
     uniform,
 )
 from keras_transformers.generation import Request, Sampling, decode
+from keras_transformers.generation.request import padding_of
 
 RESULTS = {
     "text": tf.TensorSpec([None], tf.string),
@@ -28,8 +29,8 @@ class TextGenerator(Served):
 
     Args:
         model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`.
-        tokenizer: A `text.SentencePieceTokenizer`, best one trained with `lossless=True`, or a
-            `text.WordPieceTokenizer`.
+        tokenizer: A `text.SentencePieceTokenizer`, best one trained with `lossless=True`, a
+            `text.WordPieceTokenizer`, or a `text.BytePairTokenizer`.
         search: `Sampling(...)` (default: temperature 0.8, top_p 0.95), `Greedy()` or
             `BeamSearch(...)`.
         new_tokens: Most tokens of a continuation.
@@ -80,10 +81,18 @@ class TextGenerator(Served):
         """
         ids = self._tokenizer.tokenize(text)
         lengths = ids.row_lengths()
-        # An empty row has nothing to be padded; where a START stands it is taken away again.
-        start = tf.fill([ids.nrows(), 1], self._tokenizer.start_id)
-        prompts = tf.concat([start, ids[:, -self._longest :]], axis=1)
-        found = in_rounds(prompts, self._write_chunk, RESULTS, self._tokenizer.start_id)
+        # Something must stand before the first token that is chosen.
+        start = self._tokenizer.start_id
+        if start is None:  # a text that begins follows on the end of another
+            start = self._tokenizer.end_id
+            missing = tf.cast(lengths == 0, tf.int64)
+            first = tf.RaggedTensor.from_row_lengths(
+                tf.fill([tf.reduce_sum(missing)], start), missing
+            )
+        else:
+            first = tf.fill([ids.nrows(), 1], start)
+        prompts = tf.concat([first, ids[:, -self._longest :]], axis=1)
+        found = in_rounds(prompts, self._write_chunk, RESULTS, start)
         return {**found, "truncated": lengths > self._longest}
 
     def write(self, prompts):
@@ -93,27 +102,30 @@ class TextGenerator(Served):
 
 def _writer(model, search, length, new_tokens, tokenizer):
     """Continues ragged prompts, START first, of up to `length` tokens; XLA compiles the search."""
-    most = length + new_tokens + 1
+    most, padding = length + new_tokens + 1, padding_of(model)
 
     @tf.function(jit_compile=True)
-    def run(forced, drawn):
+    def run(start, forced, drawn):
         # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
         # must not depend on its neighbours in the batch. The END that is forced there is cut off.
-        size = tf.math.count_nonzero(forced, axis=1, dtype=tf.int32)
+        size = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1)
         limits = (None, size + new_tokens + 1)
-        request = Request(
-            forced, tokenizer.start_id, tokenizer.end_id, *limits, drawn, prompt_length=length
-        )
+        request = Request(forced, start, tokenizer.end_id, *limits, drawn, length, padding)
         tokens = decode(model, forced, search, request)["tokens"]
         tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
         within = tf.range(most) < (size + new_tokens)[:, None]
         finished = tf.reduce_any((tokens == tokenizer.end_id) & within, axis=1)
-        return tf.where(within, tokens, 0), finished
+        return tf.where(within, tokens, padding), finished
 
     def write(ids):
-        forced = ids[:, 1:].to_tensor(tokenizer.pad_id, shape=[None, most])
-        tokens, finished = run(forced, uniform(search, most, tf.shape(forced)[0]))
-        prompts, texts = tokenizer.detokenize(forced), tokenizer.detokenize(tokens)
+        start = ids[:, :1].to_tensor(padding, shape=[None, 1])
+        forced = ids[:, 1:].to_tensor(padding, shape=[None, most])
+        tokens, finished = run(start[:, 0], forced, uniform(search, most, tf.shape(forced)[0]))
+        # Part of the text, where it is no mark.
+        shown = tf.where(start == tokenizer.end_id, padding, start)
+        prompts, texts = (
+            tokenizer.detokenize(tf.concat([shown, rest], axis=1)) for rest in (forced, tokens)
+        )
         rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
         return {"text": texts, "continuation": rest, "finished": finished}
 

@@ -12,7 +12,7 @@ from keras_transformers.export.rounds import (
     uniform,
 )
 from keras_transformers.generation import BeamSearch, Request, decode
-from keras_transformers.generation.request import most_tokens
+from keras_transformers.generation.request import most_tokens, padding_of
 
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
@@ -31,7 +31,8 @@ class Translator(Served):
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
-        tokenizer: A `text.SentencePieceTokenizer`.
+        tokenizer: A `text.SentencePieceTokenizer` or `text.MarianTokenizer`, whose padding is the
+            model's.
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
         source_lengths: Lengths in pieces, END included, to which sources are padded; what exceeds
             the last is cut off, and said so in `truncated`.
@@ -93,20 +94,21 @@ class Translator(Served):
 
 def _decoder(model, search, length, tokenizer):
     """Translates ragged ids of up to `length` pieces; the search is compiled by XLA."""
-    most = most_tokens(length)
+    most, padding = most_tokens(length), padding_of(model)
 
     @tf.function(jit_compile=True)
     def run(source, drawn):
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
-        pieces = tf.math.count_nonzero(source, axis=1, dtype=tf.int32)
+        pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
         limits = search.constraints.limits(pieces, most_tokens(pieces, tf.minimum))
-        forced = tf.zeros([source.shape[0] or tf.shape(source)[0], most], tf.int32)
-        request = Request(forced, tokenizer.start_id, tokenizer.end_id, *limits, drawn)
+        forced = tf.fill([source.shape[0] or tf.shape(source)[0], most], padding)
+        marks = (tokenizer.start_id, tokenizer.end_id)
+        request = Request(forced, *marks, *limits, drawn, padding_id=padding)
         return decode(model, source, search, request)
 
     def translate(ids):
-        source = ids.to_tensor(tokenizer.pad_id, shape=[None, length])
+        source = ids.to_tensor(padding, shape=[None, length])
         # A sentence alone is traced apart: layers take quicker ways when they know it is.
         # (TensorFlow folds a condition on the shape of `source` into a wrong constant.)
         result = tf.cond(

@@ -67,16 +67,26 @@ class BeamSearch(Search):
     one. A source is done when `beam_size` sequences have finished. With one beam this is greedy
     search.
 
+    `BeamSearch(4, 1.0, normalization="length", early_stopping=False)` is the beam search of Hugging
+    Face's `generate` with its defaults, to the token.
+
     Args:
         beam_size: Number of unfinished sequences (4 in Vaswani et al. 2017).
         length_penalty: `alpha` in `((5 + |y|) / 6) ** alpha`; 0 ranks by log-probability.
+        normalization: "gnmt" for that penalty, or "length" for `|y| ** alpha`, where neither the
+            length nor the probability of a prompt is counted.
+        early_stopping: Whether a source is done as soon as `beam_size` sequences have finished.
+            If not, better ones take their places until the best unfinished one, scored at its
+            present length, is no better than the worst of them; and sequences cut at the limit
+            compete with those that finished.
         coverage_penalty: `beta` of `generation.coverage_penalty`; needs a model whose
             `start_decoding` knows `coverage`.
         n_best: Number of sequences to return for each source, best first.
         constraints: `Constraints` on what may be chosen.
 
     Raises:
-        ValueError: If `beam_size` is not positive or `n_best` not between 1 and `beam_size`.
+        ValueError: If `beam_size` is not positive, `n_best` not between 1 and `beam_size`, or
+            `normalization` unknown.
 
     Example:
     >>> from keras_transformers.generation import BeamSearch
@@ -89,8 +99,15 @@ class BeamSearch(Search):
     coverage_penalty: float = 0.0
     n_best: int = 1
     constraints: Constraints = Constraints()
+    normalization: str = "gnmt"
+    early_stopping: bool = True
 
     def __post_init__(self):
+        if self.normalization not in ("gnmt", "length"):
+            raise ValueError(
+                'BeamSearch: `normalization` must be "gnmt" or "length". '
+                f"Received: {self.normalization!r}"
+            )
         if self.beam_size < 1 or not 1 <= self.n_best <= self.beam_size:
             raise ValueError(
                 "BeamSearch: `beam_size` must be at least 1 and `n_best` between 1 and "
@@ -117,17 +134,26 @@ class BeamSearch(Search):
             "covered": ops.zeros(shape, "float32"),
             "parents": own,
             "slots": ops.broadcast_to(own[..., None], (*shape, max_length)),
+            **self._prompt(request, opening),
         }
         finished = {
-            "tokens": ops.zeros((*shape, max_length), "int32"),
+            "tokens": ops.full((*shape, max_length), request.padding_id, "int32"),
             "scores": ops.full(shape, NEVER, "float32"),
             "logp": ops.full(shape, NEVER, "float32"),
             "count": ops.zeros((batch,), "int32"),
+            "done": ops.zeros((batch,), "bool"),
         }
         return {"alive": alive, "finished": finished}
 
+    def _prompt(self, request, opening):
+        """Length of each prompt, and the log-probability of what of it has been taken."""
+        if self.normalization != "length":
+            return {}
+        given = ops.cast(request.forced != request.padding_id, "int32")
+        return {"prompt": ops.sum(ops.cumprod(given, axis=1), axis=1), "given": opening.scores}
+
     def done(self, found):
-        return found["finished"]["count"] >= self.beam_size
+        return found["finished"]["done"]
 
     def advance(self, step, index, found, state, request):
         alive = found["alive"]
@@ -137,8 +163,15 @@ class BeamSearch(Search):
         if self.coverage_penalty:
             covered = coverage_penalty(state["coverage"], self.coverage_penalty)
         candidates = self._extend(alive, logits, covered, index, request)
-        finished = self._set_aside(found["finished"], candidates, index)
-        return {"alive": self._keep(alive, candidates, index), "finished": finished}, state
+        finished = self._set_aside(found["finished"], candidates, alive, index)
+        alive = self._keep(alive, candidates, index)
+        enough = finished["count"] >= self.beam_size
+        if not self.early_stopping:
+            best = ops.max(self._score(alive, alive, index + 1), axis=1)
+            hopeless = best <= ops.min(finished["scores"], axis=1)
+            enough = ops.logical_and(enough, hopeless)
+        finished["done"] = ops.logical_or(finished["done"], enough)
+        return {"alive": alive, "finished": finished}, state
 
     def _extend(self, alive, logits, covered, index, request):
         """The best `2 * beam_size` continuations, sorted: enough for as many that do not end."""
@@ -192,13 +225,12 @@ class BeamSearch(Search):
         order = ops.cast(order, "int32")
         return {name: take_beams(each, order) for name, each in candidates.items()}
 
-    def _set_aside(self, finished, candidates, index):
+    def _set_aside(self, finished, candidates, alive, index):
         """Freezes the continuations that end among the best `beam_size`."""
         rank = ops.arange(candidates["ids"].shape[1])
-        open_source = (finished["count"] < self.beam_size)[:, None]
         ends = ops.logical_and(candidates["ends"], (rank < self.beam_size)[None])
-        ends = ops.logical_and(ends, open_source)
-        scores = self._score(candidates, index + 1)
+        ends = ops.logical_and(ends, ops.logical_not(finished["done"])[:, None])
+        scores = self._score(candidates, alive, index + 1)
         scores = ops.concatenate([finished["scores"], ops.where(ends, scores, NEVER)], axis=1)
         logp = ops.concatenate([finished["logp"], candidates["logp"]], axis=1)
         tokens = ops.concatenate([finished["tokens"], candidates["tokens"]], axis=1)
@@ -209,11 +241,17 @@ class BeamSearch(Search):
             "scores": scores,
             "logp": ops.take_along_axis(logp, best, axis=1),
             "count": finished["count"] + ops.sum(ops.cast(ends, "int32"), axis=1),
+            "done": finished["done"],
         }
 
-    def _score(self, sequences, length):
-        penalty = length_penalty(length, self.length_penalty)
-        return sequences["logp"] / penalty + sequences["covered"]
+    def _score(self, sequences, alive, length):
+        """Scores of sequences of a length; `alive` knows what their prompts were."""
+        if self.normalization == "gnmt":
+            penalty = length_penalty(length, self.length_penalty)
+            return sequences["logp"] / penalty + sequences["covered"]
+        own = ops.cast(ops.maximum(length - alive["prompt"], 1), "float32")[:, None]
+        own_logp = sequences["logp"] - alive["given"][:, None]
+        return own_logp / ops.power(own, self.length_penalty) + sequences["covered"]
 
     def _keep(self, alive, candidates, index):
         """The first `beam_size` of the candidates that go on."""
@@ -225,17 +263,26 @@ class BeamSearch(Search):
             for name in ("ids", "tokens", "covered", "parents")
         }
         logp = ops.where(candidates["ends"], 2 * NEVER, candidates["logp"])
+        logp = ops.take_along_axis(logp, best, axis=1)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
+        if "prompt" in alive:
+            inside = index < alive["prompt"]
+            kept["prompt"] = alive["prompt"]
+            kept["given"] = ops.where(inside, logp[:, 0], alive["given"])
         return {
             **kept,
-            "logp": ops.take_along_axis(logp, best, axis=1),
+            "logp": logp,
             "slots": put(take_beams(alive["slots"], kept["parents"]), own, index + 1),
         }
 
-    def finish(self, found, length):
-        """The `n_best` of each source; sequences cut at the limit come after finished ones."""
+    def finish(self, found, length, request):
+        """The `n_best` of each source.
+
+        With `early_stopping` sequences cut at the limit come after finished ones.
+        """
         alive, finished = found["alive"], found["finished"]
-        cut, order = ops.top_k(self._score(alive, length), self.beam_size)
+        cut = self._score(alive, alive, length)
+        cut, order = ops.top_k(cut, self.beam_size)
         order = ops.cast(order, "int32")
         joined = {
             "tokens": [finished["tokens"], take_beams(alive["tokens"], order)],
@@ -244,14 +291,19 @@ class BeamSearch(Search):
                 finished["logp"], ops.take_along_axis(alive["logp"], order, axis=1)
             ],
         }
-        # Both halves are sorted: the finished ones that there are, then the best of the cut.
-        place = ops.arange(self.n_best, dtype="int32")[None]
-        ended = ops.minimum(finished["count"], self.beam_size)[:, None]
-        best = ops.where(place < ended, place, place + self.beam_size - ended)
+        if self.early_stopping:
+            # Both halves are sorted: the finished ones that there are, then the best of the cut.
+            place = ops.arange(self.n_best, dtype="int32")[None]
+            ended = ops.minimum(finished["count"], self.beam_size)[:, None]
+            best = ops.where(place < ended, place, place + self.beam_size - ended)
+        else:
+            cut = ops.where(finished["done"][:, None], 2 * NEVER, cut)
+            _, best = ops.top_k(ops.concatenate([finished["scores"], cut], axis=1), self.n_best)
+            best = ops.cast(best, "int32")
         result = {
             name: take_beams(ops.concatenate(halves, axis=1), best)
             for name, halves in joined.items()
         }
         if self.n_best == 1:
             result = {name: value[:, 0] for name, value in result.items()}
-        return {**result, "lengths": lengths_of(result["tokens"])}
+        return {**result, "lengths": lengths_of(result["tokens"], request.padding_id)}

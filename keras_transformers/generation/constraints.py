@@ -27,8 +27,8 @@ class Constraints:
             searches force those that lack as soon as they would not fit any more.
 
     Raises:
-        ValueError: If a number is negative, `min_ratio` exceeds `max_ratio`, or an id is 0, or both
-            banned and required.
+        ValueError: If a number or an id is negative, `min_ratio` exceeds `max_ratio`, or an id is
+            both banned and required; while searching, if one is padding's or beyond the vocabulary.
 
     Example:
     >>> from keras_transformers.generation import BeamSearch, Constraints
@@ -53,9 +53,9 @@ class Constraints:
         if self.max_ratio is not None and self.min_ratio > self.max_ratio:
             raise ValueError(f"Constraints: `min_ratio` must not exceed `max_ratio`: {self}")
         ids = (*self.banned, *self.required)
-        if any(token <= 0 for token in ids) or len(set(ids)) < len(ids):
+        if any(token < 0 for token in ids) or len(set(ids)) < len(ids):
             raise ValueError(
-                "Constraints: `banned` and `required` must be positive ids with none in common. "
+                "Constraints: `banned` and `required` must be ids from 0 on with none in common. "
                 f"Received: banned={self.banned}, required={self.required}"
             )
 
@@ -90,11 +90,12 @@ class Constraints:
             request: The `Request`.
         """
         vocab = logits.shape[-1]
-        self._check(vocab)
+        self._check(vocab, request.padding_id)
         ids = ops.arange(vocab, dtype="int32")
         is_end = ids == request.end_id
         forced = ops.take(request.forced, index, axis=1)
-        allowed = ops.convert_to_tensor(~np.isin(np.arange(vocab), (0, *self.banned)))
+        banned = (request.padding_id, *self.banned)
+        allowed = ops.convert_to_tensor(~np.isin(np.arange(vocab), banned))
         if request.min_lengths is not None:
             may_end = (index + 1 >= request.min_lengths)[:, None, None]
             allowed = ops.logical_and(allowed, ops.logical_or(may_end, ops.logical_not(is_end)))
@@ -108,17 +109,19 @@ class Constraints:
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
         if request.max_lengths is not None:
-            last = ops.logical_and(index + 1 >= request.max_lengths, forced == 0)
+            last = ops.logical_and(index + 1 >= request.max_lengths, forced == request.padding_id)
             forced = ops.where(last, request.end_id, forced)
         forced = forced[:, None, None]
-        return ops.where(ops.where(forced == 0, allowed, ids == forced), logits, NEVER)
+        free = forced == request.padding_id
+        return ops.where(ops.where(free, allowed, ids == forced), logits, NEVER)
 
-    def _check(self, vocab):
-        beyond = [token for token in (*self.banned, *self.required) if token >= vocab]
-        if beyond:
+    def _check(self, vocab, padding_id):
+        wrong = [token for token in self.banned if token >= vocab]
+        wrong += [token for token in self.required if token >= vocab or token == padding_id]
+        if wrong:
             raise ValueError(
                 "Constraints: `banned` and `required` must be below the vocabulary's size, "
-                f"{vocab}. Received: {beyond}"
+                f"{vocab}, and `required` not padding, {padding_id}. Received: {wrong}"
             )
 
     def met(self, tokens):
@@ -151,12 +154,12 @@ class Constraints:
         for back in range(1, size):
             last = ops.take(tokens, ops.maximum(index - back, 0), axis=-1)[..., None]
             match = ops.logical_and(match, ops.roll(tokens, back, axis=-1) == last)
-        # What completes no n-gram is counted at padding's id, which is never allowed anyway.
-        completing = ops.where(match, tokens, 0)
+        # What completes no n-gram is counted behind the vocabulary.
+        completing, counters = ops.where(match, tokens, vocab), vocab + 1
         batch, beams = ops.shape(tokens)[0], tokens.shape[1]
         rows = ops.arange(batch * beams, dtype="int32")[:, None]
-        places = ops.reshape(rows * vocab + ops.reshape(completing, (-1, max_length)), (-1, 1))
+        places = ops.reshape(rows * counters + ops.reshape(completing, (-1, max_length)), (-1, 1))
         counted = ops.scatter_update(
-            ops.zeros((batch * beams * vocab,), "int32"), places, ops.ones_like(places[:, 0])
+            ops.zeros((batch * beams * counters,), "int32"), places, ops.ones_like(places[:, 0])
         )
-        return ops.reshape(counted, (batch, beams, vocab)) > 0
+        return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0

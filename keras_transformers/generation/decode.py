@@ -10,7 +10,7 @@ def decode(model, source, search, request, stages=1):
 
     Args:
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
-        source: Integer ids `(batch, source_length)`, 0 = padding.
+        source: Integer ids `(batch, source_length)`.
         search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)`.
         request: A `Request`.
         stages: See `generate_all`.
@@ -50,10 +50,11 @@ def _take_in(model, state, beams, request):
     What the model makes of the places after that is written anew by the steps that come to them.
     """
     prompt = request.forced[:, : request.prompt_length]
-    start = ops.full((ops.shape(prompt)[0], 1), request.start_id, prompt.dtype)
+    start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
+    start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))
     ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
     scores, state = model.prefill(ids, prompt, state, beams)
-    goes_on = ops.logical_and(prompt != 0, prompt != request.end_id)
+    goes_on = ops.logical_and(prompt != request.padding_id, prompt != request.end_id)
     places = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
     places = ops.cast(places, "int32")
     mine = ops.arange(request.prompt_length) < places

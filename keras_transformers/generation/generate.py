@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.generation.decode import decode
-from keras_transformers.generation.request import Request, most_tokens
+from keras_transformers.generation.request import Request, most_tokens, padding_of
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
 PROMPT_MULTIPLE = 16
@@ -16,17 +16,18 @@ PROMPT_MULTIPLE = 16
 class _Generator(keras.Model):
     """Lets Keras compile `decode` for whichever backend is in use."""
 
-    def __init__(self, model, search, start_id, end_id, prompt_length, stages):
+    def __init__(self, model, search, end_id, prompt_length, stages):
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
-        self.ids = {"start_id": start_id, "end_id": end_id, "prompt_length": prompt_length}
+        self.fixed = {"end_id": end_id, "prompt_length": prompt_length}
+        self.fixed["padding_id"] = padding_of(model)
         self.stages = stages
         self.compile(jit_compile=True)
         self.built = True
 
     def call(self, inputs):
-        request = Request(**{k: v for k, v in inputs.items() if k != "source"}, **self.ids)
+        request = Request(**{k: v for k, v in inputs.items() if k != "source"}, **self.fixed)
         return decode(self.model, inputs["source"], self.search, request, self.stages)
 
 
@@ -36,27 +37,29 @@ def generate(
     """Decodes a batch with XLA; compiled once for each shape of `source` and each search.
 
     Args:
-        model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
-        source: Integer ids `(batch, source_length)`, 0 = padding. Pad to a few fixed lengths: each
+        model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has. Its
+            `padding_id` (0 where it has none) is what stands for padding in all that follows.
+        source: Integer ids `(batch, source_length)`. Pad to a few fixed lengths: each
             new shape compiles anew (`generate_all` does all this). None for a decoder-only model,
             which is given a source of no length.
         prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
-            the first place on; 0 behind it leaves the choice to the search. Zeros before it are
-            padding: the output begins with the prompt all the same.
+            the first place on; padding behind it leaves the choice to the search. After padding
+            before it the output begins with the prompt all the same.
         search: `Greedy()` (default), `BeamSearch(...)` or `Sampling(...)`.
         max_length: Limit on tokens, END included, where sequences are cut; by default
             `2 * source_length + 10`.
-        start_id: The token before the first.
+        start_id: The token before the first. None where texts have none, as with GPT-2: then
+            prompts must have a token at least.
         end_id: The token that ends a sequence.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
-        END, then 0; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included; from
+        END, then padding; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included; from
         `BeamSearch` also `log_probabilities`, the scores without penalties.
 
     Raises:
-        ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it, or a
-            decoder-only model lacks `prompt` or `max_length`.
+        ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it or is empty
+            where there is no START, or a decoder-only model lacks `prompt` or `max_length`.
 
     Example:
     >>> import numpy as np
@@ -78,7 +81,8 @@ def generate(
             f"Received: {source.dtype} of shape {source.shape}"
         )
     limit = 2 * source.shape[1] + 10 if max_length is None else max_length
-    forced, places = np.zeros((len(source), limit), "int32"), 0
+    padding, places, first = padding_of(model), 0, None
+    forced = np.full((len(source), limit), padding, "int32")
     if prompt is not None:
         prompt = np.asarray(prompt)
         if prompt.ndim != 2 or len(prompt) != len(source) or prompt.shape[1] > limit:
@@ -87,14 +91,31 @@ def generate(
                 f"Received: shape {prompt.shape}"
             )
         for row, ids in zip(forced, prompt, strict=True):
-            ids = np.trim_zeros(ids, "f")  # the padding on the left
+            ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]  # no padding on the left
             row[: len(ids)] = ids
         if hasattr(model, "prefill"):
             # A multiple, for each length compiles anew.
             places = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
-    return _run(
+    if start_id is None:  # the first token of each stands where START would
+        if (forced[:, :1] == padding).any() or limit < 2:
+            raise ValueError(
+                "generate: with `start_id`=None, every prompt must have a token, and `max_length` "
+                "be at least 2."
+            )
+        start_id, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
+        places = min(places, limit - 1)
+    found = _run(
         model, source, forced, None, search or Greedy(), start_id, end_id, prompt_length=places
     )
+    return found if first is None else _with_first(found, first)
+
+
+def _with_first(found, first):
+    """Results with the tokens that stood where START would, in front."""
+    tokens = found["tokens"]
+    first = np.broadcast_to(first.reshape(-1, *[1] * (tokens.ndim - 1)), (*tokens.shape[:-1], 1))
+    tokens = np.concatenate([first, tokens], axis=-1)
+    return {**found, "tokens": tokens, "lengths": found["lengths"] + 1}
 
 
 def generate_all(
@@ -133,8 +154,8 @@ def generate_all(
         longest result.
 
     Raises:
-        ValueError: If a source is empty, not made of integers, holds a 0 or is longer than the last
-            of `lengths`, or `lengths` do not increase.
+        ValueError: If a source is empty, not made of integers, holds padding or is longer than the
+            last of `lengths`, or `lengths` do not increase.
 
     Example:
     >>> from keras_transformers.generation import generate_all
@@ -144,9 +165,9 @@ def generate_all(
     >>> len(result["tokens"])
     2
     """
-    search = search or Greedy()
+    search, padding = search or Greedy(), padding_of(model)
     sources = [np.asarray(source) for source in sources]
-    lengths = _buckets(sources, lengths)
+    lengths = _buckets(sources, lengths, padding)
     if not sources:
         return {
             "tokens": np.zeros((0, 0), "int32"),
@@ -156,21 +177,21 @@ def generate_all(
     uniform = _uniform(search, len(sources), most_tokens(lengths[-1]))
     bar = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="sequence")
     results = [None] * len(sources)
-    for rows, source in _batches(sources, lengths, batch_size):
-        limits = most_tokens(np.count_nonzero(source, axis=1), np.minimum)
+    for rows, source in _batches(sources, lengths, batch_size, padding):
+        limits = most_tokens(np.sum(source != padding, axis=1), np.minimum)
         most = most_tokens(source.shape[1])
         if max_length is not None:
             limits, most = np.minimum(limits, max_length), min(most, max_length)
-        forced = np.zeros((batch_size, most), "int32")
+        forced = np.full((batch_size, most), padding, "int32")
         random = None if uniform is None else uniform[_filled(rows, batch_size), :most]
         found = _run(model, source, forced, limits, search, start_id, end_id, random, stages)
         for place, number in enumerate(rows):
             results[number] = {name: value[place] for name, value in found.items()}
         bar.add(len(rows))
-    return _joined(results)
+    return _joined(results, padding)
 
 
-def _batches(sources, lengths, batch_size):
+def _batches(sources, lengths, batch_size, padding):
     """Numbers of the sources of each batch, shortest first, and their padded ids."""
     sizes = np.array([len(source) for source in sources])
     bucket, order = np.searchsorted(lengths, sizes), np.argsort(sizes, kind="stable")
@@ -178,7 +199,7 @@ def _batches(sources, lengths, batch_size):
         mine = order[bucket[order] == which]
         for start in range(0, len(mine), batch_size):
             rows = mine[start : start + batch_size]
-            padded = np.zeros((batch_size, length), "int32")
+            padded = np.full((batch_size, length), padding, "int32")
             for row, number in zip(padded, _filled(rows, batch_size), strict=True):
                 row[: sizes[number]] = sources[number]
             yield rows, padded
@@ -189,25 +210,25 @@ def _filled(rows, batch_size):
     return np.pad(rows, (0, batch_size - len(rows)), mode="edge")
 
 
-def _joined(results):
+def _joined(results, padding):
     """One dict of arrays from one for each sequence, cut to the longest tokens."""
     longest = max(int(np.max(result["lengths"])) for result in results)
     for result in results:
         tokens = result["tokens"][..., :longest]
         widths = [(0, 0)] * (tokens.ndim - 1) + [(0, longest - tokens.shape[-1])]
-        result["tokens"] = np.pad(tokens, widths)
+        result["tokens"] = np.pad(tokens, widths, constant_values=padding)
     return {name: np.stack([result[name] for result in results]) for name in results[0]}
 
 
-def _buckets(sources, lengths):
+def _buckets(sources, lengths, padding):
     """The lengths to pad to, after checking them and the sources."""
     for number, source in enumerate(sources):
         integers = source.ndim == 1 and np.issubdtype(source.dtype, np.integer)
-        if not integers or not len(source) or not source.all():
+        if not integers or not len(source) or (source == padding).any():
             raise ValueError(
-                "generate_all: `sources` must be sequences of at least one integer id, none 0 "
-                f"(padding). Received: number {number}, {source.dtype} of shape {source.shape}"
-                f"{', with a 0' if integers and len(source) else ''}"
+                "generate_all: `sources` must be sequences of at least one integer id, none "
+                f"{padding} (padding). Received: number {number}, {source.dtype} of shape "
+                f"{source.shape}{f', with a {padding}' if integers and len(source) else ''}"
             )
     longest = max((len(source) for source in sources), default=1)
     if lengths is None:
@@ -247,7 +268,8 @@ def _run(
         first = forced[:1, :1]
         model({"source": source[:1], "target": first} if source.shape[1] else first)
     inputs = {"source": source.astype("int32"), "forced": forced}
-    sizes = np.count_nonzero(source, axis=1)
+    inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
+    sizes = np.sum(source != padding_of(model), axis=1)
     limits = search.constraints.limits(sizes, max_lengths)
     for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
         if limit is not None:
@@ -258,7 +280,7 @@ def _run(
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})
     shapes = tuple((name, value.shape) for name, value in inputs.items())
-    options = (start_id, end_id, prompt_length, stages)
+    options = (end_id, prompt_length, stages)
     key = (search, shapes, *options)
     if key not in compiled:
         compiled[key] = _Generator(model, search, *options)

@@ -16,15 +16,17 @@ class Request(NamedTuple):
     """What is asked of a search, besides the model.
 
     Args:
-        forced: Integers `(batch, max_length)`: tokens that must be taken; 0 leaves the choice. Its
-            static second size is the limit on tokens: a sequence that reaches it is cut.
-        start_id: The token before the first.
+        forced: Integers `(batch, max_length)`: tokens that must be taken; `padding_id` leaves the
+            choice. Its static second size is the limit on tokens: a sequence that reaches it is
+            cut.
+        start_id: The token before the first, or one for each sequence, integers `(batch,)`.
         end_id: The token that ends a sequence.
         min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
         max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
         uniform: Random numbers in [0, 1) `(batch, max_length, beams)`, for `Sampling`.
         prompt_length: Number, not a tensor: beyond this place `forced` begins no sequence. A model
             that has `prefill` takes in so much at once.
+        padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
 
     Example:
     >>> from keras import ops
@@ -40,6 +42,7 @@ class Request(NamedTuple):
     max_lengths: Any = None
     uniform: Any = None
     prompt_length: int = 0
+    padding_id: int = 0
 
 
 class Opening(NamedTuple):
@@ -56,7 +59,7 @@ class Opening(NamedTuple):
     def sequences(self, request):
         """Each sequence's last token, all its tokens and its score: `(batch, 1, ...)`."""
         before = ops.arange(request.forced.shape[1]) < self.places
-        tokens = ops.where(before, request.forced, 0)
+        tokens = ops.where(before, request.forced, request.padding_id)
         last = ops.take(request.forced, ops.maximum(self.places - 1, 0), axis=1)
         ids = ops.where(self.places > 0, last, request.start_id)
         return ids[:, None], tokens[:, None], self.scores[:, None]
@@ -130,9 +133,9 @@ def log_normalizer(logits):
     return most, ops.log(ops.sum(ops.exp(logits - most[..., None]), axis=-1))
 
 
-def lengths_of(tokens):
+def lengths_of(tokens, padding_id):
     """Number of tokens of each sequence, END included."""
-    return ops.sum(ops.cast(tokens != 0, "int32"), axis=-1)
+    return ops.sum(ops.cast(tokens != padding_id, "int32"), axis=-1)
 
 
 def most_tokens(source_length, minimum=min):
@@ -141,3 +144,8 @@ def most_tokens(source_length, minimum=min):
     `n + 50`: Vaswani et al. 2017, section 6.1; END counts on both sides.
     """
     return minimum(2 * source_length + 10, source_length + 50)
+
+
+def padding_of(model):
+    """The id that a model takes for padding."""
+    return getattr(model, "padding_id", 0)

@@ -10,8 +10,8 @@ class Search:
     """A way of choosing tokens: what a subclass says about one step, turned into a whole search.
 
     A subclass has `start(request, opening) -> found`, `advance(step, index, found, state, request)
-    -> found, state`, `done(found) -> bool (batch,)` and `finish(found, length) -> dict`; every
-    tensor of `found` starts with the batch.
+    -> found, state`, `done(found) -> bool (batch,)` and `finish(found, length, request) -> dict`;
+    every tensor of `found` starts with the batch.
     """
 
     def __call__(self, step, state, request, shared=None, stages=1, opening=None):
@@ -28,7 +28,7 @@ class Search:
             opening: An `Opening`, where the model has taken in the first tokens already.
 
         Returns:
-            Dict of `tokens` `(batch, [n,] max_length)`, 0 after END; `scores` `(batch, [n])`;
+            Dict of `tokens` `(batch, [n,] max_length)`, padding after END; `scores` `(batch, [n])`;
             `lengths`, END included; from `BeamSearch` also `log_probabilities`.
         """
         if opening is None:
@@ -50,7 +50,7 @@ class Search:
                 request = _rows_of_request(request, order[:most], batch)
         for order, done in reversed(left):
             found = _put_back(found, done, order)
-        return self.finish(found, index)
+        return self.finish(found, index, request)
 
     def _loop(self, step, index, found, state, request, shared, most):
         """Until at most `most` rows are open, or the limit is reached."""
@@ -94,6 +94,7 @@ def _put_back(first, last, order):
 
 def _rows_of_request(request, rows, batch):
     parts = request._asdict()
-    for name in ("forced", "min_lengths", "max_lengths", "uniform"):
-        parts[name] = _rows(parts[name], rows, batch)
+    for name in ("forced", "start_id", "min_lengths", "max_lengths", "uniform"):
+        if not isinstance(parts[name], int):
+            parts[name] = _rows(parts[name], rows, batch)
     return Request(**parts)

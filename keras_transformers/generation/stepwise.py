@@ -39,7 +39,7 @@ class _Stepwise(Search):
         allowed = self.constraints.restrict(logits, found["tokens"], index, request)
         logit, ids = self._choose(allowed, index, request)
         most, log_sum = log_normalizer(logits)
-        ids = ops.where(finished, 0, ids)
+        ids = ops.where(finished, request.padding_id, ids)
         found = {
             "ids": ids,
             "tokens": put(found["tokens"], ids, index),
@@ -48,11 +48,12 @@ class _Stepwise(Search):
         }
         return found, state
 
-    def finish(self, found, length):
+    def finish(self, found, length, request):
         tokens, scores = found["tokens"], found["scores"]
         if self.beams == 1:
             tokens, scores = tokens[:, 0], scores[:, 0]
-        return {"tokens": tokens, "scores": scores, "lengths": lengths_of(tokens)}
+        lengths = lengths_of(tokens, request.padding_id)
+        return {"tokens": tokens, "scores": scores, "lengths": lengths}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ class MultiHeadAttention(keras.layers.Layer):
         key_dim: Width of a query and a key in one head; by default the query's width / `num_heads`.
         value_dim: Width of a value in one head; by default `key_dim`.
         dropout: Rate on the attention weights.
-        use_bias: Whether the four projections have biases.
+        use_bias: Whether the four projections have biases; "output" for the last alone.
         score: How well a query and a key match: "scaled_dot", "dot", "general", "additive", or a
             `Score`.
         num_key_value_heads: Number of heads of keys and values, which divides `num_heads`; as many
@@ -103,6 +103,8 @@ class MultiHeadAttention(keras.layers.Layer):
             optional = size is None and name != "num_heads"
             if not optional and not (isinstance(size, int) and size > 0):
                 self._refuse(name, "a positive integer", repr(size))
+        if use_bias not in (True, False, "output"):
+            self._refuse("use_bias", "True, False or 'output'", repr(use_bias))
         if num_heads % (num_key_value_heads or num_heads):
             expected = f"a divisor of `num_heads`={num_heads}"
             self._refuse("num_key_value_heads", expected, num_key_value_heads)
@@ -162,10 +164,11 @@ class MultiHeadAttention(keras.layers.Layer):
         def fresh(initializer):  # one instance for several kernels would make them equal
             return type(initializer).from_config(initializer.get_config())
 
+        biased = self.use_bias is True or self.use_bias == name.removeprefix("attention_")
         projection = keras.layers.EinsumDense(
             equation,
             output_shape=output_shape,
-            bias_axes=equation.split("->")[1][2:] if self.use_bias else None,
+            bias_axes=equation.split("->")[1][2:] if biased else None,
             kernel_initializer=fresh(self.kernel_initializer),
             bias_initializer=fresh(self.bias_initializer),
             kernel_regularizer=self.kernel_regularizer,

@@ -29,6 +29,7 @@ class Block(keras.layers.Layer):
         mixer=None,
         feed_forward=None,
         norm=None,
+        qkv_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -41,6 +42,7 @@ class Block(keras.layers.Layer):
         self.drop_path = drop_path
         self.layer_scale = layer_scale
         self.norm_epsilon = norm_epsilon
+        self.qkv_bias = qkv_bias
         self.mixer = None if mixer is None else part(self, "mixer", mixer, keras.layers.Layer)
         # As they were given; `mlp_dim`, `activation` and `norm_epsilon` make those that were not.
         self._given = {"feed_forward": serialized(feed_forward), "norm": serialized(norm)}
@@ -60,6 +62,7 @@ class Block(keras.layers.Layer):
         return layer(
             self.num_heads,
             dropout=self.attention_dropout,
+            use_bias=True if self.qkv_bias else "output",
             name=name,
             dtype=self.dtype_policy,
             **kwargs,
@@ -153,6 +156,7 @@ class Block(keras.layers.Layer):
             "layer_scale": self.layer_scale,
             "norm_epsilon": self.norm_epsilon,
             "mixer": keras.saving.serialize_keras_object(self.mixer),
+            "qkv_bias": self.qkv_bias,
             **self._given,
         }
 
@@ -186,6 +190,7 @@ class EncoderBlock(Block):
             it.
         norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=norm_epsilon)`,
             for instance `keras.layers.RMSNormalization()`; also copied.
+        qkv_bias: Whether the projections of the attention to queries, keys and values have biases.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`; or a grid, `(batch, rows, columns, hidden_dim)`, with a

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 
-def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0):
+def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0, layout="pairs"):
     """Sines and cosines of a position at geometrically spaced wavelengths.
 
     `PE(pos, 2i) = sin(pos / w^(2i/D))`, `PE(pos, 2i+1) = cos(pos / w^(2i/D))` with
@@ -15,6 +15,8 @@ def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0):
         positions: Integer or float tensor of any shape.
         hidden_dim: D, the number of features; an odd D drops the last cosine.
         max_wavelength: The longest wavelength is `2 pi max_wavelength`.
+        layout: "pairs", as above, or "halves": all sines, then all cosines, as in Marian
+            (Junczys-Dowmunt et al. 2018, https://arxiv.org/abs/1804.00344) and fairseq.
 
     Returns:
         float32, `positions.shape + (hidden_dim,)`.
@@ -28,6 +30,8 @@ def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0):
     pairs = ops.arange((hidden_dim + 1) // 2, dtype="float32")
     rates = ops.power(ops.cast(max_wavelength, "float32"), -2.0 * pairs / hidden_dim)
     angles = ops.cast(positions, "float32")[..., None] * rates  # (..., ceil(D / 2))
+    if layout == "halves":
+        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)[..., :hidden_dim]
     table = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (..., ceil(D / 2), 2)
     table = ops.reshape(table, ops.shape(angles)[:-1] + (2 * ((hidden_dim + 1) // 2),))
     return table[..., :hidden_dim]
@@ -71,6 +75,7 @@ class PositionalEncoding(keras.layers.Layer):
     Args:
         max_wavelength: `w` above.
         combine: "add", or "concat" for `[x; PE]`, which doubles the width.
+        layout: "pairs" or "halves"; see `sinusoidal_encoding`.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -82,7 +87,7 @@ class PositionalEncoding(keras.layers.Layer):
         `(batch, length, hidden_dim)`, or twice as wide for "concat"; dtype of `x`.
 
     Raises:
-        ValueError: If `combine` is unknown or `x` is not of rank 3.
+        ValueError: If `combine` or `layout` is unknown or `x` is not of rank 3.
 
     Example:
     >>> import numpy as np
@@ -91,8 +96,12 @@ class PositionalEncoding(keras.layers.Layer):
     8
     """
 
-    def __init__(self, max_wavelength=10000.0, combine="add", **kwargs):
+    def __init__(self, max_wavelength=10000.0, combine="add", layout="pairs", **kwargs):
         super().__init__(**kwargs)
+        if layout not in ("pairs", "halves"):
+            raise ValueError(
+                f'PositionalEncoding: `layout` must be "pairs" or "halves". Received: {layout!r}'
+            )
         if combine not in ("add", "concat"):
             raise ValueError(
                 f'PositionalEncoding: `combine` must be "add" or "concat". '
@@ -100,6 +109,7 @@ class PositionalEncoding(keras.layers.Layer):
             )
         self.max_wavelength = max_wavelength
         self.combine = combine
+        self.layout = layout
         self.supports_masking = True
 
     def build(self, x_shape):
@@ -108,7 +118,7 @@ class PositionalEncoding(keras.layers.Layer):
     def call(self, x, start=0, positions=None):
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
-        table = sinusoidal_encoding(positions, x.shape[-1], self.max_wavelength)
+        table = sinusoidal_encoding(positions, x.shape[-1], self.max_wavelength, self.layout)
         if self.combine == "add":
             return x + ops.cast(table, x.dtype)
         table = ops.broadcast_to(ops.cast(table, x.dtype), ops.shape(x))
@@ -122,6 +132,7 @@ class PositionalEncoding(keras.layers.Layer):
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
             "combine": self.combine,
+            "layout": self.layout,
         }
 
 

@@ -14,7 +14,13 @@ from keras_transformers.layers import (
 )
 from keras_transformers.models.resnet import VARIANTS as BACKBONES
 from keras_transformers.models.resnet import ResNet
-from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
+from keras_transformers.models.settings import (
+    check_choice,
+    check_divides,
+    check_sizes,
+    take_over,
+    variant,
+)
 
 # Carion et al. 2020, section 4; a smaller one for small data, measured on the embedded tree crowns.
 VARIANTS = {
@@ -271,6 +277,7 @@ class DETR(keras.Model):
                 f"DETR '{self.name}': `images` must have shape (batch, height, width, channels) "
                 f"with known channels. Received: shape {tuple(images_shape)}"
             )
+        self.channels = images_shape[-1]
         width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
         if not self.backbone.built:
             self.backbone.build((None, *images_shape[1:]))
@@ -448,6 +455,31 @@ class DETR(keras.Model):
             for name in ("logits", "boxes")
         ]
         return self.criterion(*layers, y["labels"], y["boxes"])
+
+    def transferred(self, **changes):
+        """A new model for other classes that starts from this one's weights.
+
+        Args:
+            **changes: Constructor arguments that differ, most often `num_classes`. Class heads of
+                another size start anew.
+
+        Returns:
+            A built `DETR`.
+
+        Raises:
+            ValueError: If another weight gets another shape.
+
+        Example:
+        >>> from keras_transformers.models import DETR
+        >>> model = DETR.from_variant("mini", num_classes=3)
+        >>> model.build((None, 128, 128, 3))
+        >>> model.transferred(num_classes=5).class_head.units
+        5
+        """
+        model = type(self).from_config({**self.get_config(), **changes})
+        model.build((None, None, None, self.channels))
+        take_over(model, self, anew=("class_head", "proposal_class_head"))
+        return model
 
     def compute_output_shape(self, images_shape):
         if isinstance(images_shape, dict):

@@ -15,7 +15,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.models.decoding import position_of, step_blocks
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
-from keras_transformers.models.text_inputs import masks_and_positions, text_inputs
+from keras_transformers.models.text_inputs import masks_and_positions, rows_of_table, text_inputs
 
 # Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
 VARIANTS = {
@@ -38,7 +38,7 @@ class LanguageModel(keras.Model):
     learned positions, pre-norm blocks with GELU, a last norm. Style "modern" (Touvron et al. 2023,
     "LLaMA", https://arxiv.org/abs/2302.13971, section 2.2): rotary positions, RMS norms, SwiGLU, no
     biases, and keys and values shared by groups of heads on request. Logits are the output times
-    the transposed token table. Padding (id 0) is masked inside, on either side of the text.
+    the transposed token table. Padding is masked inside, on either side of the text.
 
     Several texts can share a row: with `segments`, tokens attend inside their own only and
     positions start anew in each.
@@ -54,9 +54,13 @@ class LanguageModel(keras.Model):
         style: "gpt2" or "modern".
         dropout: Rate on embeddings and on every residual branch.
         attention_dropout: Rate on the attention weights.
+        activation: Activation of the feed-forward networks of "gpt2"; by default GELU by the tanh.
+        norm_epsilon: Epsilon of all norms.
+        padding_id: The id that stands for padding; where it is a token's in a published vocabulary,
+            a negative one, which no token has.
 
     Call arguments:
-        inputs: Integer ids `(batch, length)`, 0 = padding; or a dict of `ids` and optionally
+        inputs: Integer ids `(batch, length)`; or a dict of `ids` and optionally
             `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding).
         training: Whether dropout acts.
 
@@ -90,6 +94,9 @@ class LanguageModel(keras.Model):
         style="gpt2",
         dropout=0.1,
         attention_dropout=0.1,
+        activation=gelu_tanh,
+        norm_epsilon=1e-5,
+        padding_id=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -104,8 +111,12 @@ class LanguageModel(keras.Model):
             "style": style,
             "dropout": dropout,
             "attention_dropout": attention_dropout,
+            "activation": keras.activations.serialize(keras.activations.get(activation)),
+            "norm_epsilon": norm_epsilon,
+            "padding_id": padding_id,
         }
         self._check_settings()
+        self.padding_id = padding_id
         policy = self.dtype_policy
         self.token_embedding = TokenEmbedding(
             vocab_size, hidden_dim, scale=False, name="token_embedding", dtype=policy
@@ -143,7 +154,9 @@ class LanguageModel(keras.Model):
         """The norm of the style, with the published models' epsilon."""
         modern = self._settings["style"] == "modern"
         kind = keras.layers.RMSNormalization if modern else keras.layers.LayerNormalization
-        return kind(epsilon=1e-5, name="norm", dtype=self.dtype_policy)
+        return kind(
+            epsilon=self._settings["norm_epsilon"], name="norm", dtype=self.dtype_policy
+        )
 
     def _block_settings(self):
         settings = self._settings
@@ -155,7 +168,7 @@ class LanguageModel(keras.Model):
             num_key_value_heads=settings["num_key_value_heads"],
             position=RotaryEmbedding() if modern else None,
         )
-        parts = {"mixer": attention, "norm": self._norm(), "activation": gelu_tanh}
+        parts = {"mixer": attention, "norm": self._norm(), "activation": settings["activation"]}
         if modern:
             parts["feed_forward"] = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
         return parts
@@ -195,7 +208,7 @@ class LanguageModel(keras.Model):
         return self.token_embedding.logits(self.norm(x))
 
     def _embed(self, ids, positions):
-        x = self.token_embedding(ids)
+        x = self.token_embedding(rows_of_table(self, ids))
         if self.position_embedding is None:
             return x
         return self.position_embedding(x, positions=positions)

@@ -73,6 +73,7 @@ class MAE(keras.Model):
         self.encoder = part(self, "encoder", encoder, ViT)
         settings = self.encoder.get_config()
         after = {"num_classes": None, "representation_dim": None, "frozen_blocks": None}
+        after["distillation"] = None
         wrong = [name for name, value in after.items() if settings[name] != value]
         if wrong or settings["pooling"] == "attention":
             raise ValueError(
@@ -101,13 +102,14 @@ class MAE(keras.Model):
         )
         grid = self.encoder.grid(settings["image_size"])
         self.decoder_positions = POSITIONS[settings["positions"] or "sinusoidal"](
-            grid, int(self.encoder.has_class_token), name="decoder_positions", dtype=policy
+            grid, self.encoder.prefix_tokens, name="decoder_positions", dtype=policy
         )
         self.decoder_blocks = [
             EncoderBlock(
                 decoder_heads,
                 self._settings["decoder_mlp_dim"],
-                activation="gelu",
+                activation=settings["block"]["activation"],
+                qkv_bias=settings["block"].get("qkv_bias", True),
                 norm_first=True,
                 norm_epsilon=settings["norm_epsilon"],
                 name=f"decoder_{i}",
@@ -170,7 +172,7 @@ class MAE(keras.Model):
         rank = ops.argsort(order, axis=1)  # of each patch
         x = self.encoder.encode(images, training=training, visible=order[:, :kept])
         x = self.decoder_embedding(self.encoder.norm(x))
-        prefix = int(self.encoder.has_class_token)
+        prefix = self.encoder.prefix_tokens
         hidden = ops.broadcast_to(
             ops.cast(self.mask_token, x.dtype), (ops.shape(x)[0], patches - kept, x.shape[-1])
         )

@@ -20,15 +20,16 @@ class Pyramid(ImageModel):
     of the two.
     """
 
-    def _check_stages(self, names, stages=(4,)):
+    def _check_stages(self, names, stages=(4,), or_none=False):
         """Raises ValueError unless these settings have a positive integer for each stage.
 
-        `stages` are the numbers of them that there may be.
+        `stages` are the numbers of them that there may be; with `or_none`, None will do too.
         """
         owner, settings = type(self).__name__, self._settings
         for name in names:
             sizes = settings[name]
-            if len(sizes) not in stages or not all(isinstance(n, int) and n > 0 for n in sizes):
+            right = (or_none if n is None else isinstance(n, int) and n > 0 for n in sizes)
+            if len(sizes) not in stages or not all(right):
                 raise ValueError(
                     f"{owner}: `{name}` must have a positive integer for each of "
                     f"{' or '.join(map(str, stages))} stages. Received: {sizes!r}"

@@ -41,13 +41,15 @@ class Swin(Pyramid):
         window_size: Side of a window in tokens.
         version: 1 or 2.
         pretrained_window_size: With version 2, the window by which offsets are measured, where it
-            is not `window_size`.
+            is not `window_size`; or one for each stage.
         mlp_ratio: How much wider than a token the hidden layer of the feed-forward networks is.
         mask_padding: See `SwinBlock`.
         dropout: Rate on every residual branch.
         drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
             on a line (Huang et al. 2016).
         norm_epsilon: Epsilon of all layer norms.
+        activation: Activation of the feed-forward networks.
+        qkv_bias: Whether the projections to queries, keys and values have biases.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -89,8 +91,12 @@ class Swin(Pyramid):
         dropout=0.0,
         drop_path=0.0,
         norm_epsilon=1e-5,
+        activation="gelu",
+        qkv_bias=True,
         **kwargs,
     ):
+        if isinstance(pretrained_window_size, int | None):
+            pretrained_window_size = (pretrained_window_size,) * len(STRIDES)
         settings = {
             "num_classes": num_classes,
             "image_size": list(both_sides(image_size)),
@@ -100,18 +106,21 @@ class Swin(Pyramid):
             "num_heads": list(num_heads),
             "window_size": window_size,
             "version": version,
-            "pretrained_window_size": pretrained_window_size,
+            "pretrained_window_size": list(pretrained_window_size),
             "mlp_ratio": mlp_ratio,
             "mask_padding": mask_padding,
             "dropout": dropout,
             "drop_path": drop_path,
             "norm_epsilon": norm_epsilon,
+            "activation": keras.activations.serialize(keras.activations.get(activation)),
+            "qkv_bias": qkv_bias,
         }
         super().__init__(settings, **kwargs)
         sizes = ["patch_size", "hidden_dim", "window_size", "mlp_ratio"]
-        check_sizes("Swin", settings, sizes, ["pretrained_window_size"])
+        check_sizes("Swin", settings, sizes)
         check_choice("Swin", settings, "version", (1, 2))
         self._check_stages(["num_layers", "num_heads"])
+        self._check_stages(["pretrained_window_size"], or_none=True)
         policy = self.dtype_policy
         self.patch_embedding = PatchEmbedding(
             patch_size, hidden_dim, name="patch_embedding", dtype=policy
@@ -139,10 +148,12 @@ class Swin(Pyramid):
             settings["mlp_ratio"] * width,
             shift=[window // 2 * (number % 2) * (side > window) for side in map_size],
             cosine=settings["version"] == 2,
-            pretrained_window_size=settings["pretrained_window_size"],
+            pretrained_window_size=settings["pretrained_window_size"][stage],
             norm_first=settings["version"] == 1,
             mask_padding=settings["mask_padding"],
             norm_epsilon=settings["norm_epsilon"],
+            activation=settings["activation"],
+            qkv_bias=settings["qkv_bias"],
             dropout=settings["dropout"],
             drop_path=drop_path,
             name=block_name(stage, number),

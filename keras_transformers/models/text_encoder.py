@@ -66,6 +66,11 @@ class TextEncoder(keras.Model):
         pooling: What "classification" looks at: "token", the first, or "mean", of all real ones.
         dropout: Rate on embeddings, on every residual branch, and in the head.
         attention_dropout: Rate on the attention weights.
+        token_types: Of "bert": rows of the table of token types; 0 for none (Sanh et al. 2019,
+            "DistilBERT", https://arxiv.org/abs/1910.01108, section 3).
+        activation: Activation of the feed-forward networks of "bert" and of "masked_language".
+        norm_epsilon: Epsilon of all norms; by default the published models', 1e-12 and 1e-5.
+        pooler_activation: Activation of the layer before the classes of "classification".
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, 0 = padding; or a dict of `ids`, and optionally
@@ -91,6 +96,8 @@ class TextEncoder(keras.Model):
     (1, 3)
     """
 
+    padding_id = 0
+
     def __init__(
         self,
         vocab_size,
@@ -105,6 +112,10 @@ class TextEncoder(keras.Model):
         pooling="token",
         dropout=0.1,
         attention_dropout=0.1,
+        token_types=2,
+        activation="gelu",
+        norm_epsilon=None,
+        pooler_activation="tanh",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -121,6 +132,10 @@ class TextEncoder(keras.Model):
             "pooling": pooling,
             "dropout": dropout,
             "attention_dropout": attention_dropout,
+            "token_types": token_types,
+            "activation": keras.activations.serialize(keras.activations.get(activation)),
+            "norm_epsilon": norm_epsilon,
+            "pooler_activation": pooler_activation,
         }
         self._check_settings()
         policy = self.dtype_policy
@@ -132,9 +147,10 @@ class TextEncoder(keras.Model):
             self.position_embedding = PositionEmbedding(
                 max_length, name="position_embedding", dtype=policy
             )
-            self.token_type_embedding = TokenEmbedding(
-                2, hidden_dim, scale=False, name="token_type_embedding", dtype=policy
-            )
+            if token_types:
+                self.token_type_embedding = TokenEmbedding(
+                    token_types, hidden_dim, scale=False, name="token_type_embedding", dtype=policy
+                )
         self.embedding_norm = self._norm("embedding_norm")
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
@@ -168,10 +184,11 @@ class TextEncoder(keras.Model):
             )
 
     def _norm(self, name):
-        """A norm of the style; 1e-12 and 1e-5 are the published models' epsilons."""
+        """A norm of the style."""
         modern = self._settings["style"] == "modern"
+        epsilon = self._settings["norm_epsilon"]
         return keras.layers.LayerNormalization(
-            epsilon=1e-5 if modern else 1e-12,
+            epsilon=(1e-5 if modern else 1e-12) if epsilon is None else epsilon,
             center=not modern,
             name=name,
             dtype=self.dtype_policy,
@@ -180,7 +197,8 @@ class TextEncoder(keras.Model):
     def _block_settings(self):
         settings = self._settings
         if settings["style"] == "bert":
-            return {"activation": "gelu", "attention_dropout": settings["attention_dropout"]}
+            names = ("activation", "attention_dropout")
+            return {name: settings[name] for name in names}
         attention = SelfAttention(
             settings["num_heads"],
             dropout=settings["attention_dropout"],
@@ -194,9 +212,13 @@ class TextEncoder(keras.Model):
         settings, common = self._settings, {"name": "head", "dtype": self.dtype_policy}
         classes, dropout = settings["num_classes"], settings["dropout"]
         if settings["head"] == "masked_language":
-            return MaskedLanguageHead(settings["vocab_size"], self._norm("norm"), **common)
+            return MaskedLanguageHead(
+                settings["vocab_size"], self._norm("norm"), settings["activation"], **common
+            )
         if settings["head"] == "classification":
-            return ClassificationHead(classes, dropout, settings["pooling"], **common)
+            return ClassificationHead(
+                classes, dropout, settings["pooling"], settings["pooler_activation"], **common
+            )
         return TaggingHead(classes, dropout, **common) if settings["head"] else None
 
     @classmethod
@@ -222,6 +244,7 @@ class TextEncoder(keras.Model):
         self.token_embedding.build()
         if self.position_embedding is not None:
             self.position_embedding.build(hidden)
+        if self.token_type_embedding is not None:
             self.token_type_embedding.build()
         for layer in (self.embedding_norm, *self.encoder_blocks, self.norm, self.head):
             if layer is not None:
@@ -257,12 +280,13 @@ class TextEncoder(keras.Model):
         x = self.token_embedding(ids)
         if self.position_embedding is not None:
             x = self.position_embedding(x, positions=positions)
+        if self.token_type_embedding is not None:
             types = ops.zeros_like(ids) if token_types is None else token_types
             x = x + self.token_type_embedding(types)
         elif token_types is not None:
             raise ValueError(
-                f"TextEncoder '{self.name}': `token_types` must be left out, for the modern style "
-                "knows none. Received: one"
+                f"TextEncoder '{self.name}': `token_types` must be left out, for this model knows "
+                "none. Received: one"
             )
         return self.embedding_norm(x)
 

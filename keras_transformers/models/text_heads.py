@@ -19,6 +19,7 @@ class ClassificationHead(keras.layers.Layer):
         num_classes: Number of classes.
         dropout: Rate before the last layer.
         pooling: "token" or "mean".
+        activation: In the place of tanh.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -29,15 +30,20 @@ class ClassificationHead(keras.layers.Layer):
         Logits `(batch, num_classes)`.
     """
 
-    def __init__(self, num_classes, dropout=0.1, pooling="token", **kwargs):
+    def __init__(
+        self, num_classes, dropout=0.1, pooling="token", activation="tanh", **kwargs
+    ):
         super().__init__(**kwargs)
         self.num_classes = num_classes
         self.dropout = dropout
         self.pooling = pooling
+        self.activation = keras.activations.get(activation)
 
     def build(self, x_shape, real_shape=None):
         width = x_shape[-1]
-        self.pooler = keras.layers.Dense(width, "tanh", name="pooler", dtype=self.dtype_policy)
+        self.pooler = keras.layers.Dense(
+            width, self.activation, name="pooler", dtype=self.dtype_policy
+        )
         self.pooler.build((None, width))
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.classes = keras.layers.Dense(
@@ -60,6 +66,7 @@ class ClassificationHead(keras.layers.Layer):
             "num_classes": self.num_classes,
             "dropout": self.dropout,
             "pooling": self.pooling,
+            "activation": keras.activations.serialize(self.activation),
         }
 
 
@@ -112,6 +119,7 @@ class MaskedLanguageHead(keras.layers.Layer):
     Args:
         vocab_size: Size of the vocabulary.
         norm: A norm layer, of which a copy is made.
+        activation: `act` above.
 
     Call arguments:
         x: `(batch, places, hidden_dim)`.
@@ -122,14 +130,15 @@ class MaskedLanguageHead(keras.layers.Layer):
         Logits `(batch, places, vocab_size)`.
     """
 
-    def __init__(self, vocab_size, norm, **kwargs):
+    def __init__(self, vocab_size, norm, activation="gelu", **kwargs):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
+        self.activation = keras.activations.get(activation)
         self.norm = part(self, "norm", norm, keras.layers.Layer)
 
     def build(self, x_shape):
         self.transform = keras.layers.Dense(
-            x_shape[-1], "gelu", name="transform", dtype=self.dtype_policy
+            x_shape[-1], self.activation, name="transform", dtype=self.dtype_policy
         )
         self.transform.build(x_shape)
         self.norm.build(x_shape)
@@ -144,4 +153,5 @@ class MaskedLanguageHead(keras.layers.Layer):
             **super().get_config(),
             "vocab_size": self.vocab_size,
             "norm": keras.saving.serialize_keras_object(self.norm),
+            "activation": keras.activations.serialize(self.activation),
         }

@@ -27,6 +27,11 @@ def text_inputs(model, inputs, optional):
     return inputs
 
 
+def rows_of_table(model, ids):
+    """Ids that a table has rows for: padding outside the vocabulary becomes any row."""
+    return ops.maximum(ids, 0) if model.padding_id < 0 else ids
+
+
 def masks_and_positions(model, inputs, max_length=None):
     """Who sees whom, and where each token stands in its own text.
 
@@ -52,5 +57,5 @@ def masks_and_positions(model, inputs, max_length=None):
             f"{type(model).__name__} '{model.name}': `ids` must be at most max_length={max_length} "
             f"long. Received: shape {tuple(ids.shape)}"
         )
-    real = padding_mask(ids)
+    real = padding_mask(ids, model.padding_id)
     return None, real, ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=1) - 1, 0)

@@ -22,6 +22,7 @@ from keras_transformers.models.settings import (
     check_sizes,
     variant,
 )
+from keras_transformers.models.text_inputs import rows_of_table
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -46,8 +47,8 @@ class Transformer(keras.Model):
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
     and passed through `num_layers` encoder and decoder blocks; logits are the decoder's output
-    times the transposed target embedding. Padding (id 0) is masked inside, exactly: adding more
-    of it changes no real position.
+    times the transposed target embedding. Padding is masked inside, exactly: adding more of it
+    changes no real position.
 
     Several pairs can share a row (Krell et al. 2021, https://arxiv.org/abs/2107.02027): with
     `source_segments` and `target_segments`, tokens attend inside their own segment only and
@@ -66,14 +67,19 @@ class Transformer(keras.Model):
         activation: Activation of the feed-forward networks.
         target_vocab_size: Size of the target vocabulary where it has a table of its own; None
             shares one table between source, target and output.
-        positions: "sinusoidal", or None where the mixers know positions themselves.
+        positions: "sinusoidal", "halves" (the same numbers, all sines first, as in Marian), or None
+            where the mixers know positions themselves.
         encoder_mixer, decoder_mixer: What mixes the tokens in place of self-attention; see
             `EncoderBlock`. For instance `SelfAttention(8, position=RotaryEmbedding())` and
             `CausalSelfAttention(8, position=RotaryEmbedding())`.
+        norm_epsilon: Epsilon of all norms.
+        logits_bias: Whether each token of the target vocabulary has a bias of its own.
+        scale_embedding: Whether embeddings are multiplied by `sqrt(D)`.
+        padding_id: The id that stands for padding.
 
     Call arguments:
         inputs: Dict of integers `source` `(batch, source_length)` and `target`
-            `(batch, target_length)` (the decoder's input, START first), 0 = padding; optionally
+            `(batch, target_length)` (the decoder's input, START first); optionally
             `source_segments` and `target_segments` of the same shapes.
         training: Whether dropout acts.
 
@@ -110,6 +116,10 @@ class Transformer(keras.Model):
         positions="sinusoidal",
         encoder_mixer=None,
         decoder_mixer=None,
+        norm_epsilon=1e-6,
+        logits_bias=False,
+        scale_embedding=True,
+        padding_id=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -128,25 +138,31 @@ class Transformer(keras.Model):
             "positions": positions,
             "encoder_mixer": serialized(encoder_mixer),
             "decoder_mixer": serialized(decoder_mixer),
+            "norm_epsilon": norm_epsilon,
+            "logits_bias": logits_bias,
+            "scale_embedding": scale_embedding,
+            "padding_id": padding_id,
         }
+        self.padding_id = padding_id
         sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
         check_sizes("Transformer", self._settings, sizes)
         check_divides("Transformer", self._settings, "num_heads", "hidden_dim")
-        check_choice("Transformer", self._settings, "positions", ("sinusoidal", None))
+        check_choice("Transformer", self._settings, "positions", ("sinusoidal", "halves", None))
         policy = self.dtype_policy
-        self.source_embedding = TokenEmbedding(
-            vocab_size, hidden_dim, name="source_embedding", dtype=policy
-        )
-        self.target_embedding = (
-            self.source_embedding
-            if target_vocab_size is None
-            else TokenEmbedding(
-                target_vocab_size, hidden_dim, name="target_embedding", dtype=policy
+        table = {"hidden_dim": hidden_dim, "scale": scale_embedding, "dtype": policy}
+        self.source_embedding = TokenEmbedding(vocab_size, name="source_embedding", **table)
+        self.target_embedding = self.source_embedding
+        if target_vocab_size is not None:
+            self.target_embedding = TokenEmbedding(
+                target_vocab_size, name="target_embedding", **table
             )
-        )
         self.positional_encoding = None
         if positions is not None:
-            self.positional_encoding = PositionalEncoding(name="positional_encoding", dtype=policy)
+            self.positional_encoding = PositionalEncoding(
+                layout="halves" if positions == "halves" else "pairs",
+                name="positional_encoding",
+                dtype=policy,
+            )
         self.dropout_layer = Dropout(dropout, dtype=policy)
         block = {
             "num_heads": num_heads,
@@ -155,6 +171,7 @@ class Transformer(keras.Model):
             "activation": activation,
             "norm_first": norm_first,
             "attention_dropout": attention_dropout,
+            "norm_epsilon": norm_epsilon,
             "dtype": policy,
         }
         self.encoder_blocks = [
@@ -167,7 +184,7 @@ class Transformer(keras.Model):
         ]
         self.encoder_norm = self.decoder_norm = None
         if norm_first:
-            norm = {"epsilon": 1e-6, "dtype": policy}
+            norm = {"epsilon": norm_epsilon, "dtype": policy}
             self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
             self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
 
@@ -199,6 +216,11 @@ class Transformer(keras.Model):
         if self.encoder_norm is not None:
             self.encoder_norm.build(hidden)
             self.decoder_norm.build(hidden)
+        self.logits_bias = None
+        if self._settings["logits_bias"]:
+            self.logits_bias = self.add_weight(
+                name="logits_bias", shape=(self.target_embedding.vocab_size,), initializer="zeros"
+            )
 
     def call(self, inputs, training=None):
         missing = [name for name in ("source", "target") if name not in inputs]
@@ -215,7 +237,7 @@ class Transformer(keras.Model):
             )
         context = self.encode(inputs["source"], segments, training=training)
         if segments is None:
-            self_mask, context_mask = None, padding_mask(inputs["source"])
+            self_mask, context_mask = None, padding_mask(inputs["source"], self.padding_id)
         else:
             self_mask = segment_mask(target_segments)
             context_mask = segment_mask(target_segments, segments)
@@ -225,19 +247,19 @@ class Transformer(keras.Model):
             x = block(
                 x, context, attention_mask=self_mask, context_mask=context_mask, training=training
             )
-        return self.target_embedding.logits(self._finish(x))
+        return self._with_bias(self.target_embedding.logits(self._finish(x)))
 
     def encode(self, source, source_segments=None, training=None):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
         same = None if source_segments is None else segment_mask(source_segments)
-        padding = padding_mask(source) if same is None else None
+        padding = padding_mask(source, self.padding_id) if same is None else None
         x = self._embed(self.source_embedding, source, same, training)
         for block in self.encoder_blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def _embed(self, embedding, ids, same_segment, training):
-        x = embedding(ids)
+        x = embedding(rows_of_table(self, ids))
         if self.positional_encoding is not None:
             positions = None if same_segment is None else segment_positions(same_segment)
             x = self.positional_encoding(x, positions=positions)
@@ -246,6 +268,11 @@ class Transformer(keras.Model):
     def _finish(self, x):
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
+    def _with_bias(self, logits):
+        return logits if self.logits_bias is None else logits + ops.cast(
+            self.logits_bias, logits.dtype
+        )
+
     def start_decoding(self, source, beams, max_length, coverage=False):
         """Encodes the source once, and makes what `decode_step` needs.
 
@@ -253,7 +280,7 @@ class Transformer(keras.Model):
         source_length)` numbers of the compute dtype for each decoder block.
 
         Args:
-            source: Integer ids `(batch, source_length)`, 0 = padding.
+            source: Integer ids `(batch, source_length)`.
             beams: Number of sequences to decode for each source.
             max_length: Number of steps there may be.
             coverage: Whether to sum up how much each source token was attended to.
@@ -264,7 +291,7 @@ class Transformer(keras.Model):
             (mean of its heads); 1 at padding. `shared` belongs to the source and never changes.
         """
         context = self.encode(source, training=False)
-        mask = padding_mask(source)
+        mask = padding_mask(source, self.padding_id)
         shared = {
             "source_mask": mask,
             "context": [
@@ -291,7 +318,7 @@ class Transformer(keras.Model):
         Returns:
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
-        x = self.target_embedding(ids)
+        x = self.target_embedding(rows_of_table(self, ids))
         if self.positional_encoding is not None:
             x = self.positional_encoding(x, positions=position_of(index, ids))
         x, caches, weights = step_blocks(
@@ -307,7 +334,7 @@ class Transformer(keras.Model):
         if "coverage" in state:
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
             state["coverage"] = add_coverage(state["coverage"], attended, ancestry)
-        return self.target_embedding.step_logits(self._finish(x)), state
+        return self._with_bias(self.target_embedding.step_logits(self._finish(x))), state
 
     def get_config(self):
         return {**super().get_config(), **self._settings}

@@ -64,6 +64,9 @@ class ViT(ImageModel):
             or "convolutional" (`ConvolutionalStem`).
         representation_dim: Width of a dense layer with tanh before the head (the paper's while
             pre-training), or None.
+        distillation: None; "token" for a second token, after the class token, that has learned from
+            a teacher; or "head" for that token with a head of its own, the logits being the mean of
+            both (Touvron et al. 2021, "DeiT", https://arxiv.org/abs/2012.12877, section 4).
         dropout: Rate on embeddings and on every residual branch.
         drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
             on a line (Huang et al. 2016).
@@ -91,7 +94,7 @@ class ViT(ImageModel):
     (3, 10)
     """
 
-    anew = ("head", "representation", "attention_pooling", "position_embedding")
+    anew = ("head", "representation", "attention_pooling", "position_embedding", "distillation")
 
     def __init__(
         self,
@@ -107,6 +110,7 @@ class ViT(ImageModel):
         positions="learned",
         stem="patches",
         representation_dim=None,
+        distillation=None,
         dropout=0.0,
         drop_path=0.0,
         norm_epsilon=1e-6,
@@ -128,6 +132,7 @@ class ViT(ImageModel):
             "positions": positions,
             "stem": stem,
             "representation_dim": representation_dim,
+            "distillation": distillation,
             "dropout": dropout,
             "drop_path": drop_path,
             "norm_epsilon": norm_epsilon,
@@ -144,12 +149,16 @@ class ViT(ImageModel):
         self.patch_embedding = STEMS[stem](
             patch_size, hidden_dim, name="patch_embedding", dtype=policy
         )
-        prefix = int(self.has_class_token)
-        self.class_token = ClassToken(name="class_token", dtype=policy) if prefix else None
+        self.class_token = self.distillation_token = None
+        if self.has_class_token:
+            self.class_token = ClassToken(name="class_token", dtype=policy)
+        if distillation is not None:
+            self.distillation_token = ClassToken(name="distillation_token", dtype=policy)
+        self.prefix_tokens = self.has_class_token + (distillation is not None)
         self.position_embedding = None
         if positions is not None:
             self.position_embedding = POSITIONS[positions](
-                grid, prefix, name="position_embedding", dtype=policy
+                grid, self.prefix_tokens, name="position_embedding", dtype=policy
             )
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
@@ -177,6 +186,11 @@ class ViT(ImageModel):
                 representation_dim, "tanh", name="representation", dtype=policy
             )
         self._make_head()
+        self.distillation_head = None
+        if distillation == "head":
+            self.distillation_head = keras.layers.Dense(
+                num_classes, name="distillation_head", dtype=policy
+            )
 
     def _check_settings(self):
         settings = self._settings
@@ -188,11 +202,24 @@ class ViT(ImageModel):
             "pooling": ("token", "mean", "attention"),
             "positions": (*POSITIONS, None),
             "stem": tuple(STEMS),
+            "distillation": (None, "token", "head"),
         }
         for name, known in choices.items():
             check_choice("ViT", settings, name, known)
         if settings["pooling"] == "token" and not settings["class_token"]:
             raise ValueError('ViT: `pooling`="token" needs a class token. Received: False')
+        with_head = settings["num_classes"] and not settings["representation_dim"]
+        if settings["distillation"] and settings["pooling"] != "token":
+            raise ValueError(
+                'ViT: `distillation` needs `pooling`="token". '
+                f"Received: pooling={settings['pooling']!r}"
+            )
+        if settings["distillation"] == "head" and not with_head:
+            raise ValueError(
+                'ViT: `distillation`="head" needs classes and no representation. Received: '
+                f"num_classes={settings['num_classes']}, "
+                f"representation_dim={settings['representation_dim']}"
+            )
 
     @classmethod
     def from_variant(cls, name, num_classes=1000, **changes):
@@ -234,8 +261,9 @@ class ViT(ImageModel):
         settings = self._settings
         self.patch_embedding.build((None, *settings["image_size"], self.channels))
         patches = (None, None, settings["hidden_dim"])
-        if self.class_token is not None:
-            self.class_token.build(patches)
+        for token in (self.class_token, self.distillation_token):
+            if token is not None:
+                token.build(patches)
         if self.position_embedding is not None:
             self.position_embedding.build(patches)
         for block in self.encoder_blocks:
@@ -247,7 +275,15 @@ class ViT(ImageModel):
         if self.representation is not None:
             self.representation.build((None, width))
             width = settings["representation_dim"]
+        if self.distillation_head is not None:
+            self.distillation_head.build((None, width))
         self._end_building(width)
+
+    def call(self, images, training=None):
+        if self.distillation_head is None:
+            return super().call(images, training=training)
+        y = self.norm(self.encode(images, training=training)[:, :2])
+        return (self.head(y[:, 0]) + self.distillation_head(y[:, 1])) / 2
 
     def represent(self, images, training=None):
         """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
@@ -255,7 +291,7 @@ class ViT(ImageModel):
         if self.pooling == "attention":
             y = self.attention_pooling(self.norm(x), training=training)
         elif self.pooling == "mean":
-            y = self.norm(ops.mean(x[:, int(self.has_class_token) :], axis=1))
+            y = self.norm(ops.mean(x[:, self.prefix_tokens :], axis=1))
         else:
             y = self.norm(x[:, 0])
         return y if self.representation is None else self.representation(y)
@@ -271,18 +307,19 @@ class ViT(ImageModel):
                 others are left out, as for a masked autoencoder.
 
         Returns:
-            `(batch, tokens, hidden_dim)`, the class token first where there is one; or a list of
-            them, one a block.
+            `(batch, tokens, hidden_dim)`, the class token first and that of distillation next
+            where there are such; or a list of them, one a block.
         """
         self._check_channels(images)
         size = images.shape[1:3]
         grid = self.grid(self._settings["image_size"] if None in size else size)
         x = self.patch_embedding(images)
-        x = x if self.class_token is None else self.class_token(x)
+        for token in (self.distillation_token, self.class_token):
+            x = x if token is None else token(x)
         if self.position_embedding is not None:
             x = self.position_embedding(x, grid=grid)
         if visible is not None:
-            prefix = int(self.has_class_token)
+            prefix = self.prefix_tokens
             patches = ops.take_along_axis(x[:, prefix:], visible[:, :, None], axis=1)
             x = ops.concatenate([x[:, :prefix], patches], axis=1) if prefix else patches
         x = self.dropout_layer(x, training=training)
@@ -306,11 +343,12 @@ class ViT(ImageModel):
         if self.norm.built and self.pooling != "mean":
             x = self.norm(x)
         rows, columns = self.grid(images.shape[1:3])
-        x = ops.reshape(x[:, int(self.has_class_token) :], (-1, rows, columns, x.shape[-1]))
+        x = ops.reshape(x[:, self.prefix_tokens :], (-1, rows, columns, x.shape[-1]))
         return {f"stride_{self.patch_size}": x}
 
     def _first(self, blocks):
-        front = [self.patch_embedding, self.class_token, self.position_embedding]
+        front = [self.patch_embedding, self.class_token, self.distillation_token]
+        front.append(self.position_embedding)
         end = [self.norm] if blocks == len(self.encoder_blocks) else []
         layers = (*front, *self.encoder_blocks[:blocks], *end)
         return [layer for layer in layers if layer is not None]

@@ -1,9 +1,11 @@
 """Tokenizers that run in the TensorFlow graph, texts from files, and batches of few shapes."""
 
 from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share
+from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import PairCorpus, read_pairs
 from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.labelled import bucketed_texts, framed
+from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
 from keras_transformers.text.packing import balanced_lengths, packed
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled
@@ -12,6 +14,8 @@ from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 __all__ = [
+    "BytePairTokenizer",
+    "MarianTokenizer",
     "PairCorpus",
     "SentencePieceTokenizer",
     "TextCorpus",

@@ -97,17 +97,18 @@ def orders(count, size, seed):
     )
 
 
-def bucketed(dataset, boundaries, tokens_per_batch):
+def bucketed(dataset, boundaries, tokens_per_batch, padding_id=0):
     """Groups pairs of like length, so that XLA compiles one shape for each boundary.
 
-    A pair goes to the first boundary that its longer side does not exceed and is padded to it with
-    0. A batch has `tokens_per_batch // boundary` rows; the last of a bucket is filled with rows of
+    A pair goes to the first boundary that its longer side does not exceed and is padded to it. A
+    batch has `tokens_per_batch // boundary` rows; the last of a bucket is filled with rows of
     padding, which weigh nothing in the loss.
 
     Args:
         dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`.
         boundaries: Increasing lengths, for instance `(8, 16, 32, 64)`.
         tokens_per_batch: Places on each side of a batch, at most.
+        padding_id: The id that stands for padding.
 
     Returns:
         `tf.data.Dataset` of `({"source", "target"}, labels)`, int32, each
@@ -141,13 +142,16 @@ def bucketed(dataset, boundaries, tokens_per_batch):
         length = tf.shape(labels)[1]
         rows = tf.gather(sizes, tf.argmax(tf.constant(boundaries) >= length))
         missing = [[0, rows - tf.shape(labels)[0]], [0, 0]]
-        return tf.nest.map_structure(lambda ids: tf.pad(ids, missing), (inputs, labels))
+        return tf.nest.map_structure(
+            lambda ids: tf.pad(ids, missing, constant_values=padding_id), (inputs, labels)
+        )
 
     batches = dataset.map(split).bucket_by_sequence_length(
         lambda inputs, labels: tf.maximum(tf.size(inputs["source"]), tf.size(labels)),
         bucket_boundaries=[boundary + 1 for boundary in boundaries],
         bucket_batch_sizes=[*sizes, 1],
         pad_to_bucket_boundary=True,
+        padding_values=padding_id,
     )
     return without_autotuning(batches.map(fill).prefetch(8))
 
@@ -175,12 +179,13 @@ def without_autotuning(dataset):
     return dataset.with_options(options)
 
 
-def real_token_share(batches, names=("source", "target")):
+def real_token_share(batches, names=("source", "target"), padding_id=0):
     """Share of places that hold a real token, of all sequences counted together.
 
     Args:
         batches: Iterable of `({"source": ids, "target": ids, ...}, labels)`.
         names: Names of the sequences.
+        padding_id: The id that stands for padding.
 
     Returns:
         A float in [0, 1].
@@ -193,6 +198,6 @@ def real_token_share(batches, names=("source", "target")):
     real = places = 0
     for inputs, _ in batches:
         for name in names:
-            real += int(np.count_nonzero(inputs[name]))
+            real += int(np.sum(np.asarray(inputs[name]) != padding_id))
             places += int(np.size(inputs[name]))
     return real / max(places, 1)

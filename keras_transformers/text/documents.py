@@ -7,7 +7,7 @@ from keras_transformers.text.batching import without_autotuning
 from keras_transformers.text.packing import epoch_keys, first_fit, full_batch, in_chunks, within
 
 
-def packed_documents(dataset, length, rows, seed=0, shift=True):
+def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0):
     """Puts documents into rows, several in one, so that nearly every place holds a token.
 
     A document longer than a row is cut into pieces: the first of a length drawn anew each epoch,
@@ -30,11 +30,12 @@ def packed_documents(dataset, length, rows, seed=0, shift=True):
         seed: Of the cuts and of the shuffling of rows; both differ by epoch. None cuts at
             multiples of `length` and shuffles nothing, for validation.
         shift: Whether to make labels, for a language model.
+        padding_id: The id that stands for padding.
 
     Returns:
         `tf.data.Dataset` of `({"ids", "segments"}, labels)`, int32 `(rows, length)`: `ids` lacks
         the last id of each document, `labels` the first. Without `shift`, of
-        `{"ids", "segments"}`. The pieces of a row are numbered 1, 2, 3 ... in its segments, 0 is
+        `{"ids", "segments"}`. The pieces of a row are numbered 1, 2, 3 ... in its segments, 0 at
         padding. The last batch is filled with rows of padding.
 
     Raises:
@@ -59,14 +60,17 @@ def packed_documents(dataset, length, rows, seed=0, shift=True):
 
     def pack(chunk, key):
         ids, segments, labels = tf.numpy_function(
-            lambda *parts: _pack(*parts, length, int(shift), shuffled=seed is not None),
+            lambda *parts: _pack(*parts, length, int(shift), seed is not None, padding_id),
             [chunk.values, chunk.row_splits, key],
             [tf.int32] * 3,
         )
         return {"ids": ids, "segments": segments, "labels": labels}
 
     def fill(batch):
-        batch = {name: full_batch(ids, rows, length) for name, ids in batch.items()}
+        batch = {
+            name: full_batch(ids, rows, length, 0 if name == "segments" else padding_id)
+            for name, ids in batch.items()
+        }
         labels = batch.pop("labels")
         return (batch, labels) if shift else batch
 
@@ -74,7 +78,7 @@ def packed_documents(dataset, length, rows, seed=0, shift=True):
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 
-def _pack(ids, splits, key, length, shift, shuffled):
+def _pack(ids, splits, key, length, shift, shuffled, padding_id):
     """Packs a chunk, ids and where each document's begin and end: ids, segments and labels.
 
     `shift` is how far a label stands behind its id: 1, or 0 for no labels.
@@ -92,12 +96,12 @@ def _pack(ids, splits, key, length, shift, shuffled):
     columns = np.repeat(offset[:, 0], sizes) + within(sizes)
     tokens = np.repeat(starts, sizes) + within(sizes)
 
-    def lay_out(values):
-        array = np.zeros((count, length), "int32")
+    def lay_out(values, empty=padding_id):
+        array = np.full((count, length), empty, "int32")
         array[np.repeat(row, sizes), columns] = values
         return array
 
-    segments = lay_out(np.repeat(number, sizes))
+    segments = lay_out(np.repeat(number, sizes), 0)
     return lay_out(ids[tokens]), segments, lay_out(ids[tokens + shift])
 
 

@@ -34,7 +34,7 @@ def balanced_lengths(dataset, longest):
     return tuple(min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
 
 
-def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
+def packed(dataset, source_length, target_length, rows, seed=0, join=0.0, padding_id=0):
     """Puts several pairs into each row, so that all batches have one shape and few empty places.
 
     The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
@@ -58,11 +58,12 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
             `x x' END` and `START y y' END`. For training on text that is shorter than what will be
             translated: a model that has seen short text alone ends its sentences too early (Kondo
             et al. 2021, https://arxiv.org/abs/2104.08478, concatenate sentences likewise).
+        padding_id: The id that stands for padding.
 
     Returns:
         `tf.data.Dataset` of `({"source", "target", "source_segments", "target_segments"}, labels)`,
         int32, `(rows, source_length)` or `(rows, target_length)`. The pairs of a row are numbered
-        1, 2, 3 ... in its segments, 0 is padding. `target` lacks the last id, `labels` the first.
+        1, 2, 3 ... in its segments, 0 at padding. `target` lacks the last id, `labels` the first.
         The last batch is filled with rows of padding.
 
     Raises:
@@ -83,7 +84,7 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
     def pack(chunk, key):
         source, target = chunk["source"], chunk["target"]
         source, target, labels, source_segments, target_segments = tf.numpy_function(
-            lambda *parts: _pack(*parts, capacity, join),
+            lambda *parts: _pack(*parts, capacity, join, padding_id),
             [source.values, source.row_splits, target.values, target.row_splits, key],
             [tf.int32] * 5,
         )
@@ -98,9 +99,12 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0):
     def fill(inputs, labels):
         lengths = {"source": source_length, "target": target_length}
         inputs = {
-            name: full_batch(ids, rows, lengths[name.split("_")[0]]) for name, ids in inputs.items()
+            name: full_batch(
+                ids, rows, lengths[name.split("_")[0]], padding_id if name in lengths else 0
+            )
+            for name, ids in inputs.items()
         }
-        return inputs, full_batch(labels, rows, target_length)
+        return inputs, full_batch(labels, rows, target_length, padding_id)
 
     chunks = tf.data.Dataset.zip(in_chunks(dataset), epoch_keys(seed)).map(pack).prefetch(1)
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
@@ -123,12 +127,13 @@ def epoch_keys(seed):
     return tf.data.Dataset.from_generator(keys, output_signature=tf.TensorSpec((3,), tf.int64))
 
 
-def full_batch(ids, rows, length):
+def full_batch(ids, rows, length, padding_id=0):
     """A batch with rows of padding until it is full; its shape, which `numpy_function` hides."""
-    return tf.ensure_shape(tf.pad(ids, [(0, rows - tf.shape(ids)[0]), (0, 0)]), (rows, length))
+    missing = [(0, rows - tf.shape(ids)[0]), (0, 0)]
+    return tf.ensure_shape(tf.pad(ids, missing, constant_values=padding_id), (rows, length))
 
 
-def _pack(source, source_splits, target, target_splits, key, capacity, join):
+def _pack(source, source_splits, target, target_splits, key, capacity, join, padding_id):
     """Packs a chunk, ids and where each pair's begin and end, into arrays of shuffled rows.
 
     Returns source, target, labels, source segments and target segments.
@@ -149,10 +154,10 @@ def _pack(source, source_splits, target, target_splits, key, capacity, join):
     row, offset, number, count = first_fit(sizes, capacity)
     row = generator.permutation(count)[row]
 
-    def lay_out(side, values):
+    def lay_out(side, values, empty=padding_id):
         """An array of rows, with one value for each token of a side at the token's place."""
         size = sizes[:, side]
-        array = np.zeros((count, capacity[side]), "int32")
+        array = np.full((count, capacity[side]), empty, "int32")
         array[np.repeat(row, size), np.repeat(offset[:, side], size) + within(size)] = values
         return array
 
@@ -165,8 +170,8 @@ def _pack(source, source_splits, target, target_splits, key, capacity, join):
         lay_out(0, source),
         lay_out(1, shifted(0)),
         lay_out(1, shifted(1)),
-        lay_out(0, np.repeat(number, sizes[:, 0])),
-        lay_out(1, np.repeat(number, sizes[:, 1])),
+        lay_out(0, np.repeat(number, sizes[:, 0]), 0),
+        lay_out(1, np.repeat(number, sizes[:, 1]), 0),
     )
 
 

@@ -136,7 +136,17 @@ class SentencePieceTokenizer(tf.Module):
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it holds no SentencePiece model.
+            ValueError: If it holds no SentencePiece model, or one that numbers its special tokens
+                otherwise.
+        """
+        return cls(cls.read(path))
+
+    @staticmethod
+    def read(path):
+        """The bytes of a model of SentencePiece, whatever its numbers, after checking them.
+
+        Raises:
+            FileNotFoundError, ValueError: As `load`.
         """
         import sentencepiece
 
@@ -153,7 +163,7 @@ class SentencePieceTokenizer(tf.Module):
                 f"SentencePieceTokenizer.load: {path} is not a SentencePiece model; give a file "
                 "that `save` wrote."
             ) from None
-        return cls(proto)
+        return proto
 
     def save(self, path):
         """Writes a `.model` file of SentencePiece."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def sliding_windows(documents, length, stride):
+def sliding_windows(documents, length, stride, padding_id=0):
     """Windows in which every token of every document is predicted once.
 
     The windows of a document begin `stride` tokens after one another, and each counts only what no
@@ -14,9 +14,10 @@ def sliding_windows(documents, length, stride):
         documents: Iterable of sequences of integer ids, START and END included.
         length: Places of a window.
         stride: Tokens from one window to the next; `length` for windows that do not overlap.
+        padding_id: The id that stands for padding.
 
     Returns:
-        Ids and labels, int32 `(windows, length)` each; labels are 0 where they do not count.
+        Ids and labels, int32 `(windows, length)` each; labels are padding where they do not count.
 
     Raises:
         ValueError: If `stride` is not between 1 and `length`.
@@ -37,7 +38,7 @@ def sliding_windows(documents, length, stride):
         ids, labels = document[:-1], document[1:]
         overlap, covered, start = length - stride, 0, 0
         while covered < len(ids):
-            window = np.zeros((2, length), "int32")
+            window = np.full((2, length), padding_id, "int32")
             end = min(start + length, len(ids))
             window[0, : end - start] = ids[start:end]
             window[1, covered - start : end - start] = labels[covered:end]

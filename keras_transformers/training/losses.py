@@ -60,7 +60,8 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
     >>> ops.convert_to_numpy(weights).tolist()
     [[1.0, 0.0]]
     """
-    real, labels = ops.not_equal(labels, ignore_id), ops.cast(labels, "int32")
+    real = ops.not_equal(labels, ignore_id)
+    labels = ops.where(real, ops.cast(labels, "int32"), 0)  # ignore_id may be no id at all
     vocab, dtype = logits.shape[-1], logits.dtype
 
     # Derived by hand: `softmax(z) - target`, in one pass over the vocabulary instead of five, and

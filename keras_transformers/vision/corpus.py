@@ -178,7 +178,8 @@ class ImageCorpus:
 
         Raises:
             ValueError: If the pixels have another number of channels than the preprocessing
-                expects, or a batch is to hold more images than there are.
+                expects, but for grey ones where that is RGB, or a batch is to hold more images than
+                there are.
         """
         places = tf.data.Dataset.range(len(self))
         endless = shuffle_seed is not None
@@ -193,16 +194,20 @@ class ImageCorpus:
         images, labels = tf.constant(self.images), tf.constant(self.labels)
         if self.kind == "pixels":
             size, channels = self.images.shape[1:3], self.images.shape[3]
-            if channels != preprocessing.channels:
+            grey = channels == 1 and preprocessing.channels == 3
+            if channels != preprocessing.channels and not grey:
                 raise ValueError(
                     f"{self.name}: the images have {channels} channels, the preprocessing expects "
                     f"{preprocessing.channels}"
                 )
+            repeats = 3 if grey else 1
             if size == preprocessing.image_size:  # a batch at a time: one by one is slower
                 places = places.batch(batch_size, drop_remainder=endless)
-                return places.map(lambda i: (tf.gather(images, i), tf.gather(labels, i)))
+                return places.map(
+                    lambda i: (tf.repeat(tf.gather(images, i), repeats, -1), tf.gather(labels, i))
+                )
         read = {
-            "pixels": preprocessing.resize,
+            "pixels": lambda pixels: preprocessing.resize(tf.repeat(pixels, repeats, -1)),
             "encoded": preprocessing.decode,
             "files": lambda path: preprocessing.decode(tf.io.read_file(path)),
         }[self.kind]

@@ -17,9 +17,14 @@ class Preprocessing:
         mean, std: Of each channel, for pixels in [0, 1]; one number stands for all channels.
         crop: True resizes the shorter side and cuts the middle out; False squeezes the whole
             picture into `image_size`.
+        resized: What pictures are resized to before their middle is cut out, where that is larger
+            than `image_size`: an int for the shorter side, or `(height, width)`, into which the
+            whole picture is squeezed.
+        method: How pictures are resized: "bilinear" or "bicubic", antialiased.
 
     Raises:
-        ValueError: If a size is not positive, or `mean` and `std` do not fit the channels.
+        ValueError: If a size is not positive, `resized` less than `image_size`, `method` unknown,
+            or `mean` and `std` do not fit the channels.
 
     Example:
     >>> import tensorflow as tf
@@ -36,6 +41,8 @@ class Preprocessing:
     mean: tuple = 0.5
     std: tuple = 0.5
     crop: bool = True
+    resized: int | tuple | None = None
+    method: str = "bilinear"
 
     def __post_init__(self):
         size = self.image_size
@@ -46,6 +53,21 @@ class Preprocessing:
                 f"positive. Received: image_size={self.image_size}, channels={self.channels}"
             )
         object.__setattr__(self, "image_size", size)
+        if self.method not in ("bilinear", "bicubic"):
+            raise ValueError(
+                'Preprocessing: `method` must be "bilinear" or "bicubic". '
+                f"Received: {self.method!r}"
+            )
+        resized = self.resized
+        if resized is not None and not isinstance(resized, int):
+            resized = tuple(resized)
+            object.__setattr__(self, "resized", resized)
+        sides = (resized, resized) if isinstance(resized, int) else resized or size
+        if any(inner < outer for inner, outer in zip(sides, size, strict=True)):
+            raise ValueError(
+                f"Preprocessing: `resized` must be at least `image_size`={size}. "
+                f"Received: {resized}"
+            )
         for name in ("mean", "std"):
             value = getattr(self, name)
             values = tuple(float(each) for each in np.atleast_1d(value))
@@ -84,18 +106,25 @@ class Preprocessing:
     def resize(self, image):
         """`(h, w, channels)` uint8 of any size -> `(height, width, channels)` uint8."""
         height, width = self.image_size
-        if image.shape[:2] != self.image_size:
-            if self.crop:
-                extents = tf.cast(tf.shape(image)[:2], tf.float32)
-                scale = tf.reduce_max(tf.constant(self.image_size, tf.float32) / extents)
-                inner = tf.maximum(tf.cast(tf.round(extents * scale), tf.int32), self.image_size)
-                image = tf.image.resize(image, inner, antialias=True)
-                top, left = tf.unstack((inner - self.image_size) // 2)
-                image = image[top : top + height, left : left + width]
-            else:
-                image = tf.image.resize(image, self.image_size, antialias=True)
+        if image.shape[:2] != self.image_size or self.resized is not None:
+            inner = self._inner(tf.cast(tf.shape(image)[:2], tf.float32))
+            image = tf.image.resize(image, inner, self.method, antialias=True)
+            top, left = tf.unstack((inner - self.image_size) // 2)
+            image = image[top : top + height, left : left + width]
             image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
         return tf.ensure_shape(image, (height, width, self.channels))
+
+    def _inner(self, extents):
+        """Height and width, int32, that a picture of `extents` is resized to before it is cut."""
+        squeezed = self.resized is None and not self.crop
+        if squeezed or isinstance(self.resized, tuple):
+            return tf.constant(self.image_size if squeezed else self.resized)
+        if self.resized is None:
+            scale = tf.reduce_max(tf.constant(self.image_size, tf.float32) / extents)
+            inner = tf.round(extents * scale)
+        else:  # the longer side rounded down, as others do
+            inner = tf.floor(extents * (self.resized / tf.reduce_min(extents)) + 1e-3)
+        return tf.maximum(tf.cast(inner, tf.int32), self.image_size)
 
     def normalize(self, images):
         """Pixels `(..., channels)` in [0, 255] -> float32 of mean 0 and deviation 1."""

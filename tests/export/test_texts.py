@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from keras_transformers.export import (
     MaskFiller,
+    SentenceEncoder,
     TextClassifier,
     TextGenerator,
     mask_filler,
+    sentence_encoder,
     text_classifier,
     text_generator,
 )
@@ -39,6 +41,7 @@ CLASSIFIER = random(
     TextEncoder(WORDPIECE.vocab_size, head="classification", num_classes=3, **SIZES)
 )
 MASKED = random(TextEncoder(WORDPIECE.vocab_size, head="masked_language", **SIZES))
+ENCODER = random(TextEncoder(WORDPIECE.vocab_size, **SIZES))
 WRITER = random(LanguageModel(PIECES.vocab_size, style="modern", **SIZES))
 
 
@@ -143,19 +146,13 @@ def writer():
 PROMPTS = ["the cat", "", "a dog and the old house", "so\n  it"]
 
 
-@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3)], ids=["greedy", "beam"])
-def test_continuations_are_those_of_generate(search):
-    writer = TextGenerator(WRITER, PIECES, search, new_tokens=9, prompt_lengths=(4, 12))
+def test_continuations_are_those_of_generate(writer):
     result = writer(tf.constant(PROMPTS))
     for number, prompt in enumerate(PROMPTS):
         ids = PIECES.tokenize([prompt]).to_tensor().numpy()
         size = ids.shape[1]
-        # The limit forces an END one place later, which the beams of both know of.
-        length = size + 10
-        found = generate(WRITER, prompt=ids, search=search, max_length=length)["tokens"][0]
-        whole = PIECES.detokenize(found[: size + 9]).numpy().decode()
-        if search == Greedy():
-            assert text(result["text"])[number] == whole
+        found = generate(WRITER, prompt=ids, search=Greedy(), max_length=size + 10)["tokens"][0]
+        assert text(result["text"])[number] == PIECES.detokenize(found[: size + 9]).numpy().decode()
         assert text(result["text"])[number].startswith(prompt)
         assert prompt + text(result["continuation"])[number] == text(result["text"])[number]
 
@@ -184,9 +181,11 @@ def test_a_seed_makes_samples_the_same_and_none_makes_them_new():
     assert free.write(PROMPTS) != free.write(PROMPTS)
 
 
-def test_a_generator_is_served_without_us(tmp_path, writer):
-    path = text_generator(WRITER, PIECES, tmp_path / "x", Greedy(), 9, (4, 12))
-    assert load_without_us(path, PROMPTS)["text"] == writer.write(PROMPTS)
+def test_a_generator_is_served_without_us(tmp_path):
+    settings = BeamSearch(3), 9, (4, 12)
+    path = text_generator(WRITER, PIECES, tmp_path / "x", *settings)
+    expected = TextGenerator(WRITER, PIECES, *settings).write(PROMPTS)
+    assert load_without_us(path, PROMPTS)["text"] == expected
 
 
 # -------------------------------------------------------------------------------------- errors
@@ -201,3 +200,35 @@ def test_what_does_not_fit_is_refused():
         MaskFiller(MASKED, WORDPIECE, ())
     with pytest.raises(ValueError, match="TextGenerator: `new_tokens` must be positive.*0"):
         TextGenerator(WRITER, PIECES, new_tokens=0)
+
+
+# ----------------------------------------------------------------------------------- sentences
+
+
+@pytest.mark.parametrize("pooling", ["mean", "token"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_sentences_vector_is_that_of_its_own_tokens(pooling, normalize):
+    encoder = SentenceEncoder(ENCODER, WORDPIECE, pooling, normalize, LENGTHS)
+    found = encoder.encode([LINES[0], "", LINES[1]])
+    for sentence, vector in zip([LINES[0], "", LINES[1]], found, strict=True):
+        ids = WORDPIECE.tokenize([sentence], start=True, end=True).to_tensor()
+        tokens = ENCODER(ids, training=False).numpy()[0].astype("float64")
+        expected = tokens.mean(axis=0) if pooling == "mean" else tokens[0]
+        expected = expected / np.linalg.norm(expected) if normalize else expected
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+
+def test_a_process_with_tensorflow_alone_gives_the_same_vectors(tmp_path):
+    path = sentence_encoder(ENCODER, WORDPIECE, tmp_path / "served", lengths=LENGTHS)
+    long = " ".join(LINES)
+    found = load_without_us(path, [LINES[2], long])
+    expected = SentenceEncoder(ENCODER, WORDPIECE, lengths=LENGTHS).encode([LINES[2], long])
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+    assert found["truncated"] == [False, True]
+
+
+def test_a_sentence_encoder_refuses_what_does_not_fit():
+    with pytest.raises(ValueError, match='`pooling` must be "mean" or "token"'):
+        SentenceEncoder(ENCODER, WORDPIECE, pooling="last")
+    with pytest.raises(ValueError, match="must give a vector for each token"):
+        SentenceEncoder(CLASSIFIER, WORDPIECE)

@@ -43,7 +43,7 @@ def served(model, tokenizer):
     return Translator(model, tokenizer, BeamSearch(3), SOURCE_LENGTHS)
 
 
-@pytest.mark.parametrize("batch", [1, 3, 64, 70])
+@pytest.mark.parametrize("batch", [1, 70])
 def test_a_batch_of_any_size_gives_what_its_sentences_give_alone(served, batch):
     sentences = (LINES * 2)[:batch]
     together = served(tf.constant(sentences))
@@ -76,7 +76,7 @@ def test_unknown_scripts_are_translated_without_complaint(served):
     assert len(served.translate(["日本語 😀", "Ελληνικά", "\x00"])) == 3
 
 
-@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3), BeamSearch(3, n_best=2)])
+@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3, n_best=2)])
 def test_the_translator_gives_what_generate_gives(model, tokenizer, search):
     sentences = LINES[:4]
     source = tokenizer.tokenize(sentences, end=True).to_tensor(shape=(None, 16))

@@ -242,7 +242,7 @@ def test_several_samples_of_a_source_are_drawn_apart():
         (Constraints, {"min_length": -1}, "must not be negative.*min_length=-1"),
         (Constraints, {"max_ratio": 0.0}, "must not be negative.*max_ratio=0.0"),
         (Constraints, {"min_ratio": 2, "max_ratio": 1}, "`min_ratio` must not exceed"),
-        (Constraints, {"banned": (0,)}, r"positive ids.*banned=\(0,\)"),
+        (Constraints, {"banned": (-1,)}, r"ids from 0 on.*banned=\(-1,\)"),
         (Constraints, {"banned": (3,), "required": (3,)}, "none in common"),
     ],
 )
@@ -251,8 +251,9 @@ def test_impossible_options_are_refused(make, settings_of, message):
         make(**settings_of)
 
 
-@pytest.mark.parametrize("option", ["banned", "required"])
-def test_ids_beyond_the_vocabulary_are_refused(option):
-    search = Greedy(Constraints(**{option: (4, VOCAB)}))
-    with pytest.raises(ValueError, match=rf"below the vocabulary's size, {VOCAB}. Received: \[5\]"):
+@pytest.mark.parametrize(("option", "wrong"), [("banned", 5), ("required", 5), ("required", 0)])
+def test_ids_beyond_the_vocabulary_and_required_padding_are_refused(option, wrong):
+    search = Greedy(Constraints(**{option: (4, wrong)}))
+    message = rf"below the vocabulary's size, {VOCAB}, .*not padding, 0. Received: \[{wrong}\]"
+    with pytest.raises(ValueError, match=message):
         find(search, random_table(0))

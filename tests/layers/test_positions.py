@@ -21,7 +21,9 @@ POSITIONS = RNG.integers(0, MAX_LENGTH, (BATCH, LENGTH)).astype("int32")
     "make",
     [
         PositionalEncoding,
-        lambda **kwargs: PositionalEncoding(max_wavelength=50.0, combine="concat", **kwargs),
+        lambda **kwargs: PositionalEncoding(
+            max_wavelength=50.0, combine="concat", layout="halves", **kwargs
+        ),
         lambda **kwargs: PositionEmbedding(MAX_LENGTH, **kwargs),
         lambda **kwargs: PositionEmbedding(LENGTH, initializer="glorot_normal", **kwargs),
     ],
@@ -35,7 +37,11 @@ def test_contract(make):
 @pytest.mark.parametrize("width", [1, 2, 7, 62])
 def test_the_table_has_the_closed_form_of_the_paper(width, max_wavelength):
     table = sinusoidal_encoding(ops.arange(127), width, max_wavelength)
-    assert_close(table, sinusoids(np.arange(127), width, max_wavelength), 5e-5)
+    expected = sinusoids(np.arange(127), width, max_wavelength)
+    assert_close(table, expected, 5e-5)
+    halves = sinusoidal_encoding(ops.arange(127), width, max_wavelength, "halves")
+    expected = np.concatenate([expected[:, 0::2], expected[:, 1::2]], axis=1)
+    assert_close(halves, expected, 5e-5)
 
 
 @given(position=st.integers(0, 100), offset=st.integers(-50, 50))
@@ -121,6 +127,8 @@ def test_an_implicit_mask_is_carried_on(make):
 def test_errors_name_the_layer_the_argument_and_what_was_received():
     with pytest.raises(ValueError, match="PositionalEncoding: `combine` must be.*'multiply'"):
         PositionalEncoding(combine="multiply")
+    with pytest.raises(ValueError, match="PositionalEncoding: `layout` must be.*'quarters'"):
+        PositionalEncoding(layout="quarters")
     for layer in (PositionalEncoding(name="where"), PositionEmbedding(MAX_LENGTH, name="where")):
         with pytest.raises(ValueError, match=r"'where': `x` must have shape .*\(3, 7\)"):
             layer(X[:, 0])

@@ -33,7 +33,12 @@ SEARCHES = {
     "beam": BeamSearch(3, n_best=2),
     "sampling": Sampling(top_k=5, num_samples=2, seed=3),
 }
-SEARCH = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+# Every style and every search once; which of them meet changes nothing.
+SEARCH_OF_STYLE = pytest.mark.parametrize(
+    "style, search",
+    [("gpt2", SEARCHES["beam"]), ("modern", SEARCHES["sampling"]), ("modern", SEARCHES["greedy"])],
+    ids=["gpt2-beam", "modern-sampling", "modern-greedy"],
+)
 
 
 def make(style="gpt2", **changes):
@@ -187,9 +192,8 @@ def test_loss_of_a_packed_row_is_the_sum_of_the_losses_of_its_texts(style):
     assert nats({"ids": row, "segments": segments}, labels) == pytest.approx(apart, rel=1e-5)
 
 
-@STYLES
-def test_it_learns_with_fit(style):
-    model = make(style, dropout=0.0, attention_dropout=0.0)
+def test_it_learns_with_fit():
+    model = make("modern", dropout=0.0, attention_dropout=0.0)
     model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.0), jit_compile=True)
     ids = (np.arange(12) + RNG.integers(0, 5, (64, 1))).astype("int32") % 7 + 4
     history = model.fit(ids[:, :-1], ids[:, 1:], epochs=30, batch_size=32, verbose=0).history
@@ -210,8 +214,7 @@ def scored(model, tokens):
     return float(chosen[tokens != 0].sum())
 
 
-@STYLES
-@SEARCH
+@SEARCH_OF_STYLE
 def test_scores_are_those_of_one_pass_over_the_text(style, search):
     """So what was cached, step by step and in advance, equals what was not."""
     model = random(style)
@@ -223,8 +226,7 @@ def test_scores_are_those_of_one_pass_over_the_text(style, search):
         assert scored(model, tokens) == pytest.approx(score, abs=1e-4)
 
 
-@STYLES
-@SEARCH
+@SEARCH_OF_STYLE
 def test_taking_in_the_prompt_at_once_changes_nothing(style, search, monkeypatch):
     model = random(style)
     at_once = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)
@@ -246,8 +248,11 @@ def test_greedy_tokens_are_those_found_without_a_cache(style):
     assert found[: len(tokens)].tolist() == tokens
 
 
-@STYLES
-@pytest.mark.parametrize("search", [SEARCHES["greedy"], SEARCHES["beam"]], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "style, search",
+    [("gpt2", SEARCHES["greedy"]), ("modern", SEARCHES["beam"])],
+    ids=["gpt2-greedy", "modern-beam"],
+)
 def test_padding_and_company_do_not_change_what_is_written(style, search):
     model = random(style)
     together = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)["tokens"]

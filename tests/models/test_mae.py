@@ -187,6 +187,7 @@ def test_the_encoder_is_handed_over():
     assert other(np.zeros((1, 16, 20, 2), "float32")).shape == (1, 5)
 
 
+@pytest.mark.slow
 def test_pictures_are_learned_with_fit_alone():
     model = make("mean", mask_ratio=0.5)
     model.compile(keras.optimizers.Adam(1e-2), jit_compile=True)

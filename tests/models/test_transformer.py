@@ -120,6 +120,26 @@ def test_padding_adds_nothing(norm_first):
     assert_close(padded[:, : TARGET.shape[1]], call(model, SOURCE, TARGET), 1e-6)
 
 
+@pytest.mark.parametrize("padding_id", [VOCAB - 1, -1])
+def test_padding_can_be_any_id(padding_id):
+    """The same numbers, whatever id stands for padding; a negative one is no token's."""
+    settings = {"logits_bias": True, "positions": "halves", "scale_embedding": False}
+    model, other = make(**settings), make(padding_id=padding_id, **settings)
+    inputs = [np.minimum(ids, VOCAB - 2) for ids in (SOURCE, TARGET)]
+    source, target = (np.where(ids == 0, padding_id, ids) for ids in inputs)
+    # The third target is padded, and what stands there may be anything.
+    assert_close(call(other, source, target)[:2], call(model, *inputs)[:2], 1e-6)
+    padded = np.pad(source, ((0, 0), (0, 4)), constant_values=padding_id)
+    assert_close(call(other, padded, target), call(other, source, target), 1e-6)
+
+
+def test_a_bias_of_the_logits_is_added():
+    model = make(logits_bias=True)
+    expected, bias = call(model, SOURCE, TARGET), to_numpy(model.logits_bias)
+    model.logits_bias.assign(np.zeros(VOCAB))
+    assert_close(call(model, SOURCE, TARGET) + bias, expected, 1e-5)
+
+
 @NORM_FIRST
 def test_a_batch_of_one_is_a_batch_of_many(norm_first):
     model = make(norm_first)

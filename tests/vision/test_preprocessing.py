@@ -56,6 +56,21 @@ def test_resizing_is_pillows(crop, box):
     assert np.abs(np.int32(image) - np.asarray(expected, np.int32)).max() <= 2
 
 
+@pytest.mark.parametrize("method", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(
+    ("resized", "expected"), [((24, 20), (24, 20)), (20, (20, 41)), ((16, 16), (16, 16))]
+)
+def test_the_middle_of_a_resized_picture_is_cut_out(resized, expected, method):
+    """As published classifiers have it; the longer side is rounded down."""
+    pixels = smooth(31, 64)
+    found = Preprocessing(16, resized=resized, method=method).decode(encoded(pixels))
+    kind = Image.Resampling[method.upper()]
+    whole = Image.fromarray(pixels).resize(expected[::-1], kind)
+    top, left = (expected[0] - 16) // 2, (expected[1] - 16) // 2
+    whole = np.asarray(whole, np.int32)[top : top + 16, left : left + 16]
+    assert np.abs(np.int32(found) - whole).max() <= 1
+
+
 def test_a_smaller_picture_is_enlarged():
     image = Preprocessing(32).decode(encoded(smooth(9, 13)))
     assert image.shape == (32, 32, 3)
@@ -93,5 +108,9 @@ def test_errors_say_what_was_expected_and_what_was_received():
         Preprocessing(8, mean=(0.1, 0.2))
     with pytest.raises(ValueError, match="`std` .* positive. Received: 0"):
         Preprocessing(8, std=0)
+    with pytest.raises(ValueError, match="`method` must be .* Received: 'nearest'"):
+        Preprocessing(8, method="nearest")
+    with pytest.raises(ValueError, match=r"`resized` must be at least .*\(8, 8\). Received: 7"):
+        Preprocessing(8, resized=7)
     with pytest.raises(ValueError, match="`channels` of 1 or 3. Received: 5"):
         Preprocessing(8, channels=5).decode(b"")

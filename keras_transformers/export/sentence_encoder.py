@@ -1,0 +1,119 @@
+"""SavedModels that give a vector for a raw text."""
+
+import tensorflow as tf
+
+from keras_transformers.export.rounds import Served, check_lengths, in_rounds, padded, strings
+from keras_transformers.text import framed
+
+
+class SentenceEncoder(Served):
+    """An encoder and its tokenizer as one function from raw text to vectors to compare.
+
+    The vector of a text is the mean of its tokens' (or its first token's), of length 1 on request,
+    so that products are cosines (Reimers & Gurevych 2019, "Sentence-BERT",
+    https://arxiv.org/abs/1908.10084, section 3). Texts are sorted by length and padded to a few
+    lengths and batch sizes, so that XLA compiles a handful of shapes, each when it is first met.
+    The model's weights are shared, not copied.
+
+    Args:
+        model: A `models.TextEncoder` without a head, or any model from ids `(batch, length)`, 0 =
+            padding, to `(batch, length, hidden_dim)`.
+        tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
+            START, the text's ids and END.
+        pooling: "mean" or "token".
+        normalize: Whether vectors are made of length 1.
+        lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
+            last is cut off, and said so in `truncated`.
+
+    Raises:
+        ValueError: If the lengths do not increase, `pooling` is unknown, or the model gives no
+            vector for each token.
+
+    Example:
+    >>> from keras_transformers.export import SentenceEncoder
+    >>> from keras_transformers.models import TextEncoder
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> encoder = SentenceEncoder(TextEncoder.from_variant("tiny", 14), tokenizer, lengths=(8,))
+    >>> encoder.encode(["a cat", ""]).shape
+    (2, 128)
+    """
+
+    def __init__(
+        self, model, tokenizer, pooling="mean", normalize=True, lengths=(32, 64, 128, 256)
+    ):
+        super().__init__(name="sentence_encoder")
+        lengths = check_lengths("SentenceEncoder", "lengths", lengths)
+        if pooling not in ("mean", "token"):
+            raise ValueError(
+                f'SentenceEncoder: `pooling` must be "mean" or "token". Received: {pooling!r}'
+            )
+        shape = model(tf.ones((1, 2), tf.int32), training=False).shape
+        if len(shape) != 3:
+            raise ValueError(
+                "SentenceEncoder: `model` must give a vector for each token; leave its head out. "
+                f"Received: output of shape {tuple(shape)}"
+            )
+        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._tokenizer = tokenizer
+        self._longest, self._width = lengths[-1], shape[-1]
+
+        @tf.function(jit_compile=True)
+        def encode(ids):
+            x = tf.cast(model(ids, training=False), tf.float32)
+            if pooling == "token":
+                vectors = x[:, 0]
+            else:
+                real = tf.cast(ids != tokenizer.pad_id, tf.float32)[..., None]
+                vectors = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
+            return tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors
+
+        self._encode = lambda ids: {"embedding": encode(padded(ids, lengths))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        """Encodes a batch of texts.
+
+        Args:
+            text: UTF-8 strings `(batch,)`.
+
+        Returns:
+            Dict of `embedding` float32 `(batch, hidden_dim)` and `truncated` bool `(batch,)`.
+        """
+        ids, truncated = framed(self._tokenizer, text, self._longest)
+        results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
+        found = in_rounds(ids, self._encode, results, self._tokenizer.end_id)
+        return {**found, "truncated": truncated}
+
+    def encode(self, texts):
+        """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""
+        return self(strings(texts))["embedding"].numpy()
+
+
+def sentence_encoder(
+    model, tokenizer, path, pooling="mean", normalize=True, lengths=(32, 64, 128, 256)
+):
+    """Exports a SavedModel from raw text to vectors, loadable with tensorflow and tensorflow-text.
+
+    Its signature `serving_default` takes `text` string `(batch,)` and gives `embedding` float32
+    `(batch, hidden_dim)` and `truncated` bool `(batch,)`. In the loading process, `import
+    tensorflow_text` registers the tokenizer's ops.
+
+    Args:
+        model, tokenizer, pooling, normalize, lengths: See `SentenceEncoder`.
+        path: Folder to write.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.TextEncoder.from_variant("tiny", 14)
+    >>> path = export.sentence_encoder(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['embedding', 'truncated']
+    """
+    return SentenceEncoder(model, tokenizer, pooling, normalize, lengths).save(path)

@@ -1,0 +1,146 @@
+"""Marian's tokenizers in the TensorFlow graph: SentencePiece with a vocabulary beside it."""
+
+import base64
+
+import keras
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+SPACE = "▁"
+CODE = r"(?s)^(>>.*?<<).*$"  # ">>fra<<" before a text names the language to translate to
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class MarianTokenizer(tf.Module):
+    """Strings to the ids of an OPUS-MT model and back, inside `tf.data` and SavedModels.
+
+    SentencePiece cuts the text into pieces; a vocabulary of its own numbers them (Junczys-Dowmunt
+    et al. 2018, https://arxiv.org/abs/1804.00344). A language code such as `>>fra<<` at the
+    beginning is one piece. The ids are those of Hugging Face's `MarianTokenizer`.
+
+    Args:
+        proto: The bytes of the SentencePiece model.
+        vocab: The pieces in the order of their ids, `</s>`, `<unk>` and `<pad>` among them.
+        target_proto: Bytes of the model for the other language; by default `proto`.
+        target_vocab: Its vocabulary; by default `vocab`.
+
+    Raises:
+        ValueError: If a special piece is missing, or a piece is there twice.
+
+    Example: made by `keras_transformers.pretrained.load_tokenizer`.
+    >>> from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
+    >>> trained = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> pieces = [piece for piece in trained.pieces(range(14)) if piece not in ("<pad>", "<s>")]
+    >>> tokenizer = MarianTokenizer(trained.proto, [*pieces, "<pad>"])
+    >>> ids = tokenizer.tokenize(["a cat", ""], end=True)
+    >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+    ['a cat', '']
+    """
+
+    def __init__(self, proto, vocab, target_proto=None, target_vocab=None, name=None):
+        super().__init__(name=name)
+        self.proto, self.vocab = bytes(proto), tuple(vocab)
+        self.target_proto, self.target_vocab = target_proto, target_vocab
+        self.vocab_size = len(self.vocab)
+        missing = [piece for piece in ("</s>", "<unk>", "<pad>") if piece not in self.vocab]
+        if missing or len(set(self.vocab)) < len(self.vocab):
+            raise ValueError(
+                "MarianTokenizer: `vocab` must have </s>, <unk> and <pad>, and no piece twice. "
+                f"Missing: {missing}"
+            )
+        self.end_id, self.unknown_id, self.pad_id = map(
+            self.vocab.index, ("</s>", "<unk>", "<pad>")
+        )
+        self.start_id = self.pad_id
+        self._hashes, self._order = _by_hash(self.vocab)
+
+    def for_targets(self):
+        """The tokenizer of the other language: what a model is trained to write."""
+        target_vocab = self.vocab if self.target_vocab is None else self.target_vocab
+        return MarianTokenizer(self.target_proto or self.proto, target_vocab)
+
+    def tokenize(self, strings, start=False, end=False, sample=None):
+        """Splits strings into ids.
+
+        Args:
+            strings: String tensor, or list, `(batch,)`, or one string `()`.
+            start, end: Whether to put `<pad>`, with which decoding starts, before and `</s>` after.
+            sample: As for `SentencePieceTokenizer.tokenize`.
+
+        Returns:
+            int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
+        """
+        strings = tf.convert_to_tensor(strings, tf.string)
+        text = tf.reshape(strings, [-1])
+        coded = tf.strings.regex_full_match(text, CODE)
+        code = tf.strings.regex_replace(tf.boolean_mask(text, coded), CODE, r"\1")
+        code = tf.RaggedTensor.from_row_lengths(code, tf.cast(coded, tf.int64))
+        text = tf.strings.regex_replace(text, r"(?s)^>>.*?<<", "")
+        ids = self._ids(tf.concat([code, self._op(sample).tokenize(text)], axis=1))
+        ids = ids if strings.shape.rank else ids[0]
+        shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
+        before = [tf.fill(shape, self.start_id)] if start else []
+        return tf.concat([*before, ids, *([tf.fill(shape, self.end_id)] if end else [])], axis=-1)
+
+    def _op(self, sample):
+        """The tensorflow-text op, made anew wherever it is used; see `SentencePieceTokenizer`."""
+        sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
+        return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.string, **sampling)
+
+    def _ids(self, pieces):
+        """Ids of ragged pieces; what is in no vocabulary is unknown."""
+        hashes = _hashed(pieces.flat_values)
+        places = tf.minimum(tf.searchsorted(self._hashes, hashes), self.vocab_size - 1)
+        known = tf.gather(tf.constant(self._hashes), places) == hashes
+        ids = tf.where(known, tf.gather(tf.constant(self._order), places), self.unknown_id)
+        return pieces.with_flat_values(ids)
+
+    def detokenize(self, ids):
+        """Joins ids to strings; special pieces vanish, as does all from the first `</s>` on.
+
+        Args:
+            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+
+        Returns:
+            String tensor of the shape of `ids` without its last axis.
+        """
+        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
+        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
+        special = ended | (ids == self.pad_id) | (ids == self.unknown_id)
+        pieces = tf.where(special, "", tf.gather(tf.constant(self.vocab), ids))
+        text = tf.strings.reduce_join(pieces, axis=-1)
+        return tf.strings.strip(tf.strings.regex_replace(text, SPACE, " "))
+
+    def pieces(self, ids):
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
+        return [self.vocab[int(index)] for index in ids]
+
+    def get_config(self):
+        protos = (self.proto, self.target_proto)
+        encoded = [None if each is None else base64.b64encode(each).decode() for each in protos]
+        vocabs = [None if each is None else list(each) for each in (self.vocab, self.target_vocab)]
+        names = ("proto", "target_proto", "vocab", "target_vocab")
+        return dict(zip(names, (*encoded, *vocabs), strict=True))
+
+    @classmethod
+    def from_config(cls, config):
+        decoded = {
+            name: None if config[name] is None else base64.b64decode(config[name])
+            for name in ("proto", "target_proto")
+        }
+        return cls(**{**config, **decoded})
+
+
+def _hashed(pieces):
+    return tf.strings.to_hash_bucket_fast(pieces, (1 << 63) - 1)
+
+
+def _by_hash(vocab):
+    """Sorted hashes of the pieces, and the id of each: a table that is no resource of a graph."""
+    hashes = _hashed(tf.constant(vocab)).numpy()
+    order = hashes.argsort()
+    hashes = hashes[order]
+    if (hashes[1:] == hashes[:-1]).any():
+        raise ValueError("MarianTokenizer: two pieces of `vocab` have one hash.")
+    return hashes, order.astype("int32")
