@@ -17,7 +17,7 @@ ON_EVERY_BACKEND = (
     "layers", "models", "generation", "detection", "training", "inspection", "precision"
 )
 DOCUMENTED = ["layers", "models", "generation", "detection", "training"]
-DOCUMENTED += ["text", "vision", "export"] if ON_TENSORFLOW else []
+DOCUMENTED += ["text", "vision", "pretrained", "export"] if ON_TENSORFLOW else []
 
 
 def modules_with_examples():

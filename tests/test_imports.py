@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "inspection": [],
     "precision": [],
     "models": ["layers", "detection"],
-    "pretrained": ["layers", "models", "detection", "text", "vision"],
+    "pretrained": ["layers", "models", "detection", "text", "vision", "generation"],
     "export": ["layers", "models", "detection", "text", "vision", "generation"],
 }
 ON_EVERY_BACKEND = tuple(

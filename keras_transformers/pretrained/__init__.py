@@ -1,0 +1,17 @@
+"""Published weights: folders as the Hugging Face hub lays them out, read and written."""
+
+from keras_transformers.pretrained.folder import class_names, load, save
+from keras_transformers.pretrained.pictures import load_preprocessing, save_preprocessing
+from keras_transformers.pretrained.search import load_search
+from keras_transformers.pretrained.tokenizers import load_tokenizer, save_tokenizer
+
+__all__ = [
+    "class_names",
+    "load",
+    "load_preprocessing",
+    "load_search",
+    "load_tokenizer",
+    "save",
+    "save_preprocessing",
+    "save_tokenizer",
+]

@@ -1,0 +1,149 @@
+"""BERT (Devlin et al. 2018) and DistilBERT (Sanh et al. 2019)."""
+
+from keras_transformers.models import TextEncoder
+from keras_transformers.pretrained.family import Family, activation, number, size
+from keras_transformers.pretrained.table import Row, attention, linear, norm
+
+
+def _make(arguments):
+    model = TextEncoder(**arguments)
+    model.build((None, None))
+    return model
+
+
+def _embeddings(start):
+    table = f"{start}.word_embeddings.weight"
+    tied = ("cls.predictions.decoder.weight", "vocab_projector.weight")
+    return [
+        Row("token_embedding/token_embedding", table, also=tied),
+        Row("position_embedding/position_embedding", f"{start}.position_embeddings.weight"),
+        Row("token_type_embedding/token_embedding", f"{start}.token_type_embeddings.weight"),
+        *norm("embedding_norm", f"{start}.LayerNorm"),
+    ]
+
+
+LAYER = "bert.encoder.layer.{i}"
+BERT_ROWS = [
+    *_embeddings("bert.embeddings"),
+    *attention(
+        "encoder_{i}/attention",
+        *(f"{LAYER}.attention.self.{name}" for name in ("query", "key", "value")),
+        f"{LAYER}.attention.output.dense",
+    ),
+    *norm("encoder_{i}/attention_norm", f"{LAYER}.attention.output.LayerNorm"),
+    *linear("encoder_{i}/feed_forward/hidden", f"{LAYER}.intermediate.dense"),
+    *linear("encoder_{i}/feed_forward/output", f"{LAYER}.output.dense"),
+    *norm("encoder_{i}/feed_forward_norm", f"{LAYER}.output.LayerNorm"),
+    *linear("head/transform", "cls.predictions.transform.dense"),
+    *norm("head/norm", "cls.predictions.transform.LayerNorm"),
+    Row("head/bias", "cls.predictions.bias", also=("cls.predictions.decoder.bias",)),
+    *linear("head/pooler", "bert.pooler.dense"),
+    *linear("head/classes", "classifier"),
+]
+
+DISTILBERT_LAYER = "distilbert.transformer.layer.{i}"
+DISTILBERT_ROWS = [
+    *_embeddings("distilbert.embeddings"),
+    *attention(
+        "encoder_{i}/attention",
+        *(f"{DISTILBERT_LAYER}.attention.{name}_lin" for name in ("q", "k", "v", "out")),
+    ),
+    *norm("encoder_{i}/attention_norm", f"{DISTILBERT_LAYER}.sa_layer_norm"),
+    *linear("encoder_{i}/feed_forward/hidden", f"{DISTILBERT_LAYER}.ffn.lin1"),
+    *linear("encoder_{i}/feed_forward/output", f"{DISTILBERT_LAYER}.ffn.lin2"),
+    *norm("encoder_{i}/feed_forward_norm", f"{DISTILBERT_LAYER}.output_layer_norm"),
+    *linear("head/transform", "vocab_transform"),
+    *norm("head/norm", "vocab_layer_norm"),
+    Row("head/bias", "vocab_projector.bias"),
+    *linear("head/pooler", "pre_classifier"),
+    *linear("head/classes", "classifier"),
+]
+
+HEADS = {
+    "Model": {"head": None, "num_classes": None},
+    "ForMaskedLM": {"head": "masked_language", "num_classes": None},
+    "ForSequenceClassification": {"head": "classification"},
+    "ForTokenClassification": {"head": "tagging"},
+}
+TASKS = {given["head"] or "features": ending for ending, given in HEADS.items()}
+
+BERT = Family(
+    name="bert",
+    model=TextEncoder,
+    architectures={
+        **{f"Bert{ending}": given for ending, given in HEADS.items()},
+        "BertForPreTraining": HEADS["ForMaskedLM"],
+    },
+    tasks={task: f"Bert{ending}" for task, ending in TASKS.items()},
+    settings=(
+        size("vocab_size", "vocab_size", 30522),
+        size("hidden_size", "hidden_dim", 768),
+        size("num_hidden_layers", "num_layers", 12),
+        size("num_attention_heads", "num_heads", 12),
+        size("intermediate_size", "mlp_dim", 3072),
+        size("max_position_embeddings", "max_length", 512),
+        size("type_vocab_size", "token_types", 2),
+        activation("hidden_act", "activation", "gelu"),
+        number("hidden_dropout_prob", "dropout", 0.1),
+        number("attention_probs_dropout_prob", "attention_dropout", 0.1),
+        number("layer_norm_eps", "norm_epsilon", 1e-12),
+    ),
+    classes=True,
+    rows=lambda model: BERT_ROWS,
+    make=_make,
+    arguments=TextEncoder.get_config,
+    fixed={"style": "bert", "pooling": "token", "pooler_activation": "tanh"},
+    settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
+    without_effect=frozenset({"classifier_dropout", "directionality", "pooler_fc_size"})
+    | {"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}
+    | {"pooler_type"},
+    sizes={
+        "bert.embeddings.word_embeddings.weight": ("vocab_size", "hidden_size"),
+        "bert.embeddings.position_embeddings.weight": ("max_position_embeddings", "hidden_size"),
+        "bert.encoder.layer.0.intermediate.dense.weight": ("intermediate_size", "hidden_size"),
+    },
+    layers={"num_hidden_layers": "bert.encoder.layer."},
+    prefix="bert.",
+    bare=("BertModel",),
+)
+
+DISTILBERT = Family(
+    name="distilbert",
+    model=TextEncoder,
+    architectures={f"DistilBert{ending}": given for ending, given in HEADS.items()},
+    tasks={task: f"DistilBert{ending}" for task, ending in TASKS.items()},
+    settings=(
+        size("vocab_size", "vocab_size", 30522),
+        size("dim", "hidden_dim", 768),
+        size("n_layers", "num_layers", 6),
+        size("n_heads", "num_heads", 12),
+        size("hidden_dim", "mlp_dim", 3072),
+        size("max_position_embeddings", "max_length", 512),
+        activation("activation", "activation", "gelu"),
+        number("dropout", "dropout", 0.1),
+        number("attention_dropout", "attention_dropout", 0.1),
+    ),
+    classes=True,
+    rows=lambda model: DISTILBERT_ROWS,
+    make=_make,
+    arguments=TextEncoder.get_config,
+    fixed={
+        "style": "bert",
+        "pooling": "token",
+        "token_types": 0,
+        "norm_epsilon": 1e-12,
+        "pooler_activation": "relu",
+    },
+    settled={"pad_token_id": (0, None)},
+    # The table of positions is in the file, however it was made.
+    without_effect=frozenset({"sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout"})
+    | {"output_past", "tie_weights_"},
+    sizes={
+        "distilbert.embeddings.word_embeddings.weight": ("vocab_size", "dim"),
+        "distilbert.embeddings.position_embeddings.weight": ("max_position_embeddings", "dim"),
+        "distilbert.transformer.layer.0.ffn.lin1.weight": ("hidden_dim", "dim"),
+    },
+    layers={"n_layers": "distilbert.transformer.layer."},
+    prefix="distilbert.",
+    bare=("DistilBertModel",),
+)

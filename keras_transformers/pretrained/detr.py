@@ -1,0 +1,224 @@
+"""DETR (Carion et al. 2020), whose backbone is a residual network."""
+
+from keras_transformers.models import DETR as Detector
+from keras_transformers.models import ResNet
+from keras_transformers.models.resnet import VARIANTS as RESNETS
+from keras_transformers.pretrained.family import (
+    Family,
+    Setting,
+    for_both,
+    number,
+    one_for_both,
+    size,
+)
+from keras_transformers.pretrained.table import CONVOLUTION, LINEAR, Row, bart_layers, linear, norm
+from keras_transformers.pretrained.table import Convolution as _Convolution
+
+BOTH = ("num_heads", "mlp_dim")
+COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight", "no_object")
+START = "model.backbone.conv_encoder.model"
+
+
+class _Pointwise(_Convolution):
+    """A dense layer as a convolution of single places."""
+
+    def their_shape(self, shape):
+        return (shape[1], shape[0], 1, 1)
+
+    def ours(self, tensor, shape):
+        return LINEAR.ours(tensor[:, :, 0, 0], shape)
+
+    def theirs(self, weight):
+        return LINEAR.theirs(weight)[:, :, None, None]
+
+
+def _convolution(ours, theirs, in_timm, norm_in_timm):
+    """A convolution without bias and its batch norm, as transformers and as timm call them."""
+    norms = {"gamma": "weight", "beta": "bias"}
+    norms |= {"moving_mean": "running_mean", "moving_variance": "running_var"}
+    rows = [
+        Row(
+            f"{ours}/convolution/kernel",
+            f"{START}.{theirs}.convolution.weight",
+            CONVOLUTION,
+            also=(f"{START}.{in_timm}.weight",),
+        )
+    ]
+    return rows + [
+        Row(
+            f"{ours}/norm/{name}",
+            f"{START}.{theirs}.normalization.{other}",
+            also=(f"{START}.{norm_in_timm}.{other}",),
+        )
+        for name, other in norms.items()
+    ]
+
+
+BLOCK = "backbone/stage_{s}_block_{b}"
+STAGE = "encoder.stages.{s}.layers.{b}"
+ROWS = [
+    *_convolution("backbone/stem_0", "embedder.embedder", "conv1", "bn1"),
+    *_convolution(
+        f"{BLOCK}/convolution_{{c}}",
+        f"{STAGE}.layer.{{c}}",
+        "layer{s:+1}.{b}.conv{c:+1}",
+        "layer{s:+1}.{b}.bn{c:+1}",
+    ),
+    *_convolution(
+        f"{BLOCK}/short_cut",
+        f"{STAGE}.shortcut",
+        "layer{s:+1}.{b}.downsample.0",
+        "layer{s:+1}.{b}.downsample.1",
+    ),
+    Row("input_projection/kernel", "model.input_projection.weight", _Pointwise()),
+    Row("input_projection/bias", "model.input_projection.bias"),
+    *bart_layers(),
+    *norm("decoder_norm", "model.decoder.layernorm"),
+    Row("query_embedding", "model.query_position_embeddings.weight"),
+    *linear("class_head", "class_labels_classifier"),
+    *linear("box_head/hidden_0", "bbox_predictor.layers.0"),
+    *linear("box_head/hidden_1", "bbox_predictor.layers.1"),
+    *linear("box_head/output", "bbox_predictor.layers.2"),
+]
+
+
+def _default_backbone(config):
+    return {"model_type": "timm_backbone", "backbone": config.get("backbone", "resnet50")}
+
+
+def _read_backbone(config):
+    """Arguments of `ResNet` for a `backbone_config`."""
+    kind = config.get("model_type")
+    if kind == "timm_backbone":
+        name = str(config.get("backbone")).removeprefix("resnet")
+        if name not in RESNETS:
+            listed = ", ".join(f"resnet{each}" for each in RESNETS if each.isdigit())
+            raise ValueError(f"of a backbone of timm that is one of {listed}")
+        return RESNETS[name]
+    layers, widths = config.get("depths", [3, 4, 6, 3]), config.get("hidden_sizes")
+    if not isinstance(layers, list) or [type(n) for n in layers] != [int] * 4 or min(layers) < 1:
+        raise ValueError("of a backbone with depths that are four positive integers")
+    bottleneck = config.get("layer_type", "bottleneck") == "bottleneck"
+    first = config.get("embedding_size", 64)
+    expected = [first * 2**i * (4 if bottleneck else 1) for i in range(len(layers))]
+    last = [f"stage{len(layers)}"]
+    settled = {
+        "model_type": ["resnet"],
+        "hidden_act": ["relu"],
+        "downsample_in_first_stage": [False],
+        "downsample_in_bottleneck": [False],
+        "num_channels": [3],
+        "hidden_sizes": [expected],
+        "out_features": [last],
+    }
+    for name, values in settled.items():
+        if name in config and config[name] not in values:
+            raise ValueError(f"of a backbone with {name}={values[0]!r}")
+    if widths is None and expected != [256, 512, 1024, 2048]:
+        raise ValueError(f"of a backbone with hidden_sizes={expected}")
+    return {"hidden_dim": first, "num_layers": tuple(layers), "bottleneck": bottleneck}
+
+
+def _write_backbone(settings):
+    layers, first = list(settings["num_layers"]), settings["hidden_dim"]
+    widths = [first * 2**i * (4 if settings["bottleneck"] else 1) for i in range(len(layers))]
+    return {
+        "model_type": "resnet",
+        "embedding_size": first,
+        "hidden_sizes": widths,
+        "depths": layers,
+        "layer_type": "bottleneck" if settings["bottleneck"] else "basic",
+        "hidden_act": "relu",
+        "out_features": [f"stage{len(layers)}"],
+    }
+
+
+def _make(arguments):
+    arguments = one_for_both(arguments, BOTH)
+    backbone = ResNet(None, norm="frozen", name="backbone", **arguments.pop("resnet"))
+    criterion = {name: arguments.pop(name) for name in COSTS}
+    model = Detector(backbone=backbone, criterion=criterion, **arguments)
+    model.build((None, None, None, 3))
+    return model
+
+
+def _arguments(model):
+    arguments = model.get_config()
+    del arguments["backbone"]
+    criterion = arguments.pop("criterion")
+    backbone = model.backbone
+    frozen = isinstance(backbone, ResNet) and backbone.get_config()["norm"] == "frozen"
+    if not frozen or backbone.get_config()["stem"] != "pooled":
+        raise ValueError(
+            "save: the published DETR needs a ResNet with a pooled stem and frozen batch norms for "
+            f"a backbone. Received: {backbone.name}"
+        )
+    costs = {name: getattr(model.criterion, name) for name in COSTS}
+    classification = criterion.get("classification", "softmax")
+    return for_both(
+        {**arguments, **costs, "resnet": backbone.get_config(), "classification": classification},
+        BOTH,
+    )
+
+
+DETR = Family(
+    name="detr",
+    model=Detector,
+    architectures={"DetrForObjectDetection": {}},
+    tasks={"detection": "DetrForObjectDetection"},
+    settings=(
+        size("d_model", "hidden_dim", 256),
+        size("encoder_layers", "num_encoder_layers", 6),
+        size("decoder_layers", "num_decoder_layers", 6),
+        size("encoder_attention_heads", "num_heads", 8),
+        size("decoder_attention_heads", "decoder_num_heads", 8),
+        size("encoder_ffn_dim", "mlp_dim", 2048),
+        size("decoder_ffn_dim", "decoder_mlp_dim", 2048),
+        size("num_queries", "num_queries", 100),
+        number("dropout", "dropout", 0.1),
+        number("class_cost", "class_cost", 1),
+        number("bbox_cost", "box_cost", 5),
+        number("giou_cost", "giou_cost", 2),
+        number("bbox_loss_coefficient", "box_weight", 5),
+        number("giou_loss_coefficient", "giou_weight", 2),
+        number("eos_coefficient", "no_object", 0.1),
+        Setting(
+            "backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone
+        ),
+    ),
+    classes=True,
+    rows=lambda model: ROWS,
+    make=_make,
+    arguments=_arguments,
+    fixed={"queries": "learned", "norm_first": False, "max_wavelength": 10000.0},
+    settled={
+        "activation_function": ("relu",),
+        "dilation": (False, None),
+        "num_channels": (3,),
+        "position_embedding_type": ("sine",),
+        "backbone_kwargs": (None, {}),
+    },
+    without_effect=frozenset("attention_dropout activation_dropout auxiliary_loss".split())
+    | frozenset("backbone use_timm_backbone use_pretrained_backbone num_hidden_layers".split())
+    | frozenset("classifier_dropout encoder_layerdrop decoder_layerdrop init_xavier_std".split())
+    | frozenset("dice_loss_coefficient mask_loss_coefficient max_position_embeddings".split())
+    | frozenset("scale_embedding".split()),
+    sizes={
+        (f"{START}.embedder.embedder.convolution.weight", f"{START}.conv1.weight"): (
+            "backbone_config.hidden_dim", 3, 7, 7,
+        ),
+        "model.query_position_embeddings.weight": ("num_queries", "d_model"),
+        "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
+    },
+    layers={
+        "encoder_layers": "model.encoder.layers.",
+        "decoder_layers": "model.decoder.layers.",
+        **{
+            f"backbone_config.num_layers.{s}": (
+                f"{START}.encoder.stages.{s}.layers.", f"{START}.layer{s + 1}."
+            )
+            for s in range(4)
+        },
+    },
+    inner={"hidden_dim": 64},
+)

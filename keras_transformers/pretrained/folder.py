@@ -1,0 +1,200 @@
+"""A published folder as a model, and a model as such a folder."""
+
+import pathlib
+
+from keras_transformers.pretrained.bert import BERT, DISTILBERT
+from keras_transformers.pretrained.detr import DETR
+from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
+from keras_transformers.pretrained.gpt2 import GPT2
+from keras_transformers.pretrained.marian import MARIAN
+from keras_transformers.pretrained.sizes import check_sizes
+from keras_transformers.pretrained.swin import SWIN, SWINV2
+from keras_transformers.pretrained.table import assign, gather
+from keras_transformers.pretrained.vit import DEIT, VIT
+from keras_transformers.pretrained.vit_mae import VIT_MAE
+
+CONFIG = "config.json"
+ALL = (MARIAN, BERT, DISTILBERT, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
+FAMILIES = {family.name: family for family in ALL}
+
+
+def load(folder, task=None):
+    """A model with the weights of a folder that Hugging Face's `transformers` could load.
+
+    Families: Marian (OPUS-MT), BERT, DistilBERT, GPT-2, ViT, DeiT, Swin, Swin V2, masked
+    autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in
+    the folder is executed. Ids, pictures and logits are those of the published model.
+
+    Args:
+        folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
+        task: None for what `config.json` says the weights were made for; or "features" for the
+            model without its head, "classification", "tagging", "masked_language",
+            "language_model", "translation", "reconstruction", "detection", or
+            "distilled_classification" (DeiT), if the file has what that needs.
+
+    Returns:
+        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or
+        `DETR`. Its attribute `unused_tensors` lists the tensors that it has no use for.
+
+    Raises:
+        FileNotFoundError: If the folder, `config.json` or the weights are missing.
+        ValueError: If the architecture or a setting is not known or has no counterpart here, a
+            tensor is missing or of another shape than `config.json` says, a file is broken, or the
+            weights are in a pickle.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import models, pretrained
+    >>> model = models.ViT.from_variant("Ti/16", 3, image_size=32, num_layers=1)
+    >>> model.build((None, 32, 32, 3))
+    >>> folder = pretrained.save(model, tempfile.mkdtemp(), classes=["cat", "dog", "rose"])
+    >>> again = pretrained.load(folder)
+    >>> again.count_params() == model.count_params(), again.unused_tensors
+    (True, ())
+    """
+    folder = pathlib.Path(folder)
+    config = read_json(folder, CONFIG)
+    family = _family_of(folder, config)
+    architecture = _architecture(folder, config, family, task)
+    where = f"{folder / CONFIG}"
+    arguments = family.read(config, where)
+    if family.classes:
+        arguments["num_classes"] = len(_classes(config, where))
+    arguments |= family.architectures[architecture]
+    tensors = Tensors(folder)
+    check_sizes(family, config, tensors, where)
+    try:
+        model = family.make(arguments)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    model.unused_tensors = tuple(assign(model, family.rows(model), tensors, family.prefix))
+    return model
+
+
+def _family_of(folder, config):
+    name = config.get("model_type")
+    if name not in FAMILIES:
+        raise ValueError(
+            f"{folder / CONFIG}: `model_type` must be one of {', '.join(FAMILIES)}. "
+            f"Received: {name!r}"
+        )
+    return FAMILIES[name]
+
+
+def _architecture(folder, config, family, task):
+    """The published class whose head is wanted."""
+    if task is not None:
+        if task not in family.tasks:
+            raise ValueError(
+                f"load: `task` must be None or one of {', '.join(family.tasks)} for models of type "
+                f"{family.name}. Received: {task!r}"
+            )
+        return family.tasks[task]
+    listed = config.get("architectures") or []
+    known = [name for name in listed if name in family.architectures]
+    if not known:
+        raise ValueError(
+            f"{folder / CONFIG}: `architectures` must have one of {', '.join(family.architectures)}"
+            f"; or give `task`. Received: {listed}"
+        )
+    return known[0]
+
+
+def class_names(folder):
+    """Names of the classes of a published model, a list in the order of its logits.
+
+    Args:
+        folder: Path of the folder.
+
+    Raises:
+        FileNotFoundError: If there is no `config.json`.
+        ValueError: If it does not name classes.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import models, pretrained
+    >>> model = models.ViT.from_variant("Ti/16", 2, image_size=32, num_layers=1)
+    >>> model.build((None, 32, 32, 3))
+    >>> pretrained.class_names(pretrained.save(model, tempfile.mkdtemp(), classes=["cat", "dog"]))
+    ['cat', 'dog']
+    """
+    return _classes(read_json(folder, CONFIG), f"{pathlib.Path(folder, CONFIG)}")
+
+
+def _classes(config, where):
+    named = config.get("id2label")
+    if named is None:
+        number = config.get("num_labels", 2)
+        if not isinstance(number, int) or not 0 < number < 1 << 24:
+            raise ValueError(f"{where}: `num_labels` must be positive. Received: {number!r}")
+        return [f"LABEL_{i}" for i in range(number)]
+    try:
+        return [str(named[str(i)]) for i in range(len(named))]
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"{where}: `id2label` must map '0', '1', ... to names. Received: {str(named)[:100]}"
+        ) from None
+
+
+def save(model, folder, classes=None, family=None):
+    """Writes a model as a folder that Hugging Face's `transformers` can load.
+
+    Args:
+        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or `DETR`,
+            built, with settings that the published code has.
+        folder: Path of the folder; made where it is not there.
+        classes: Names of the classes, where there are such.
+        family: `model_type` to write, where several would do; by default the first that does.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Raises:
+        ValueError: If the published code knows no such model; the message names the setting.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import models, pretrained
+    >>> model = models.LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1, padding_id=-1)
+    >>> model.build((None, None))
+    >>> sorted(path.name for path in pretrained.save(model, tempfile.mkdtemp()).iterdir())
+    ['config.json', 'model.safetensors']
+    """
+    family, architecture, config = _described(model, family)
+    bare = family.prefix if architecture in family.bare else ""
+    tensors = gather(model, family.rows(model), bare)
+    config["architectures"] = [architecture]
+    number = model.get_config().get("num_classes")
+    if family.classes and number is not None:
+        names = [f"LABEL_{i}" for i in range(number)] if classes is None else list(classes)
+        if len(names) != number or len(set(names)) != number:
+            raise ValueError(
+                f"save: `classes` must be {number} different names. Received: {len(names)}"
+            )
+        config["id2label"] = {str(i): name for i, name in enumerate(names)}
+        config["label2id"] = {name: i for i, name in enumerate(names)}
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(folder, tensors)
+    write_json(folder, CONFIG, config)
+    return folder
+
+
+def _described(model, name):
+    """The family and class that a model is saved as, and its configuration."""
+    if name is not None and name not in FAMILIES:
+        raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")
+    refused = []
+    for family in ALL if name is None else [FAMILIES[name]]:
+        if not isinstance(model, family.model):
+            continue
+        try:
+            config, arguments = family.write(model), family.arguments(model)
+        except ValueError as error:
+            refused.append(str(error))
+            continue
+        for architecture, given in family.architectures.items():
+            if all(arguments[key] == value for key, value in given.items()):
+                return family, architecture, config
+    reasons = refused or [f"save: no family has models like {type(model).__name__}."]
+    raise ValueError(" ".join(reasons))

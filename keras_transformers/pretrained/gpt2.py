@@ -1,0 +1,79 @@
+"""GPT-2 (Radford et al. 2019)."""
+
+from keras_transformers.models import LanguageModel
+from keras_transformers.pretrained.family import Family, activation, number, size
+from keras_transformers.pretrained.table import FLAT, Matrix, Row, Third, norm
+
+
+def _make(arguments):
+    model = LanguageModel(**arguments)
+    model.build((None, None))
+    return model
+
+
+def _dense(ours, theirs, inputs=1):
+    """Kernels lie as ours do."""
+    return [
+        Row(f"{ours}/kernel", f"{theirs}.weight", Matrix(inputs, straight=True)),
+        Row(f"{ours}/bias", f"{theirs}.bias", FLAT),
+    ]
+
+
+def _attention(ours, theirs):
+    """The rows of an attention whose projections to heads are one."""
+    rows = _dense(f"{ours}/attention_output", f"{theirs}.c_proj", inputs=2)
+    for place, name in enumerate(("query", "key", "value")):
+        kernel = Third(place, Matrix(straight=True))
+        rows.append(Row(f"{ours}/{name}/kernel", f"{theirs}.c_attn.weight", kernel))
+        rows.append(Row(f"{ours}/{name}/bias", f"{theirs}.c_attn.bias", Third(place, FLAT)))
+    return rows
+
+
+LAYER = "transformer.h.{i}"
+ROWS = [
+    Row("token_embedding/token_embedding", "transformer.wte.weight", also=("lm_head.weight",)),
+    Row("position_embedding/position_embedding", "transformer.wpe.weight"),
+    *norm("decoder_{i}/attention_norm", f"{LAYER}.ln_1"),
+    *_attention("decoder_{i}/mixer", f"{LAYER}.attn"),
+    *norm("decoder_{i}/feed_forward_norm", f"{LAYER}.ln_2"),
+    *_dense("decoder_{i}/feed_forward/hidden", f"{LAYER}.mlp.c_fc"),
+    *_dense("decoder_{i}/feed_forward/output", f"{LAYER}.mlp.c_proj"),
+    *norm("norm", "transformer.ln_f"),
+]
+
+GPT2 = Family(
+    name="gpt2",
+    model=LanguageModel,
+    # The base model has the same weights: what it lacks, the output, is the table of tokens.
+    architectures={"GPT2LMHeadModel": {}, "GPT2Model": {}},
+    tasks={"language_model": "GPT2LMHeadModel"},
+    settings=(
+        size("vocab_size", "vocab_size", 50257),
+        size("n_embd", "hidden_dim", 768),
+        size("n_layer", "num_layers", 12),
+        size("n_head", "num_heads", 12),
+        size("n_inner", "mlp_dim", lambda config: 4 * config.get("n_embd", 768)),
+        size("n_positions", "max_length", 1024),
+        activation("activation_function", "activation", "gelu_new"),
+        number("resid_pdrop", "dropout", 0.1),
+        number("attn_pdrop", "attention_dropout", 0.1),
+        number("layer_norm_epsilon", "norm_epsilon", 1e-5),
+    ),
+    rows=lambda model: ROWS,
+    make=_make,
+    arguments=LanguageModel.get_config,
+    # No id is set aside for padding.
+    fixed={"style": "gpt2", "num_key_value_heads": None, "padding_id": -1},
+    settled={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
+    without_effect=frozenset("n_ctx embd_pdrop reorder_and_upcast_attn summary_activation".split())
+    | frozenset("summary_first_dropout summary_proj_to_labels summary_type".split())
+    | {"summary_use_proj"},
+    sizes={
+        "transformer.wte.weight": ("vocab_size", "n_embd"),
+        "transformer.wpe.weight": ("n_positions", "n_embd"),
+        "transformer.h.0.mlp.c_fc.weight": ("n_embd", "n_inner"),
+    },
+    layers={"n_layer": "transformer.h."},
+    prefix="transformer.",
+    bare=("GPT2Model",),
+)

@@ -1,0 +1,137 @@
+"""How a published model wants its pictures."""
+
+import pathlib
+
+from keras_transformers.pretrained.files import read_json, write_json
+
+NAME = "preprocessor_config.json"
+METHODS = {2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
+SETTLED = {"do_rescale": (True,), "do_normalize": (True,), "do_resize": (True,)}
+
+
+def load_preprocessing(folder):
+    """The preprocessing that a published folder asks for, in TensorFlow's graph.
+
+    Pixels differ from Pillow's by at most one step of 256 where pictures are resized.
+
+    Args:
+        folder: Path of the folder, with `preprocessor_config.json`.
+
+    Returns:
+        A `vision.Preprocessing`. That of DETR has the published longest side as both of its own,
+        for pictures of every shape share a frame.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it asks for something else than resizing, cutting out and normalising.
+
+    Example:
+    >>> import json, pathlib, tempfile
+    >>> from keras_transformers import pretrained
+    >>> folder = tempfile.mkdtemp()
+    >>> asked = {"size": {"height": 224, "width": 224}, "resample": 2, "image_mean": [0.5] * 3,
+    ...          "image_std": [0.5] * 3}
+    >>> _ = pathlib.Path(folder, "preprocessor_config.json").write_text(json.dumps(asked))
+    >>> pretrained.load_preprocessing(folder).image_size
+    (224, 224)
+    """
+    from keras_transformers.vision import Preprocessing
+
+    asked = {key: value for key, value in read_json(folder, NAME).items() if value is not None}
+    where = pathlib.Path(folder, NAME)
+    for name, values in SETTLED.items():
+        if asked.get(name, True) not in values:
+            raise ValueError(f"{where}: `{name}` must be true. Received: {asked[name]!r}")
+    if abs(asked.get("rescale_factor", 1 / 255) * 255 - 1) > 1e-6:
+        raise ValueError(
+            f"{where}: `rescale_factor` must be 1 / 255. Received: {asked['rescale_factor']}"
+        )
+    resample = asked.get("resample", 2)
+    if resample not in METHODS:
+        raise ValueError(
+            f"{where}: `resample` must be 2 (bilinear) or 3 (bicubic). Received: {resample!r}"
+        )
+    size, crop = _size(asked.get("size", 224), where), None
+    if asked.get("do_center_crop", False):
+        crop = _size(asked.get("crop_size", 224), where)
+        crop = (crop, crop) if isinstance(crop, int) else crop
+    elif isinstance(size, int):
+        raise ValueError(
+            f"{where}: with a `shortest_edge` alone, `do_center_crop` must be true. Received: "
+            f"size={asked['size']!r}"
+        )
+    return Preprocessing(
+        crop or size,
+        mean=tuple(asked.get("image_mean", [0.5] * 3)),
+        std=tuple(asked.get("image_std", [0.5] * 3)),
+        crop=False,
+        resized=size if crop else None,
+        method=METHODS[resample],
+    )
+
+
+def save_preprocessing(preprocessing, folder, detection=False):
+    """Writes a preprocessing as Hugging Face's `transformers` reads it.
+
+    Args:
+        preprocessing: A `vision.Preprocessing`.
+        folder: Path of the folder.
+        detection: Whether pictures are fitted into a square, as for `models.DETR`.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import pretrained, vision
+    >>> preprocessing = vision.Preprocessing(32, crop=False)
+    >>> folder = pretrained.save_preprocessing(preprocessing, tempfile.mkdtemp())
+    >>> pretrained.load_preprocessing(folder) == preprocessing
+    True
+    """
+    height, width = preprocessing.image_size
+    asked = {
+        "do_normalize": True,
+        "do_rescale": True,
+        "do_resize": True,
+        "image_mean": list(preprocessing.mean),
+        "image_std": list(preprocessing.std),
+        "resample": {method: number for number, method in METHODS.items()}[preprocessing.method],
+        "rescale_factor": 1 / 255,
+    }
+    resized = preprocessing.resized
+    if detection:
+        asked["image_processor_type"] = "DetrImageProcessor"
+        asked["size"] = {"longest_edge": height, "shortest_edge": height}
+    elif resized is None and not preprocessing.crop:
+        asked["image_processor_type"] = "ViTImageProcessor"
+        asked["size"] = {"height": height, "width": width}
+    else:
+        asked["image_processor_type"] = "BitImageProcessor"
+        asked |= {"do_center_crop": True, "crop_size": {"height": height, "width": width}}
+        if isinstance(resized, tuple):
+            asked["size"] = dict(zip(("height", "width"), resized, strict=True))
+        else:
+            asked["size"] = {"shortest_edge": resized or max(height, width)}
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder, NAME, asked)
+    return folder
+
+
+def _size(size, where):
+    """`(height, width)`, or an int for the shorter side."""
+    if isinstance(size, int) and size > 0:
+        return (size, size)  # as older files have it
+    if isinstance(size, dict):
+        numbers = {name: size[name] for name in size if isinstance(size[name], int)}
+        if {"height", "width"} <= numbers.keys():
+            return (numbers["height"], numbers["width"])
+        if "longest_edge" in numbers:
+            return (numbers["longest_edge"],) * 2
+        if "shortest_edge" in numbers:
+            return numbers["shortest_edge"]
+    raise ValueError(
+        f"{where}: sizes must be an integer, or have `height` and `width`, or `shortest_edge`. "
+        f"Received: {size!r}"
+    )

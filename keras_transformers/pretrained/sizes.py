@@ -1,0 +1,68 @@
+"""Whether a configuration fits the tensors, looked at before a model is made.
+
+A model as large as a false `config.json` says could fill the memory. What is checked here are the
+extents that all others follow from; every tensor is checked when it is read.
+"""
+
+
+def check_sizes(family, config, tensors, where):
+    """ValueError unless key tensors have the extents, and layers the numbers, of the configuration.
+
+    Args:
+        family: A `Family`.
+        config: The published configuration.
+        tensors: `Tensors`.
+        where: Its file, for messages.
+    """
+    bare = family.prefix and not any(name.startswith(family.prefix) for name in tensors.shapes)
+
+    def named(names):
+        names = (names,) if isinstance(names, str) else names
+        return [name.removeprefix(family.prefix) if bare else name for name in names]
+
+    for names, settings in family.sizes.items():
+        names = named(names)
+        there = [name for name in names if name in tensors.shapes]
+        if not there:
+            raise ValueError(f"{tensors.folder}: the tensor {names[0]} is missing.")
+        expected = tuple(_value(family, config, setting) for setting in settings)
+        if tensors.shapes[there[0]] != expected:
+            listed = ", ".join(
+                f"{setting}={extent}"
+                for setting, extent in zip(settings, expected, strict=True)
+                if isinstance(setting, str)
+            )
+            raise ValueError(
+                f"{where}: with {listed}, the tensor {there[0]} must have shape {expected}. "
+                f"Received: {tensors.shapes[there[0]]}"
+            )
+    for setting, starts in family.layers.items():
+        starts, expected = named(starts), _value(family, config, setting)
+        found = _numbers(tensors.shapes, starts)
+        if len(found) != expected or found != set(range(len(found))):
+            raise ValueError(
+                f"{where}: {setting}={expected} must be the number of layers {starts[0]}0, "
+                f"{starts[0]}1, ... Received: {len(found)}"
+            )
+
+
+def _value(family, config, setting):
+    """A setting's value as we read it; "depths.2" is the third of a list, "a.b" what a dict has."""
+    if isinstance(setting, int):
+        return setting
+    first, *rest = setting.split(".")
+    value = family.read_setting(config, first)
+    for key in rest:
+        value = value[int(key)] if key.isdigit() else value.get(key, family.inner.get(key))
+    return value
+
+
+def _numbers(names, starts):
+    """The numbers that follow one of the starts."""
+    after = [
+        name.removeprefix(start).split(".")[0]
+        for start in starts
+        for name in names
+        if name.startswith(start)
+    ]
+    return {int(number) for number in after if number.isdigit() and len(number) < 9}

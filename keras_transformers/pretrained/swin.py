@@ -1,0 +1,146 @@
+"""Swin (Liu et al. 2021) and Swin V2 (Liu et al. 2022)."""
+
+from keras_transformers.models import Swin
+from keras_transformers.pretrained.family import Family, Setting, activation, number, size
+from keras_transformers.pretrained.table import Patches, Row, attention, linear, norm
+from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
+
+STAGES = 4
+
+
+def _rows(start, position_rows):
+    """Rows by the start of the names and what an attention has for positions."""
+    layer = f"{start}.encoder.layers.{{s}}"
+    block = f"{layer}.blocks.{{b}}"
+    ours = "stage_{s}_block_{b}"
+    names = [f"{block}.attention.self.{name}" for name in ("query", "key", "value")]
+    patches = f"{start}.embeddings.patch_embeddings.projection"
+
+    def rows(model):
+        side = model.get_config()["patch_size"]
+        found = [
+            Row("patch_embedding/projection/kernel", f"{patches}.weight", Patches(side)),
+            Row("patch_embedding/projection/bias", f"{patches}.bias"),
+            *norm("embedding_norm", f"{start}.embeddings.norm"),
+            *attention(f"{ours}/attention", *names, f"{block}.attention.output.dense"),
+            *position_rows(f"{ours}/attention", f"{block}.attention.self"),
+            *norm(f"{ours}/attention_norm", f"{block}.layernorm_before"),
+            *linear(f"{ours}/feed_forward/hidden", f"{block}.intermediate.dense"),
+            *linear(f"{ours}/feed_forward/output", f"{block}.output.dense"),
+            *norm(f"{ours}/feed_forward_norm", f"{block}.layernorm_after"),
+            *norm("norm", f"{start}.layernorm"),
+            *linear("head", "classifier"),
+        ]
+        for stage in range(STAGES - 1):
+            merging = f"{start}.encoder.layers.{stage}.downsample"
+            found += linear(
+                f"merging_{stage + 1}/projection", f"{merging}.reduction", bias=False
+            )
+            found += norm(f"merging_{stage + 1}/norm", f"{merging}.norm")
+        return found
+
+    return rows
+
+
+def _table(ours, theirs):
+    return [Row(f"{ours}/position/relative_bias", f"{theirs}.relative_position_bias_table")]
+
+
+def _network(ours, theirs):
+    network = f"{theirs}.continuous_position_bias_mlp"
+    return [
+        Row(f"{ours}/score/log_scale", f"{theirs}.logit_scale"),
+        *linear(f"{ours}/position/hidden", f"{network}.0"),
+        *linear(f"{ours}/position/output", f"{network}.2", bias=False),
+    ]
+
+
+def _read_stages(value):
+    if not isinstance(value, list) or len(value) != STAGES:
+        raise ValueError(f"a list of {STAGES} positive integers")
+    if not all(isinstance(each, int) and each > 0 for each in value):
+        raise ValueError(f"a list of {STAGES} positive integers")
+    return value
+
+
+def _read_ratio(value):
+    if value != int(value) or value < 1:
+        raise ValueError("a whole number")
+    return int(value)
+
+
+def _read_windows(value):
+    if len(value) != STAGES or not all(isinstance(each, int) and each >= 0 for each in value):
+        raise ValueError(f"a list of {STAGES} integers")
+    return [each or None for each in value]
+
+
+def _write_windows(value):
+    return [each or 0 for each in value]
+
+
+def _make(arguments):
+    return make_image_model(Swin, arguments)
+
+
+def _arguments(model):
+    return {**model.get_config(), "channels": model.channels}
+
+
+SETTINGS = (
+    Setting("image_size", "image_size", 224, read_side, write_side),
+    size("patch_size", "patch_size", 4),
+    size("num_channels", "channels", 3),
+    size("embed_dim", "hidden_dim", 96),
+    Setting("depths", "num_layers", [2, 2, 6, 2], _read_stages),
+    Setting("num_heads", "num_heads", [3, 6, 12, 24], _read_stages),
+    size("window_size", "window_size", 7),
+    Setting("mlp_ratio", "mlp_ratio", 4.0, _read_ratio, float),
+    Setting("qkv_bias", "qkv_bias", True, bool),
+    activation("hidden_act", "activation", "gelu"),
+    number("hidden_dropout_prob", "dropout", 0.0),
+    number("drop_path_rate", "drop_path", 0.1),
+    number("layer_norm_eps", "norm_epsilon", 1e-5),
+)
+
+
+def _family(name, title, version, position_rows, more):
+    return Family(
+        name=name,
+        model=Swin,
+        architectures={
+            f"{title}Model": {"num_classes": None},
+            f"{title}ForImageClassification": {},
+        },
+        tasks={
+            "classification": f"{title}ForImageClassification",
+            "features": f"{title}Model",
+        },
+        settings=(*SETTINGS, *more),
+        classes=True,
+    rows=_rows(name, position_rows),
+        make=_make,
+        arguments=_arguments,
+        # Their code attends to the tokens that fill the last windows.
+        fixed={"version": version, "mask_padding": False},
+        settled={"use_absolute_embeddings": (False,)},
+        without_effect=frozenset("attention_probs_dropout_prob encoder_stride path_norm".split())
+        | frozenset("hidden_size num_layers out_features out_indices stage_names".split()),
+        sizes={
+            f"{name}.embeddings.patch_embeddings.projection.weight": (
+                "embed_dim", "num_channels", "patch_size", "patch_size",
+            ),
+        },
+        layers={
+            f"depths.{stage}": f"{name}.encoder.layers.{stage}.blocks." for stage in range(STAGES)
+        },
+        prefix=f"{name}.",
+        bare=(f"{title}Model",),
+    )
+
+
+SWIN = _family("swin", "Swin", 1, _table, ())
+WINDOWS = Setting(
+    "pretrained_window_sizes", "pretrained_window_size", [0] * STAGES, _read_windows, _write_windows
+)
+SWINV2 = _family("swinv2", "Swinv2", 2, _network, (WINDOWS,))

@@ -1,0 +1,172 @@
+"""ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021)."""
+
+from keras_transformers.models import ViT
+from keras_transformers.pretrained.family import Family, Setting, activation, number, size
+from keras_transformers.pretrained.table import Patches, Row, Same, attention, linear, norm
+
+
+def encoder_rows(ours, theirs):
+    """The rows of a pre-norm encoder block."""
+    names = [f"{theirs}.attention.attention.{name}" for name in ("query", "key", "value")]
+    return [
+        *attention(f"{ours}/attention", *names, f"{theirs}.attention.output.dense"),
+        *norm(f"{ours}/attention_norm", f"{theirs}.layernorm_before"),
+        *linear(f"{ours}/feed_forward/hidden", f"{theirs}.intermediate.dense"),
+        *linear(f"{ours}/feed_forward/output", f"{theirs}.output.dense"),
+        *norm(f"{ours}/feed_forward_norm", f"{theirs}.layernorm_after"),
+    ]
+
+
+def embedding_rows(ours, theirs, patch_size):
+    """The rows of what makes tokens of pictures."""
+    patches = f"{theirs}.patch_embeddings.projection"
+    return [
+        Row(f"{ours}patch_embedding/projection/kernel", f"{patches}.weight", Patches(patch_size)),
+        Row(f"{ours}patch_embedding/projection/bias", f"{patches}.bias"),
+        Row(f"{ours}class_token/class_token", f"{theirs}.cls_token"),
+        Row(f"{ours}distillation_token/class_token", f"{theirs}.distillation_token"),
+        Row(
+            f"{ours}position_embedding/position_embedding",
+            f"{theirs}.position_embeddings",
+            Same(lead=1),
+        ),
+    ]
+
+
+def _rows(name, heads):
+    def rows(model):
+        return [
+            *embedding_rows("", f"{name}.embeddings", model.patch_size),
+            *encoder_rows("encoder_{i}", f"{name}.encoder.layer.{{i}}"),
+            *norm("norm", f"{name}.layernorm"),
+            *heads,
+        ]
+
+    return rows
+
+
+def read_side(value):
+    """`(height, width)` of an image size."""
+    sides = [value, value] if isinstance(value, int) else list(value)
+    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
+        raise ValueError("a positive integer, or two of them")
+    return sides
+
+
+def write_side(sides):
+    """One number for a square."""
+    return sides[0] if sides[0] == sides[1] else list(sides)
+
+
+def make_image_model(kind, arguments):
+    """A built model of pictures with as many channels as `arguments` say."""
+    arguments = dict(arguments)
+    channels = arguments.pop("channels")
+    model = kind(**arguments)
+    model.build((None, *arguments["image_size"], channels))
+    return model
+
+
+def _make(arguments):
+    arguments = dict(arguments)
+    names = ("activation", "attention_dropout", "qkv_bias")
+    arguments["block"] = {name: arguments.pop(name) for name in names}
+    return make_image_model(ViT, arguments)
+
+
+def arguments_of_vit(model):
+    """The arguments of a ViT, those of its blocks among them."""
+    arguments = model.get_config()
+    block = {"attention_dropout": 0.0, "qkv_bias": True, **arguments.pop("block")}
+    unknown = block.keys() - {"activation", "attention_dropout", "qkv_bias"}
+    if unknown:
+        raise ValueError(
+            f"save: the published ViT knows no {', '.join(sorted(unknown))} of its blocks."
+        )
+    return {**arguments, **block, "channels": model.channels}
+
+
+SETTINGS = (
+    size("hidden_size", "hidden_dim", 768),
+    size("num_hidden_layers", "num_layers", 12),
+    size("num_attention_heads", "num_heads", 12),
+    size("intermediate_size", "mlp_dim", 3072),
+    activation("hidden_act", "activation", "gelu"),
+    number("hidden_dropout_prob", "dropout", 0.0),
+    number("attention_probs_dropout_prob", "attention_dropout", 0.0),
+    number("layer_norm_eps", "norm_epsilon", 1e-12),
+    Setting("image_size", "image_size", 224, read_side, write_side),
+    size("patch_size", "patch_size", 16),
+    size("num_channels", "channels", 3),
+    Setting("qkv_bias", "qkv_bias", True, bool),
+)
+FIXED = {"pooling": "token", "class_token": True, "positions": "learned", "stem": "patches"}
+FIXED |= {"representation_dim": None}
+# Of the pooler, which classifiers have not, and of pretraining on masked pictures.
+WITHOUT_EFFECT = frozenset({"encoder_stride", "pooler_output_size", "pooler_act"})
+
+
+def sizes(start):
+    """Extents by setting, of a few tensors."""
+    return {
+        f"{start}.embeddings.patch_embeddings.projection.weight": (
+            "hidden_size", "num_channels", "patch_size", "patch_size",
+        ),
+        f"{start}.encoder.layer.0.intermediate.dense.weight": ("intermediate_size", "hidden_size"),
+    }
+
+
+VIT = Family(
+    name="vit",
+    model=ViT,
+    architectures={"ViTModel": {"num_classes": None}, "ViTForImageClassification": {}},
+    tasks={"classification": "ViTForImageClassification", "features": "ViTModel"},
+    settings=SETTINGS,
+    classes=True,
+    rows=_rows("vit", linear("head", "classifier")),
+    make=_make,
+    arguments=arguments_of_vit,
+    fixed={**FIXED, "distillation": None},
+    without_effect=WITHOUT_EFFECT,
+    sizes=sizes("vit"),
+    layers={"num_hidden_layers": "vit.encoder.layer."},
+    prefix="vit.",
+    bare=("ViTModel",),
+)
+
+TEACHER = [
+    *linear("head", "cls_classifier"),
+    *linear("distillation_head", "distillation_classifier"),
+]
+
+
+def _deit_rows(model):
+    teacher = model.distillation_head is not None
+    return _rows("deit", TEACHER if teacher else linear("head", "classifier"))(model)
+
+
+DEIT = Family(
+    name="deit",
+    model=ViT,
+    architectures={
+        "DeiTModel": {"distillation": "token", "num_classes": None},
+        "DeiTForImageClassification": {"distillation": "token"},
+        "DeiTForImageClassificationWithTeacher": {"distillation": "head"},
+    },
+    tasks={
+        "classification": "DeiTForImageClassification",
+        "distilled_classification": "DeiTForImageClassificationWithTeacher",
+        "features": "DeiTModel",
+    },
+    settings=SETTINGS,
+    classes=True,
+    rows=_deit_rows,
+    make=_make,
+    arguments=arguments_of_vit,
+    fixed=FIXED,
+    without_effect=WITHOUT_EFFECT,
+    sizes=sizes("deit"),
+    layers={"num_hidden_layers": "deit.encoder.layer."},
+    prefix="deit.",
+    bare=("DeiTModel",),
+)

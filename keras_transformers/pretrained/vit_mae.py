@@ -1,0 +1,83 @@
+"""Masked autoencoders (He et al. 2022)."""
+
+from keras_transformers.models import MAE, ViT
+from keras_transformers.pretrained.family import Family, Setting, number, size
+from keras_transformers.pretrained.table import Row, Same, also_called, linear, norm
+from keras_transformers.pretrained.vit import (
+    SETTINGS,
+    arguments_of_vit,
+    embedding_rows,
+    encoder_rows,
+    sizes,
+)
+
+DECODER = ("decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers")
+DECODER += ("mask_ratio", "normalize_patches")
+BLOCK = ("activation", "attention_dropout", "qkv_bias")
+LAYERS = "decoder.decoder_layers."
+LAYERS_OF_TRANSFORMERS_5 = "decoder.decoder_encoder.layer."  # as its `save_pretrained` writes them
+
+
+def _rows(model):
+    return [
+        *embedding_rows("encoder/", "vit.embeddings", model.encoder.patch_size),
+        *encoder_rows("encoder/encoder_{i}", "vit.encoder.layer.{i}"),
+        *norm("encoder/norm", "vit.layernorm"),
+        Row("mask_token", "decoder.mask_token"),
+        Row("decoder_positions/position_embedding", "decoder.decoder_pos_embed", Same(lead=1)),
+        *linear("decoder_embedding", "decoder.decoder_embed"),
+        *also_called(
+            encoder_rows("decoder_{i}", f"{LAYERS}{{i}}"), LAYERS, LAYERS_OF_TRANSFORMERS_5
+        ),
+        *norm("decoder_norm", "decoder.decoder_norm"),
+        *linear("prediction", "decoder.decoder_pred"),
+    ]
+
+
+def _make(arguments):
+    arguments = dict(arguments)
+    decoder = {name: arguments.pop(name) for name in DECODER}
+    channels = arguments.pop("channels")
+    arguments["block"] = {name: arguments.pop(name) for name in BLOCK}
+    model = MAE(ViT(None, name="encoder", **arguments), **decoder)
+    model.build((None, *arguments["image_size"], channels))
+    return model
+
+
+def _arguments(model):
+    settings = model.get_config()
+    return {**arguments_of_vit(model.encoder), **{name: settings[name] for name in DECODER}}
+
+
+VIT_MAE = Family(
+    name="vit_mae",
+    model=MAE,
+    architectures={"ViTMAEForPreTraining": {}},
+    tasks={"reconstruction": "ViTMAEForPreTraining"},
+    settings=(
+        *SETTINGS,
+        size("decoder_hidden_size", "decoder_dim", 512),
+        size("decoder_num_hidden_layers", "decoder_layers", 8),
+        size("decoder_num_attention_heads", "decoder_heads", 16),
+        size("decoder_intermediate_size", "decoder_mlp_dim", 2048),
+        number("mask_ratio", "mask_ratio", 0.75),
+        Setting("norm_pix_loss", "normalize_patches", False, bool),
+    ),
+    rows=_rows,
+    make=_make,
+    arguments=_arguments,
+    # Their positions are a table in the file, sines and cosines in an order of their own.
+    fixed={
+        "pooling": "token",
+        "class_token": True,
+        "positions": "learned",
+        "stem": "patches",
+        "representation_dim": None,
+        "distillation": None,
+    },
+    sizes=sizes("vit"),
+    layers={
+        "num_hidden_layers": "vit.encoder.layer.",
+        "decoder_num_hidden_layers": (LAYERS, LAYERS_OF_TRANSFORMERS_5),
+    },
+)

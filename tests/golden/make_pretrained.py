@@ -1,0 +1,188 @@
+"""Makes pretrained.npz: what published implementations compute with weights made from their names.
+
+    pip install torch==2.13.0 transformers sentencepiece
+    python tests/golden/make_pretrained.py [--published]
+
+Written by torch 2.13.0 and transformers 5.23.0. For each case: the `config.json` and the names and
+shapes of the tensors that `save_pretrained` writes, inputs, logits, losses, and what `generate`
+writes. Weights are not in the file: `tests.published` makes them from names and shapes. With
+`--published` it makes pretrained_large.npz instead, of the published sizes.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers as hf
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+from tests.pretrained.cases import CASES, LARGE, images, sequences, sharpened, thinned  # noqa: E402
+from tests.published import random_weights  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+
+
+def published(case, folder):
+    """The folder of a case, its weights made from their names, and the model that reads it."""
+    config = getattr(hf, case["config_class"])(**case["config"])
+    if "backbone_config" in case:
+        config.backbone_config = hf.ResNetConfig(**case["backbone_config"])
+    kind = getattr(hf, case["class"])
+    kind(config).save_pretrained(folder)
+    with safe_open(folder / "model.safetensors", "numpy") as file:
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    floating = {k: list(v.shape) for k, v in stored.items() if v.dtype.kind == "f"}
+    kept = {k for k in floating if k.endswith(case.get("kept", ()))}
+    weights = sharpened(random_weights({k: v for k, v in floating.items() if k not in kept}))
+    save_file({**stored, **weights}, folder / "model.safetensors", {"format": "pt"})
+    shapes = {k: v for k, v in floating.items() if k not in kept}
+    others = {k: v for k, v in stored.items() if k not in shapes}
+    return kind.from_pretrained(folder, attn_implementation="eager").eval(), shapes, others
+
+
+def numpy(tensor):
+    return tensor.detach().numpy()
+
+
+def run_text(model, case):
+    ids, mask = sequences(case)
+    inputs = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+    rng = np.random.default_rng(5)
+    kind, found = case["class"], {"ids": ids, "mask": mask}
+    if "ForMaskedLM" in kind:
+        inputs["labels"] = torch.tensor(np.where(mask, ids, -100))
+    if "ForSequence" in kind:
+        inputs["labels"] = torch.tensor(rng.integers(0, 3, len(ids)))
+        found["labels"] = numpy(inputs["labels"])
+    if "ForToken" in kind:
+        found["labels"] = rng.integers(0, 3, ids.shape)
+        inputs["labels"] = torch.tensor(np.where(mask, found["labels"], -100))
+    result = model(**inputs)
+    found["logits"] = numpy(getattr(result, "logits", getattr(result, "last_hidden_state", None)))
+    if "labels" in inputs:
+        found["loss"] = numpy(result.loss)
+    return found
+
+
+def run_gpt2(model, case):
+    ids, mask = sequences(case)
+    result = model(
+        torch.tensor(ids), attention_mask=torch.tensor(mask), labels=torch.tensor(
+            np.where(mask, ids, -100))
+    )
+    found = {"ids": ids, "mask": mask, "logits": numpy(result.logits), "loss": numpy(result.loss)}
+    prompts = ids[:, :4]
+    for name, beams in (("greedy", 1), ("beam", 4)):
+        found[name] = generated(model, case, torch.tensor(prompts), beams)
+    return found
+
+
+def run_marian(model, case):
+    ids, mask = sequences(case)
+    targets, target_mask = sequences(case, seed=6)
+    labels = torch.tensor(np.where(target_mask, targets, -100))
+    source = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+    result = model(**source, labels=labels)
+    found = {"ids": ids, "targets": targets, "target_mask": target_mask}
+    found |= {"logits": numpy(result.logits), "loss": numpy(result.loss)}
+    for name, beams in (("greedy", 1), ("beam", 4)):
+        found[name] = generated(model, case, source["input_ids"], beams, source["attention_mask"])
+    return found
+
+
+def generated(model, case, ids, beams, mask=None):
+    """Ids that `generate` writes, as int32."""
+    settings = hf.GenerationConfig(
+        num_beams=beams,
+        max_length=case["max_length"],
+        do_sample=False,
+        eos_token_id=case["end_id"],
+        pad_token_id=model.config.pad_token_id or 0,
+        decoder_start_token_id=getattr(model.config, "decoder_start_token_id", None),
+    )
+    model.generation_config.forced_eos_token_id = None  # it would stand at `max_length` only
+    if mask is None:
+        mask = torch.ones_like(ids)
+    else:
+        settings.bad_words_ids = [[model.config.pad_token_id]]
+    with torch.no_grad():
+        return numpy(model.generate(ids, attention_mask=mask, generation_config=settings)).astype(
+            "int32"
+        )
+
+
+def run_images(model, case):
+    pictures = images(case)
+    x = torch.tensor(pictures).permute(0, 3, 1, 2)
+    kind, found = case["class"], {}
+    if "PreTraining" in kind:
+        side = model.config.image_size // model.config.patch_size
+        noise = np.random.default_rng(7).random((len(pictures), side**2)).astype("float32")
+        result = model(x, noise=torch.tensor(noise))
+        return {"noise": noise, "patches": numpy(result.logits), "loss": numpy(result.loss)}
+    if "Classification" in kind and "Teacher" not in kind:
+        labels = np.arange(len(pictures)) % 3
+        result = model(x, labels=torch.tensor(labels))
+        found = {"labels": labels, "loss": numpy(result.loss)}
+    else:
+        result = model(x)
+    if hasattr(result, "logits"):
+        return {**found, "logits": numpy(result.logits)}
+    if "Swin" in kind:
+        return {"logits": numpy(result.pooler_output)}
+    return {"logits": numpy(result.last_hidden_state[:, 0])}
+
+
+def run_detr(model, case):
+    pictures = images(case)
+    mask = np.ones(pictures.shape[:3], bool)
+    mask[1, -17:] = mask[1, :, -20:] = False
+    pictures = pictures * mask[..., None]
+    rng = np.random.default_rng(8)
+    boxes = rng.uniform(0.2, 0.5, (2, 3, 4)).astype("float32")
+    labels = np.array([[1, 2, 0], [-1, -1, -1]])  # the second picture has none
+    targets = [
+        {"class_labels": torch.tensor(one[one >= 0]), "boxes": torch.tensor(at[one >= 0])}
+        for one, at in zip(labels, boxes, strict=True)
+    ]
+    x, real = torch.tensor(pictures).permute(0, 3, 1, 2), torch.tensor(mask).long()
+    result = model(x, real, labels=targets)
+    return {
+        "mask": mask, "labels": labels, "true_boxes": boxes, "loss": numpy(result.loss),
+        "logits": numpy(result.logits), "boxes": numpy(result.pred_boxes),
+    }
+
+
+RUN = {"text": run_text, "gpt2": run_gpt2, "marian": run_marian, "images": run_images}
+RUN["detr"] = run_detr
+
+
+def main(cases, name):
+    arrays = {}
+    for key, case in cases.items():
+        with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
+            folder = pathlib.Path(temporary)
+            model, shapes, others = published(case, folder)
+            for part, value in RUN[case["run"]](model, case).items():
+                arrays[f"{key}/{part}"] = thinned(value)
+            for part, value in others.items():
+                if case.get("kept") and part.endswith(case["kept"]):
+                    arrays[f"{key}/kept/{part}"] = value
+            arrays[f"{key}/config"] = np.array((folder / "config.json").read_text())
+            arrays[f"{key}/shapes"] = np.array(json.dumps(shapes))
+            listed = {part: [list(v.shape), str(v.dtype)] for part, v in others.items()}
+            arrays[f"{key}/others"] = np.array(json.dumps(listed))
+        print(key, flush=True)
+    np.savez_compressed(HERE / name, **arrays)
+
+
+if __name__ == "__main__":
+    if "--published" in sys.argv:
+        main(LARGE, "pretrained_large.npz")
+    else:
+        main(CASES, "pretrained.npz")

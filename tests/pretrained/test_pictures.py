@@ -1,0 +1,77 @@
+"""Claims about how published models want their pictures: read, refused, and written."""
+
+import json
+
+import pytest
+
+from keras_transformers import pretrained
+from keras_transformers.vision import Preprocessing
+
+ASKED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3}
+READ = {"mean": (0.5,) * 3, "std": (0.25,) * 3, "method": "bicubic", "crop": False}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(**asked):
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps({**ASKED, **asked}))
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"size": 224}, {"image_size": 224}),
+        ({"size": {"height": 48, "width": 32}}, {"image_size": (48, 32)}),
+        (  # DeiT
+            {"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224},
+            {"image_size": 224, "resized": 256},
+        ),
+        (
+            {"size": {"height": 256, "width": 256}, "do_center_crop": True,
+             "crop_size": {"height": 224, "width": 192}},
+            {"image_size": (224, 192), "resized": (256, 256)},
+        ),
+        ({"size": {"shortest_edge": 800, "longest_edge": 1333}}, {"image_size": 1333}),  # DETR
+    ],
+)
+def test_sizes_are_read_as_published(folder, asked, expected):
+    assert pretrained.load_preprocessing(folder(**asked)) == Preprocessing(**{**READ, **expected})
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"do_normalize": False}, "`do_normalize` must be true. Received: False"),
+        ({"rescale_factor": 1 / 127.5}, "`rescale_factor` must be 1 / 255"),
+        ({"resample": 1}, r"`resample` must be 2 \(bilinear\) or 3 \(bicubic\). Received: 1"),
+        ({"size": {"shortest_edge": 224}}, "`do_center_crop` must be true"),
+        ({"size": "large"}, "sizes must be an integer, or have `height` and `width`"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(folder, asked, message):
+    with pytest.raises(ValueError, match=message):
+        pretrained.load_preprocessing(folder(**asked))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"image_size": (32, 48), "crop": False},
+        {"image_size": 32, "crop": False, "resized": 40, "method": "bicubic"},
+        {"image_size": 32, "crop": False, "resized": (40, 48), "mean": (0.1, 0.2, 0.3)},
+    ],
+)
+def test_a_preprocessing_is_written_as_it_is_read(settings, tmp_path):
+    preprocessing = Preprocessing(**settings)
+    folder = pretrained.save_preprocessing(preprocessing, tmp_path)
+    assert pretrained.load_preprocessing(folder) == preprocessing
+
+
+def test_a_cut_out_middle_and_a_frame_for_boxes_keep_their_sizes(tmp_path):
+    folder = pretrained.save_preprocessing(Preprocessing(32), tmp_path)
+    assert pretrained.load_preprocessing(folder) == Preprocessing(32, crop=False, resized=32)
+    folder = pretrained.save_preprocessing(Preprocessing(96), tmp_path, detection=True)
+    assert pretrained.load_preprocessing(folder).image_size == (96, 96)

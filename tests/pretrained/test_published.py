@@ -1,0 +1,194 @@
+"""Claims about published weights: computed as published, loss and tokens too, and written back."""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from keras_transformers import pretrained
+from keras_transformers.generation import BeamSearch, Greedy, generate
+from keras_transformers.models import DETR, MAE, LanguageModel, TextEncoder, Transformer
+from keras_transformers.pretrained.folder import FAMILIES
+from keras_transformers.training import token_cross_entropy
+from tests.contract import assert_close, compiled, to_numpy
+from tests.pretrained.cases import CASES, LARGE, images, sharpened, thinned
+from tests.published import random_weights
+
+HERE = pathlib.Path(__file__).parent
+SMALL_FILE, LARGE_FILE = (
+    HERE.parent / "golden" / name for name in ("pretrained.npz", "pretrained_large.npz")
+)
+OF_TEXT = (TextEncoder, LanguageModel, Transformer)
+
+
+class Published:
+    """A folder as published, and what the published code computes."""
+
+    def __init__(self, file, name, case, folder):
+        golden = np.load(file)
+        start = f"{name}/"
+        self.found = {k.removeprefix(start): golden[k] for k in golden.files if k.startswith(start)}
+        self.case, self.folder = case, folder
+        (folder / "config.json").write_text(str(self.found["config"]))
+        self.tensors = sharpened(random_weights(json.loads(str(self.found["shapes"]))))
+        self.others = {
+            part: np.zeros(shape, dtype)
+            for part, (shape, dtype) in json.loads(str(self.found["others"])).items()
+        }
+        kept = {k.removeprefix("kept/"): v for k, v in self.found.items() if k.startswith("kept/")}
+        self.others |= kept
+        save_file({**self.tensors, **self.others}, folder / "model.safetensors")
+        self.model = pretrained.load(folder)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def published(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    return Published(SMALL_FILE, request.param, CASES[request.param], folder)
+
+
+def inputs_of(published):
+    """What a call of the model takes, and a mask of the outputs that count."""
+    found, model = published.found, published.model
+    if isinstance(model, Transformer):
+        start = np.full((len(found["targets"]), 1), model.padding_id)
+        target = np.concatenate([start, found["targets"][:, :-1]], axis=1)
+        return {"source": found["ids"], "target": target}, found["target_mask"] > 0
+    if isinstance(model, OF_TEXT):
+        return found["ids"], found["mask"] > 0
+    if isinstance(model, DETR):
+        pictures = images(published.case) * found["mask"][..., None]
+        return {"images": pictures, "padding_mask": found["mask"]}, None
+    return images(published.case), None
+
+
+def check_outputs(published):
+    inputs, real = inputs_of(published)
+    model, found = published.model, published.found
+    if isinstance(model, MAE):
+        result = to_numpy(model.reconstruct(inputs, found["noise"]))
+        assert_close(thinned(result["patches"]), found["patches"], 1e-4)
+        return result
+    result = to_numpy(compiled(model)(inputs))
+    if isinstance(model, DETR):
+        assert_close(result["logits"], found["logits"], 1e-4)
+        assert_close(result["boxes"], found["boxes"], 1e-4)
+    elif found["logits"].ndim == 3:  # at padding both may say what they like
+        assert_close(thinned(result)[real], found["logits"][real], 1e-4)
+    else:
+        assert_close(thinned(result), found["logits"], 1e-4)
+    return result
+
+
+def check_loss(published, result):
+    model, found = published.model, published.found
+    if isinstance(model, MAE):
+        loss = model.compute_loss(
+            ops.convert_to_tensor(images(published.case)),
+            y_pred={k: ops.convert_to_tensor(v) for k, v in result.items()},
+        )
+    elif isinstance(model, DETR):
+        targets = {"labels": found["labels"], "boxes": found["true_boxes"]}
+        last = {name: ops.convert_to_tensor(result[name]) for name in ("logits", "boxes")}
+        loss = model.criterion(
+            last["logits"][None], last["boxes"][None], targets["labels"], targets["boxes"]
+        )
+    else:
+        labels, logits = _labels(published), result
+        if isinstance(model, LanguageModel):  # each place says what comes next
+            labels, logits = labels[:, 1:], logits[:, :-1]
+        losses, weights = token_cross_entropy(labels, ops.convert_to_tensor(logits), ignore_id=-100)
+        loss = ops.sum(losses) / ops.sum(weights)
+    assert_close(loss, found["loss"], 1e-4)
+
+
+def _labels(published):
+    found = published.found
+    if "labels" in found:
+        labels = found["labels"]
+        return np.where(found["mask"], labels, -100) if labels.ndim == 2 else labels
+    if "targets" in found:
+        return np.where(found["target_mask"], found["targets"], -100)
+    return np.where(found["mask"], found["ids"], -100)
+
+
+def test_outputs_and_losses_are_the_published_ones(published):
+    result = check_outputs(published)
+    if "loss" in published.found:
+        check_loss(published, result)
+
+
+def test_generated_tokens_are_the_published_ones(published):
+    if "beam" not in published.found:
+        pytest.skip("this model generates nothing")
+    model, found, case = published.model, published.found, published.case
+    beam = BeamSearch(4, 1.0, normalization="length", early_stopping=False)
+    for name, search in (("greedy", Greedy()), ("beam", beam)):
+        if isinstance(model, Transformer):
+            sources = {"source": found["ids"], "start_id": model.padding_id}
+        else:
+            sources = {"prompt": found["ids"][:, :4], "start_id": None}
+        most = case["max_length"] - isinstance(model, Transformer)  # theirs counts START
+        result = generate(
+            model, **sources, search=search, max_length=most, end_id=case["end_id"]
+        )
+        expected = found[name][:, isinstance(model, Transformer) :]
+        for ours, theirs in zip(result["tokens"], expected, strict=True):
+            length = len(theirs)
+            if case["end_id"] in theirs.tolist():
+                length = theirs.tolist().index(case["end_id"]) + 1
+            assert ours[:length].tolist() == theirs[:length].tolist()
+
+
+def test_what_no_weight_needs_is_listed(published):
+    used = {"embed_positions.weight"}  # which is computed, and compared
+    others = {name for name in published.others if not name.endswith(tuple(used))}
+    assert others <= set(published.model.unused_tensors)
+    expected = others | {name for name in published.tensors if "pooler" in name}
+    assert set(published.model.unused_tensors) <= expected
+
+
+def test_a_model_is_written_as_it_was_published(published, tmp_path):
+    folder = pretrained.save(published.model, tmp_path)
+    unused = set(published.model.unused_tensors)
+    with safe_open(folder / "model.safetensors", "numpy") as file:
+        written = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    expected = {  # on the hub these names are not those that `save_pretrained` writes
+        k.replace("decoder.decoder_encoder.layer.", "decoder.decoder_layers."): v
+        for k, v in published.tensors.items()
+        if k not in unused
+    }
+    assert written.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(written[name], value)
+    theirs, ours = (
+        json.loads((path / "config.json").read_text()) for path in (published.folder, folder)
+    )
+    family = FAMILIES[theirs["model_type"]]
+    assert family.read(ours, "ours") == family.read(theirs, "theirs")
+    assert ours["architectures"] == theirs["architectures"]
+
+
+def test_a_loaded_model_is_a_keras_model(published, tmp_path):
+    """It is saved, loaded and trained like any other."""
+    published.model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    inputs, _ = inputs_of(published)
+    if isinstance(loaded, MAE):
+        return
+    expected = to_numpy(published.model(inputs, training=False))
+    assert_close(loaded(inputs, training=False), expected, 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_models_of_published_size_compute_the_published(name, tmp_path):
+    published = Published(LARGE_FILE, name, LARGE[name], tmp_path)
+    result = check_outputs(published)
+    if "loss" in published.found:
+        check_loss(published, result)
