@@ -8,8 +8,8 @@ See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their
 them. Large photographs are seen through windows; without `--window` every picture is seen whole.
 The crowns are learned from two photographs of one forest; a sixth of their tiles is held out, to
 watch training by and to choose the score of an answer on, and two photographs of other forests are
-the test. Measured after 20 minutes on two cores of an Intel Xeon with AVX-512 (42 epochs): AP50 39.5 +-
-4.3 on the held-out tiles, 16.7 +- 3.4 on other forests (seeds 1, 2, 3; `python -m
+the test. Measured after 20 minutes on two cores of an Intel Xeon with AVX-512 (42 epochs): AP50
+39.5 +- 4.3 on the held-out tiles, 16.7 +- 3.4 on other forests (seeds 1, 2, 3; `python -m
 benchmarks.detection`).
 """
 
@@ -22,6 +22,7 @@ import tensorflow as tf
 from keras_transformers.export import Detector
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import DETR
+from keras_transformers.pretrained import load_preprocessing
 from keras_transformers.training import AdamW, BudgetedDecay, Muon, best_threshold, score_boxes
 from keras_transformers.vision import (
     BoxAugmentation,
@@ -36,7 +37,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.boxes import load
-from recipes.folder import begin, main
+from recipes.folder import begin, is_published, main, publish, start_from
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 
@@ -46,6 +47,7 @@ class Config:
     """Every number of a run. The defaults suit two photographs and two CPU cores."""
 
     output: str = "runs/detr"
+    pretrained: str | None = None  # folder of another run, or published, to go on from its model
     dataset: str = "tree-crowns"  # or tfds:NAME
     train: str | None = None  # own files in COCO's format
     valid: str | None = None
@@ -75,6 +77,8 @@ class Config:
 
 SMOKE = {"epochs": 2, "minutes": None, "steps_per_epoch": 2, "batch_size": 2, "warmup_steps": 2}
 SMOKE |= {"image_size": 112, "window": 400}
+# What changes where not chosen, to go on from published weights, which have seen larger things.
+TUNING = {"optimizer": "adamw", "learning_rate": 1e-4, "image_size": 416, "batch_size": 4}
 
 
 def load_data(config):
@@ -90,8 +94,12 @@ def load_data(config):
     for part, corpus in (("train", train), ("held out", valid), ("test", test)):
         pictures = f"{len(corpus):,} {'tiles' if config.window else 'pictures'}"
         print(f"{part}: {corpus.number_of_boxes():,} boxes in {pictures}")
-    some = [fitted(train.pixels(i), config.image_size)[0] for i in range(min(len(train), 200))]
-    preprocessing = Preprocessing.measured(np.stack(some), config.image_size)
+    if is_published(config.pretrained):  # which takes pictures as it has learned from them
+        published = load_preprocessing(config.pretrained)
+        preprocessing = Preprocessing(config.image_size, 3, published.mean, published.std)
+    else:
+        some = [fitted(train.pixels(i), config.image_size)[0] for i in range(min(len(train), 200))]
+        preprocessing = Preprocessing.measured(np.stack(some), config.image_size)
     augmentation = BoxAugmentation(
         config.window, config.scale, turn=config.turn, colour=config.colour
     )
@@ -103,11 +111,17 @@ def load_data(config):
 
 
 def build_model(config, num_classes):
-    """The model, compiled."""
-    model = DETR.from_variant(
-        config.size, num_classes, queries=config.queries, num_queries=config.num_queries
-    )
-    model.build((None, config.image_size, config.image_size, 3))
+    """The model, from scratch or from other weights, compiled."""
+    if config.pretrained is None:
+        model = DETR.from_variant(
+            config.size, num_classes, queries=config.queries, num_queries=config.num_queries
+        )
+        model.build((None, config.image_size, config.image_size, 3))
+    else:
+        model = start_from(config.pretrained)
+        if not isinstance(model, DETR):
+            raise ValueError(f"--pretrained: {config.pretrained} holds no DETR.")
+        model = model.transferred(num_classes=num_classes)
     options = {"weight_decay": config.weight_decay, "global_clipnorm": config.clip_norm}
     if config.optimizer == "muon":
         optimizer = Muon(config.learning_rate, adam_for=ADAM_FOR, steps=4, **options)
@@ -159,7 +173,7 @@ def predict(served, corpus, batch_size=64):
 
 def run(config):
     """Trains, scores on held-out tiles and on the test set, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE)
+    config, folder = begin(config, SMOKE, TUNING)
     classes, preprocessing, batches, watched, valid, test = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     model = build_model(config, len(classes))
@@ -176,6 +190,8 @@ def run(config):
     }
     scored = folder.seconds()
     served.save(folder / "saved_model")
+    if is_published(config.pretrained):
+        publish(folder, model, classes=classes, preprocessing=preprocessing)
     training_curves(history, folder.figures / "training_curves.png", ("loss",))
     draw(folder, "test_boxes", test, found, threshold)
     draw(folder, "held_out_boxes", valid, held_out, threshold)

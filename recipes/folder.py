@@ -10,6 +10,8 @@ import time
 import keras
 import tyro
 
+from keras_transformers import pretrained
+from keras_transformers.models import DETR
 from keras_transformers.training import keep_freed_memory
 
 
@@ -71,18 +73,21 @@ class RunFolder:
         (self / name).write_text(text + "\n", encoding="utf-8")
 
 
-def begin(config, smoke):
+def begin(config, smoke, tuning=None):
     """What every run begins with: sizes of a smoke run, memory, seeds, precision and the folder.
 
     Args:
         config: The recipe's dataclass, with `smoke`, `seed`, `precision` and `output`.
         smoke: Dict of field -> value under `--smoke`, where the field was not chosen.
+        tuning: The same for a run that goes on from published weights.
 
     Returns:
         The configuration of the run and its `RunFolder`.
     """
     if config.smoke:
-        config = _smaller(config, smoke)
+        config = _where_unchosen(config, smoke)
+    if tuning and is_published(config.pretrained):
+        config = _where_unchosen(config, tuning)
     keep_freed_memory()
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
@@ -98,7 +103,39 @@ def main(run, config, description):
         raise SystemExit(f"{name}: {error}") from None
 
 
-def _smaller(config, changes):
+def is_published(folder):
+    """Whether `--pretrained` names a folder of published weights, and not one of a run.
+
+    Raises:
+        FileNotFoundError: If it is neither.
+    """
+    if folder is None or pathlib.Path(folder, "model.keras").is_file():
+        return False
+    if not pathlib.Path(folder, "config.json").is_file():
+        raise FileNotFoundError(
+            f"--pretrained: {folder} is neither the folder of a run, with model.keras, nor one of "
+            "published weights, with config.json and model.safetensors."
+        )
+    return True
+
+
+def start_from(folder):
+    """The model that `--pretrained` names: of another run, or with published weights."""
+    if is_published(folder):
+        return pretrained.load(folder)
+    return keras.models.load_model(pathlib.Path(folder, "model.keras"))
+
+
+def publish(folder, model, tokenizer=None, classes=None, preprocessing=None):
+    """Writes a model that started from published weights as such, into `published`."""
+    path = pretrained.save(model, folder / "published", classes)
+    if tokenizer is not None:
+        pretrained.save_tokenizer(tokenizer, path)
+    if preprocessing is not None:
+        pretrained.save_preprocessing(preprocessing, path, isinstance(model, DETR))
+
+
+def _where_unchosen(config, changes):
     unchosen = {
         name: value
         for name, value in changes.items()

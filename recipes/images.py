@@ -1,13 +1,14 @@
 """What the recipes that classify images share: numbers, data, training, scores and pictures."""
 
 import dataclasses
-import pathlib
 import typing
 
 import keras
 import numpy as np
 
 from keras_transformers.export import ImageClassifier
+from keras_transformers.models.image_model import ImageModel
+from keras_transformers.pretrained import load_preprocessing
 from keras_transformers.training import AdamW, BudgetedDecay, score_classes
 from keras_transformers.vision import (
     Augmentation,
@@ -22,7 +23,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.images import load
-from recipes.folder import begin
+from recipes.folder import begin, is_published, publish, start_from
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
@@ -61,11 +62,20 @@ class ImageConfig:
 class ClassifierConfig(ImageConfig):
     """The numbers of a run that trains a classifier and nothing else."""
 
-    pretrained: str | None = None  # folder of another run, to go on from its model and its sizes
+    pretrained: str | None = None  # folder of another run, or published, to go on from its model
     freeze: bool = False  # with --pretrained: train pooling and head only
 
 
 SMOKE = {"epochs": 2, "batch_size": 32, "warmup_steps": 5}
+
+
+def tuning(config):
+    """What changes where not chosen, to go on from published weights: their pictures' size, too."""
+    folder = getattr(config, "pretrained", None)
+    if not is_published(folder):
+        return None
+    side = load_preprocessing(folder).image_size[0]
+    return {"image_size": side, "learning_rate": 1e-4, "batch_size": 32, "erasing": 0.0}
 
 
 def load_data(config):
@@ -76,11 +86,19 @@ def load_data(config):
         data = dataclasses.replace(data, **few)
     for corpus in (data.train, data.valid, data.test):
         print(corpus.summary())
-    rough = Preprocessing(config.image_size, data.train.channels, crop=config.crop)
-    pixels = data.train.sample(2000).decoded(rough).images
-    preprocessing = Preprocessing.measured(pixels, config.image_size, config.crop)
+    folder = getattr(config, "pretrained", None)
+    if is_published(folder):  # which takes pictures as it has learned from them
+        size = (config.image_size, config.image_size)
+        preprocessing = dataclasses.replace(
+            load_preprocessing(folder), image_size=size, resized=None, crop=config.crop
+        )
+    else:
+        rough = Preprocessing(config.image_size, data.train.channels, crop=config.crop)
+        pixels = data.train.sample(2000).decoded(rough).images
+        preprocessing = Preprocessing.measured(pixels, config.image_size, config.crop)
+    nbytes = config.image_size**2 * preprocessing.channels
     corpora = {name: getattr(data, name) for name in ("train", "valid", "test")}
-    if sum(map(len, corpora.values())) * pixels[0].nbytes < IN_MEMORY:
+    if sum(map(len, corpora.values())) * nbytes < IN_MEMORY:
         corpora = {name: corpus.decoded(preprocessing) for name, corpus in corpora.items()}
         data = dataclasses.replace(data, **corpora)
     batches = training_batches(
@@ -122,18 +140,14 @@ def prepared(config, num_classes, channels, from_scratch):
         model = from_scratch(**settings)
         model.build((None, config.image_size, config.image_size, channels))
     else:
-        model = load_model(config.pretrained).transferred(**settings)
+        model = start_from(config.pretrained)
+        if not isinstance(model, ImageModel):
+            raise ValueError(f"--pretrained: {config.pretrained} holds no classifier of pictures.")
+        model = model.transferred(**settings)
         if config.freeze:
             model.freeze()
     return classifier(config, model)
 
-
-def load_model(folder):
-    """The model of another run."""
-    path = pathlib.Path(folder, "model.keras")
-    if not path.is_file():
-        raise FileNotFoundError(f"--pretrained: there is no {path}")
-    return keras.models.load_model(path)
 
 
 def classifier(config, model):
@@ -228,7 +242,7 @@ def run(config, smoke, build_model, attention, draw_more=None):
         attention: See `draw`.
         draw_more: Optional function of folder, model and preprocessing.
     """
-    config, folder = begin(config, smoke)
+    config, folder = begin(config, smoke, tuning(config))
     data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     classes = data.train.classes
@@ -249,6 +263,8 @@ def run(config, smoke, build_model, attention, draw_more=None):
         [(classes[label], classes[best], f"{most:.6f}") for label, best, most in rows],
     )
     served.save(folder / "saved_model")
+    if is_published(config.pretrained):
+        publish(folder, model, classes=classes, preprocessing=preprocessing)
     draw(folder, history, model, preprocessing, data, probabilities, scores, attention)
     if draw_more:
         draw_more(folder, model, preprocessing)

@@ -3,6 +3,7 @@
     python -m recipes.language_model                                  # Shakespeare's works
     python -m recipes.language_model --train a.txt --valid b.txt --test c.txt
     python -m recipes.language_model --dataset tfds:NAME
+    python -m recipes.language_model --pretrained gpt2                # published, in that folder
 
 Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
 https://arxiv.org/abs/2302.13971. Measured on three plays held out of Shakespeare's works, on two
@@ -22,11 +23,13 @@ from keras_transformers.export import TextGenerator
 from keras_transformers.generation import Sampling
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import LanguageModel
+from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import SentencePieceTokenizer, packed_documents, sliding_windows
+from keras_transformers.training import AdamW
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
 from recipes.data.documents import load_documents
-from recipes.folder import begin, main
+from recipes.folder import begin, main, publish, start_from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Config(texts.TextConfig):
 
     dataset: str = "shakespeare"  # or tfds:NAME
     output: str = "runs/language_model"
+    pretrained: str | None = None  # folder of published GPT-2 weights, to go on from
     variant: typing.Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"
     style: typing.Literal["gpt2", "modern"] = "modern"
     num_key_value_heads: int | None = None
@@ -49,6 +53,8 @@ class Config(texts.TextConfig):
 SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny"}
 SMOKE.update(warmup_steps=2, stride=32, new_tokens=16)
 SMOKE_CHARACTERS = 20_000
+# What changes where not chosen, to go on from published weights.
+TUNING = {"learning_rate": 1e-4, "batch_size": 2048, "dropout": 0.1}
 
 
 def load_data(config):
@@ -65,7 +71,12 @@ def load_data(config):
         data = dataclasses.replace(data, **cut)
     for corpus in data.corpora().values():
         print(corpus.summary())
-    tokenizer = SentencePieceTokenizer.train(data.train.texts, config.vocab_size, lossless=True)
+    if config.pretrained is None:
+        tokenizer = SentencePieceTokenizer.train(
+            data.train.texts, config.vocab_size, lossless=True
+        )
+    else:
+        tokenizer = load_tokenizer(config.pretrained)
     ids = {
         name: [tokenizer.tokenize(text, start=True, end=True).numpy() for text in corpus.texts]
         for name, corpus in data.corpora().items()
@@ -73,17 +84,25 @@ def load_data(config):
     return data, tokenizer, ids
 
 
-def windows(config, documents):
+def windows(config, documents, padding_id):
     """Batches in which every token is predicted once, with context."""
-    ids, labels = sliding_windows(documents, config.row_length, config.stride)
+    ids, labels = sliding_windows(documents, config.row_length, config.stride, padding_id)
     rows = config.batch_size // config.row_length
     missing = -len(ids) % rows  # one shape, compiled once; rows of padding weigh nothing
-    ids, labels = (np.pad(array, ((0, missing), (0, 0))) for array in (ids, labels))
+    ids, labels = (
+        np.pad(array, ((0, missing), (0, 0)), constant_values=padding_id) for array in (ids, labels)
+    )
     return tf.data.Dataset.from_tensor_slices(({"ids": ids}, labels)).batch(rows)
 
 
 def build_model(config, vocab_size):
-    """The decoder-only Transformer, compiled with Muon."""
+    """The decoder-only Transformer, compiled with Muon; or the published one."""
+    if config.pretrained is not None:
+        model = start_from(config.pretrained)
+        if not isinstance(model, LanguageModel):
+            raise ValueError(f"--pretrained: {config.pretrained} holds no language model.")
+        optimizer = AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0)
+        return texts.token_model(config, model, optimizer)
     model = LanguageModel.from_variant(
         config.variant,
         vocab_size,
@@ -100,7 +119,8 @@ def score(config, folder, model, documents, corpus):
     """Bits per byte and perplexity of held-out texts, of all together and of each."""
     rows, totals = [], collections.Counter()
     for number, (document, text) in enumerate(zip(documents, corpus.texts, strict=True)):
-        found = model.evaluate(windows(config, [document]), verbose=0, return_dict=True)
+        batches = windows(config, [document], model.padding_id)
+        found = model.evaluate(batches, verbose=0, return_dict=True)
         counts = {
             "nats": found["cross_entropy"] * (len(document) - 1),
             "tokens": len(document) - 1,
@@ -150,14 +170,17 @@ def draw(folder, history, model, tokenizer, text):
 
 def run(config):
     """Trains, scores on the test set, writes samples, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE)
+    config, folder = begin(config, SMOKE, TUNING)
     data, tokenizer, ids = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
+    if config.pretrained is None:
+        tokenizer.save(folder / "tokenizer.model")
     documents = tf.data.Dataset.from_tensors(texts.ragged(ids["train"]))
     rows = config.batch_size // config.row_length
-    batches = packed_documents(documents, config.row_length, rows, config.seed)
+    batches = packed_documents(
+        documents, config.row_length, rows, config.seed, padding_id=tokenizer.pad_id
+    )
     model = build_model(config, tokenizer.vocab_size)
-    valid = windows(config, ids["valid"])
+    valid = windows(config, ids["valid"], tokenizer.pad_id)
     history, measured = texts.fit_tokens(config, folder, model, batches, valid)
     scores = score(config, folder, model, ids["test"], data.test)
     scored = folder.seconds()
@@ -167,6 +190,8 @@ def run(config):
     TextGenerator(  # another text each time it is asked
         model, tokenizer, dataclasses.replace(search, seed=None), config.new_tokens
     ).save(folder / "saved_model")
+    if config.pretrained is not None:
+        publish(folder, model, tokenizer)
     draw(folder, history, model, tokenizer, data.test.texts[0])
     metrics = {
         **scores,

@@ -6,6 +6,7 @@ import typing
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
 from keras_transformers.inspection import attention_maps
+from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import SentencePieceTokenizer, encode_pairs
 from keras_transformers.training import (
     MaskedAccuracy,
@@ -17,7 +18,7 @@ from keras_transformers.training import (
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
 from recipes.data.translation import load
-from recipes.folder import begin
+from recipes.folder import begin, publish
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class TranslationConfig:
     valid: str | None = None
     test: str | None = None
     output: str = "runs/translation"
+    pretrained: typing.ClassVar[str | None] = None
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
     batch_size: int = 1024  # places for target pieces in a batch
@@ -50,33 +52,48 @@ class TranslationConfig:
     smoke: bool = False  # the same path in under a minute, on a few hundred pairs
 
 
+# What changes where not chosen, to go on from published weights.
+TUNING = {"learning_rate": 1e-4, "sample": None, "length_penalty": 1.0, "batch_size": 2048}
+TUNING |= {"score_every": 1}
+
+
 def load_pairs(config):
-    """The data set, and a tokenizer trained on both its sides."""
+    """The data set, and a tokenizer trained on both its sides, or the published one."""
     data = load(config.dataset, config.train, config.valid, config.test)
     if config.smoke:
         pairs = {"train": 400, "valid": 64, "test": 64}
         data = dataclasses.replace(
             data, **{name: getattr(data, name).head(number) for name, number in pairs.items()}
         )
+    if config.pretrained is not None:
+        return data, load_tokenizer(config.pretrained)
     sentences = data.train.sources + data.train.targets
     return data, SentencePieceTokenizer.train(sentences, config.vocab_size)
 
 
+def both(tokenizer):
+    """The tokenizers of sources and targets."""
+    return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
+
+
 def encode(corpus, tokenizer, **options):
     """Pairs of id sequences."""
-    return encode_pairs(corpus.sources, corpus.targets, tokenizer, **options)
+    source, target = both(tokenizer)
+    return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)
 
 
 def prepare(config, model, optimizer):
     """Compiles a model, and builds it with its optimizer."""
+    padding = {"ignore_id": getattr(model, "padding_id", 0)}
     model.compile(
         optimizer,
-        SmoothedCrossEntropy(config.label_smoothing),
-        metrics=[MaskedAccuracy(), TokenCrossEntropy()],
+        SmoothedCrossEntropy(config.label_smoothing, **padding),
+        metrics=[MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
         jit_compile=True,
     )
+    if not model.built:
+        model.build({"source": (None, None), "target": (None, None)})
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
-    model.build({"source": (None, None), "target": (None, None)})
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -119,15 +136,16 @@ def draw(folder, history, model, tokenizer, rows, match, title):
     groups = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
     training_curves(history, folder.figures / "training_curves.png", groups)
     source, translation = _sentence_to_draw(rows, tokenizer)
+    of_source, of_target = both(tokenizer)
     ids = {
-        "source": tokenizer.tokenize([source], end=True).to_tensor(),
-        "target": tokenizer.tokenize([translation], start=True).to_tensor(),
+        "source": of_source.tokenize([source], end=True).to_tensor(),
+        "target": of_target.tokenize([translation], start=True).to_tensor(),
     }
     *_, last = attention_maps(model, ids, match=match).values()
     attention_heat_map(
         last[0].mean(axis=0),  # its heads
-        queries=[*tokenizer.pieces(ids["target"][0])[1:], "</s>"],  # what each query produces
-        keys=tokenizer.pieces(ids["source"][0]),
+        queries=[*of_target.pieces(ids["target"][0])[1:], "</s>"],  # what each query produces
+        keys=of_source.pieces(ids["source"][0]),
         path=folder.figures / "cross_attention.png",
         title=title,
     )
@@ -152,9 +170,10 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
         match, title: The attention layer to draw, see `draw`, and what stands above.
         draw_more: Optional function of folder and model.
     """
-    config, folder = begin(config, smoke)
+    config, folder = begin(config, smoke, TUNING)
     data, tokenizer, batches, valid = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
+    if config.pretrained is None:
+        tokenizer.save(folder / "tokenizer.model")
     model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.beam_size, config.length_penalty)
     translator = Translator(model, tokenizer, search)
@@ -162,6 +181,8 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
     scores, rows = score(folder, data, translator)
     scored = folder.seconds()
     translator.save(folder / "saved_model")
+    if config.pretrained is not None:
+        publish(folder, model, tokenizer)
     draw(folder, history, model, tokenizer, rows, match, title)
     if draw_more:
         draw_more(folder, model)

@@ -5,6 +5,7 @@
     python -m recipes.text_classification --dataset tfds:imdb_reviews
     python -m recipes.text_classification --pretrained runs/masked_language_model --compare \
         --seeds 3 --label-share 0.1
+    python -m recipes.text_classification --pretrained bert-base-uncased
 
 Own files hold a text, a tab and its class in each line. Devlin et al. 2018,
 https://arxiv.org/abs/1810.04805, section 4. Measured by the last command on two cores of an AMD
@@ -23,12 +24,13 @@ import tensorflow as tf
 
 from keras_transformers.export import TextClassifier
 from keras_transformers.models import TextEncoder
+from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import AdamW, BudgetedDecay, score_classes
 from keras_transformers.visualization import confusion_matrix, training_curves
 from recipes import texts
 from recipes.data.documents import load_labelled
-from recipes.folder import begin, main
+from recipes.folder import begin, is_published, main, publish, start_from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Config(texts.TextConfig):
 
     dataset: str = "shakespeare-plays"  # or tfds:NAME
     output: str = "runs/text_classification"
-    pretrained: str | None = None  # folder of a run of recipes.masked_language_model
+    pretrained: str | None = None  # folder of a run of recipes.masked_language_model, or published
     compare: bool = False  # with --pretrained: train from random weights as well
     label_share: float = 1.0  # of the training texts, at random; the others are left out
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
@@ -56,6 +58,8 @@ class Config(texts.TextConfig):
 
 SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 128, "vocab_size": 500, "variant": "tiny"}
 SMOKE.update(warmup_steps=2)
+# What changes where not chosen, to go on from published weights.
+TUNING = {"learning_rate": 5e-5, "pooling": "token", "dropout": 0.1, "epochs": 3}
 CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
@@ -70,6 +74,8 @@ def load_data(config):
         tokenizer = WordPieceTokenizer.train(
             data.train.texts, config.vocab_size, config.lower_case
         )
+    elif is_published(config.pretrained):
+        tokenizer = load_tokenizer(config.pretrained)
     else:
         lower_case = _of_run(config.pretrained)["lower_case"]
         tokenizer = WordPieceTokenizer.load(
@@ -106,7 +112,9 @@ def build_model(config, num_classes, vocab_size, start):
             config.variant, vocab_size, style=config.style, **changes
         )
     else:
-        model = keras.models.load_model(pathlib.Path(config.pretrained, "model.keras"))
+        model = start_from(config.pretrained)
+        if not isinstance(model, TextEncoder):
+            raise ValueError(f"--pretrained: {config.pretrained} holds no text encoder.")
         if start == "pretrained":
             model = model.transferred(**changes)
         else:
@@ -193,11 +201,13 @@ def run(config):
             "--seeds must be at least 1, and --label-share in (0, 1]. Received: "
             f"{config.seeds}, {config.label_share}"
         )
-    config, folder = begin(config, SMOKE)
+    config, folder = begin(config, SMOKE, TUNING)
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "vocab.txt")
     metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
     scored = folder.seconds()
+    if is_published(config.pretrained) and config.pooling == "token":
+        publish(folder, model, tokenizer, data.train.classes)
     model.save(folder / "model.keras")
     header = list(found.table[0])
     folder.write_table("classes.tsv", header, [row.values() for row in found.table])

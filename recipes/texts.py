@@ -54,15 +54,17 @@ def counted(dataset):
     return dataset.apply(tf.data.experimental.assert_cardinality(number))
 
 
-def token_model(config, model):
+def token_model(config, model, optimizer=None):
     """Compiles a model that predicts tokens, and builds it with its optimizer."""
+    padding = {"ignore_id": getattr(model, "padding_id", 0)}
     model.compile(
-        Muon(config.learning_rate, weight_decay=config.weight_decay),
-        SmoothedCrossEntropy(0.0),
-        metrics=[MaskedAccuracy(), TokenCrossEntropy()],
+        optimizer or Muon(config.learning_rate, weight_decay=config.weight_decay),
+        SmoothedCrossEntropy(0.0, **padding),
+        metrics=[MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
         jit_compile=True,
     )
-    model.build((None, None))
+    if not model.built:
+        model.build((None, None))
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
     model.optimizer.build(model.trainable_variables)
     return model
@@ -82,9 +84,11 @@ def fit(config, folder, model, batches, valid, sequences, best, callbacks=()):
         The history, the share of places that hold real tokens, and tokens a second.
     """
     epoch = list(batches)
-    share = real_token_share(epoch, sequences)
+    padding = getattr(model, "padding_id", 0)
+    share = real_token_share(epoch, sequences, padding)
     print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
-    throughput = Throughput(sum(np.count_nonzero(inputs[sequences[-1]]) for inputs, _ in epoch))
+    real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
+    throughput = Throughput(int(real))
     history = model.fit(
         batches.repeat(),
         shuffle=False,  # the pipeline does that

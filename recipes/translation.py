@@ -3,6 +3,7 @@
     python -m recipes.translation                          # English-German user interfaces
     python -m recipes.translation --dataset bible.en-es
     python -m recipes.translation --train a.tsv --valid b.tsv --test c.tsv
+    python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
 beam 4, on two cores of an AMD EPYC 7003 at some 2,200 target tokens a second: 21.8, 20.8 and 21.3
@@ -20,10 +21,10 @@ import numpy as np
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.text import balanced_lengths, packed
-from keras_transformers.training import Muon
+from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
 from recipes import seq2seq
-from recipes.folder import main
+from recipes.folder import main, start_from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Config(seq2seq.TranslationConfig):
     """Every number of a run. The defaults suit some 30,000 pairs and two CPU cores."""
 
     output: str = "runs/translation"
+    pretrained: str | None = None  # folder of published Marian weights, to go on from
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
     variant: typing.Literal["tiny", "mini", "small", "base", "big"] = "mini"
     dropout: float = 0.0  # a few epochs are regularised enough by `sample`; 0.2 for an hour
@@ -47,18 +49,27 @@ def load_data(config):
         return seq2seq.encode(corpus, tokenizer, batch_size=8192, **options)
 
     lengths = balanced_lengths(encode(data.train), config.row_length)
-    train = data.train.without_long(tokenizer, *lengths)
-    valid = data.valid.without_long(tokenizer, *lengths)
+    train, valid = (
+        corpus.without_long(seq2seq.both(tokenizer), *lengths)
+        for corpus in (data.train, data.valid)
+    )
     for corpus in (train, valid, data.test):
         print(corpus.summary())
     rows = config.batch_size // config.row_length
     pairs = encode(train, shuffle_seed=config.seed, sample=config.sample, longest=lengths)
-    batches = packed(pairs, *lengths, rows, config.seed, config.join)
-    return data, tokenizer, batches, packed(encode(valid), *lengths, rows)
+    padding = {"padding_id": tokenizer.pad_id}
+    batches = packed(pairs, *lengths, rows, config.seed, config.join, **padding)
+    return data, tokenizer, batches, packed(encode(valid), *lengths, rows, **padding)
 
 
 def build_model(config, vocab_size):
-    """The pre-norm Transformer with one shared table, compiled with Muon."""
+    """The pre-norm Transformer with one shared table, compiled with Muon; or the published one."""
+    if config.pretrained is not None:
+        model = start_from(config.pretrained)
+        if not isinstance(model, Transformer):
+            raise ValueError(f"--pretrained: {config.pretrained} holds no translator.")
+        optimizer = AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0)
+        return seq2seq.prepare(config, model, optimizer)
     model = Transformer.from_variant(
         config.variant, vocab_size, dropout=config.dropout, norm_first=True
     )

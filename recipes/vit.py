@@ -61,8 +61,8 @@ def attention_to_patches(model, pictures):
     elif model.pooling == "token":
         rollout = rollout[:, 0]
     else:
-        rollout = rollout[:, int(model.has_class_token) :].mean(axis=1)
-    return rollout[:, int(model.has_class_token) :].reshape(-1, *model.grid(pictures.shape[1:3]))
+        rollout = rollout[:, model.prefix_tokens :].mean(axis=1)
+    return rollout[:, model.prefix_tokens :].reshape(-1, *model.grid(pictures.shape[1:3]))
 
 
 def draw(folder, model, preprocessing):

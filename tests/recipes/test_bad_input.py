@@ -18,7 +18,7 @@ REFUSED = [
     ),
     ("translation", ["--smoke", "--vocab-size", "90000"], "more than this text supports"),
     ("vit", ["--dataset", "mnist"], "There is no data set 'mnist'"),
-    ("vit", ["--pretrained", "nowhere"], "there is no nowhere/model.keras"),
+    ("vit", ["--pretrained", "nowhere"], "nowhere is neither the folder of a run"),
     ("vit", ["--freeze"], "--freeze needs --pretrained"),
     ("vit", ["--smoke", "--patch-size", "5"], "multiples of `patch_size`=5"),
     ("mae", ["--label-share", "1.5"], "--label-share must be in (0, 1)"),
@@ -31,7 +31,7 @@ REFUSED = [
     ("masked_language_model", ["--smoke", "--vocab-size", "6"], "vocab_size"),
     ("text_classification", ["--compare"], "--compare needs --pretrained"),
     ("text_classification", ["--label-share", "0"], "--label-share in (0, 1]"),
-    ("text_classification", ["--pretrained", "nowhere"], "there is no nowhere"),
+    ("text_classification", ["--pretrained", "nowhere"], "nowhere is neither the folder"),
 ]
 
 

@@ -82,6 +82,7 @@ def test_a_masked_language_model_leaves_the_whole_folder(pretrained):
     assert [text.decode() for text in served] == [row["filled"] for row in samples]
 
 
+@pytest.mark.slow
 def test_a_classifier_leaves_the_whole_folder(classified):
     folder, metrics = classified
     assert {"seconds", "parameters"} <= set(metrics)
@@ -94,6 +95,7 @@ def test_a_classifier_leaves_the_whole_folder(classified):
     assert result["probabilities"].shape == (1, model.head.num_classes)
 
 
+@pytest.mark.slow
 def test_pretraining_is_taken_over(pretrained, classified):
     encoder = keras.models.load_model(pretrained[0] / "model.keras")
     config = text_classification.Config(pretrained=str(pretrained[0]))
