@@ -88,13 +88,22 @@ def marian_folder(tmp_path_factory):
 
 @pytest.mark.parametrize("beams", [1, 4])
 def test_a_hundred_sentences_are_translated_to_the_same_tokens(marian_folder, beams):
-    sentences = english(100)
     theirs = hf.MarianMTModel.from_pretrained(marian_folder).eval()
     tokenizer = hf.MarianTokenizer.from_pretrained(marian_folder)
+    # In one of 101 two cuts have the same score; see the tests of tokenizers.
+    mine, sentences = pretrained.load_tokenizer(marian_folder), english(101)
+    alike = zip(
+        sentences,
+        mine.tokenize(sentences, end=True).to_list(),
+        tokenizer(sentences)["input_ids"],
+        strict=True,
+    )
+    sentences = [sentence for sentence, one, other in alike if one == other]
+    assert len(sentences) == 100
     batch = tokenizer(sentences, return_tensors="pt", padding=True)
     with torch.no_grad():
         expected = theirs.generate(**batch, num_beams=beams, max_length=30)[:, 1:].numpy()
-    ours, mine = pretrained.load(marian_folder), pretrained.load_tokenizer(marian_folder)
+    ours = pretrained.load(marian_folder)
     ids = mine.tokenize(sentences, end=True).to_tensor(mine.pad_id).numpy()
     np.testing.assert_array_equal(ids, batch["input_ids"].numpy())
     search = pretrained.load_search(marian_folder) if beams > 1 else Greedy()
