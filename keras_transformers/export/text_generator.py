@@ -13,6 +13,7 @@ from keras_transformers.export.rounds import (
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import padding_of
 
+LENGTHS = (16, 64, 256)  # of prompts, where nothing else is said
 RESULTS = {
     "text": tf.TensorSpec([None], tf.string),
     "continuation": tf.TensorSpec([None], tf.string),
@@ -35,10 +36,12 @@ class TextGenerator(Served):
             `BeamSearch(...)`.
         new_tokens: Most tokens of a continuation.
         prompt_lengths: Lengths in tokens to which prompts are padded; of a prompt longer than the
-            last its end is used, and said so in `truncated`.
+            last its end is used, and said so in `truncated`. By default those of 16, 64 and 256
+            for which the model has positions.
 
     Raises:
-        ValueError: If `prompt_lengths` do not increase, or `new_tokens` is not positive.
+        ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, or the model
+            has too few positions for both.
 
     Example:
     >>> from keras_transformers.export import TextGenerator
@@ -51,12 +54,22 @@ class TextGenerator(Served):
     [True, True]
     """
 
-    def __init__(self, model, tokenizer, search=None, new_tokens=128, prompt_lengths=(16, 64, 256)):
+    def __init__(self, model, tokenizer, search=None, new_tokens=128, prompt_lengths=None):
         super().__init__(name="text_generator")
-        lengths = check_lengths("TextGenerator", "prompt_lengths", prompt_lengths)
         if new_tokens < 1:
             raise ValueError(
                 f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
+            )
+        positions = getattr(model, "most_positions", None) or float("inf")
+        room = positions - new_tokens - 1  # one for an END
+        if prompt_lengths is None:
+            prompt_lengths = [length for length in LENGTHS if length <= room] or LENGTHS[:1]
+        lengths = check_lengths("TextGenerator", "prompt_lengths", prompt_lengths)
+        if lengths[-1] > room:
+            raise ValueError(
+                f"TextGenerator: the model's {positions} positions must hold the longest of "
+                "`prompt_lengths`, `new_tokens` and an END. Received: "
+                f"prompt_lengths={lengths}, new_tokens={new_tokens}"
             )
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
@@ -132,9 +145,7 @@ def _writer(model, search, length, new_tokens, tokenizer):
     return write
 
 
-def text_generator(
-    model, tokenizer, path, search=None, new_tokens=128, prompt_lengths=(16, 64, 256)
-):
+def text_generator(model, tokenizer, path, search=None, new_tokens=128, prompt_lengths=None):
     """Exports a SavedModel that continues raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text` and

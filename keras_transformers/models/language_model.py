@@ -201,7 +201,7 @@ class LanguageModel(keras.Model):
 
     def call(self, inputs, training=None):
         inputs = text_inputs(self, inputs, ("segments",))
-        same, padding, positions = masks_and_positions(self, inputs, self._longest())
+        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self.dropout_layer(self._embed(inputs["ids"], positions), training=training)
         for block in self.decoder_blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
@@ -213,7 +213,8 @@ class LanguageModel(keras.Model):
             return x
         return self.position_embedding(x, positions=positions)
 
-    def _longest(self):
+    @property
+    def most_positions(self):
         """How many positions there are, None without end."""
         return None if self.position_embedding is None else self._settings["max_length"]
 
@@ -235,10 +236,10 @@ class LanguageModel(keras.Model):
         Raises:
             ValueError: If there may be more steps than positions.
         """
-        if self._longest() is not None and max_length > self._longest():
+        if self.most_positions is not None and max_length > self.most_positions:
             raise ValueError(
                 f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
-                f"{self._longest()}. Received: {max_length}"
+                f"{self.most_positions}. Received: {max_length}"
             )
         batch = ops.shape(source)[0]
         caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]

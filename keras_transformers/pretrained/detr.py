@@ -11,7 +11,15 @@ from keras_transformers.pretrained.family import (
     one_for_both,
     size,
 )
-from keras_transformers.pretrained.table import CONVOLUTION, LINEAR, Row, bart_layers, linear, norm
+from keras_transformers.pretrained.table import (
+    CONVOLUTION,
+    LINEAR,
+    Row,
+    bart_layers,
+    inside,
+    linear,
+    norm,
+)
 from keras_transformers.pretrained.table import Convolution as _Convolution
 
 BOTH = ("num_heads", "mlp_dim")
@@ -187,7 +195,7 @@ DETR = Family(
         ),
     ),
     classes=True,
-    rows=lambda model: ROWS,
+    rows=lambda model: inside(ROWS, "backbone/", model.backbone),
     make=_make,
     arguments=_arguments,
     fixed={"queries": "learned", "norm_first": False, "max_wavelength": 10000.0},

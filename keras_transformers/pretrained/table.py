@@ -190,6 +190,13 @@ def also_called(rows, name, other):
     ]
 
 
+def inside(rows, name, part):
+    """The rows, in which a part of the model that its user named has that name for `name`."""
+    return [
+        dataclasses.replace(row, ours=re.sub(f"^{name}", f"{part.name}/", row.ours)) for row in rows
+    ]
+
+
 class _Number(int):
     """A number that a published name counts from elsewhere: `{i:+1}`."""
 

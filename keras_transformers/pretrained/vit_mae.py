@@ -2,7 +2,7 @@
 
 from keras_transformers.models import MAE, ViT
 from keras_transformers.pretrained.family import Family, Setting, number, size
-from keras_transformers.pretrained.table import Row, Same, also_called, linear, norm
+from keras_transformers.pretrained.table import Row, Same, also_called, inside, linear, norm
 from keras_transformers.pretrained.vit import (
     SETTINGS,
     arguments_of_vit,
@@ -19,10 +19,13 @@ LAYERS_OF_TRANSFORMERS_5 = "decoder.decoder_encoder.layer."  # as its `save_pret
 
 
 def _rows(model):
-    return [
+    of_encoder = [
         *embedding_rows("encoder/", "vit.embeddings", model.encoder.patch_size),
         *encoder_rows("encoder/encoder_{i}", "vit.encoder.layer.{i}"),
         *norm("encoder/norm", "vit.layernorm"),
+    ]
+    return [
+        *inside(of_encoder, "encoder/", model.encoder),
         Row("mask_token", "decoder.mask_token"),
         Row("decoder_positions/position_embedding", "decoder.decoder_pos_embed", Same(lead=1)),
         *linear("decoder_embedding", "decoder.decoder_embed"),

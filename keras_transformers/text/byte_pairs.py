@@ -187,14 +187,15 @@ class BytePairTokenizer(tf.Module):
             ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
 
         Returns:
-            String tensor of the shape of `ids` without its last axis; UTF-8 but for a character cut
-            in two.
+            String tensor of the shape of `ids` without its last axis, UTF-8; a character of which a
+            part is missing becomes U+FFFD.
         """
         ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
         ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
         ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
         pieces = tf.gather(tf.constant(self._pieces), tf.maximum(ids, 0))
-        return tf.strings.reduce_join(tf.where(ended | (ids < 0), "", pieces), axis=-1)
+        text = tf.strings.reduce_join(tf.where(ended | (ids < 0), "", pieces), axis=-1)
+        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
 
     def pieces(self, ids):
         """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""

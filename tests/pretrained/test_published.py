@@ -12,7 +12,15 @@ from safetensors.numpy import save_file
 
 from keras_transformers import pretrained
 from keras_transformers.generation import BeamSearch, Greedy, generate
-from keras_transformers.models import DETR, MAE, LanguageModel, TextEncoder, Transformer
+from keras_transformers.models import (
+    DETR,
+    MAE,
+    LanguageModel,
+    ResNet,
+    TextEncoder,
+    Transformer,
+    ViT,
+)
 from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.training import token_cross_entropy
 from tests.contract import assert_close, compiled, to_numpy
@@ -183,6 +191,21 @@ def test_a_loaded_model_is_a_keras_model(published, tmp_path):
         return
     expected = to_numpy(published.model(inputs, training=False))
     assert_close(loaded(inputs, training=False), expected, 1e-6)
+
+
+def test_parts_may_have_names_of_their_own(tmp_path):
+    sizes = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 8}
+    encoder = ViT(None, 8, 4, **sizes, num_layers=1, name="mine")
+    mae = MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
+    mae.build((None, 8, 8, 3))
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_queries": 3}
+    backbone = ResNet(None, 64, 8, (1, 1, 1, 1), bottleneck=False, norm="frozen", name="mine")
+    detr = DETR(2, backbone, **sizes, **layers)
+    detr.build((None, 64, 64, 3))
+    for model in (mae, detr):
+        again = pretrained.load(pretrained.save(model, tmp_path / model.name))
+        for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow

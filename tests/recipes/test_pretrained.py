@@ -46,12 +46,17 @@ def vit(folder):
 
 def swin(folder):
     pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
-    return models.Swin(4, 16, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=2)
+    return models.Swin(
+        4, 16, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=2, mask_padding=False
+    )
 
 
 def detr(folder):
     pretrained.save_preprocessing(vision.Preprocessing(64), folder, detection=True)
-    return models.DETR.from_variant("R50", 4, **WIDTHS)
+    backbone = models.ResNet(None, 64, 8, (1, 1, 1, 1), bottleneck=False, norm="frozen")
+    widths = {name: WIDTHS[name] for name in ("hidden_dim", "num_heads", "mlp_dim")}
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    return models.DETR(4, backbone, **widths, **layers)
 
 
 MADE = {

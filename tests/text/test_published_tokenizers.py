@@ -75,6 +75,11 @@ def test_byte_pairs_are_the_published_ones(gpt2):
         assert one == other, text
 
 
+def test_a_part_of_a_character_is_shown_as_unknown(gpt2):
+    *_, last = gpt2.tokenize(["\u2603"]).to_list()[0]  # three bytes, of which pieces are shorter
+    assert gpt2.detokenize([[last]]).numpy()[0].decode() == "\ufffd"
+
+
 def test_byte_pairs_lose_nothing(gpt2):
     texts = [text for text in TEXTS if "<|endoftext|>" not in text]
     assert [text.decode() for text in gpt2.detokenize(gpt2.tokenize(texts)).numpy()] == texts
