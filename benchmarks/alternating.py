@@ -8,12 +8,13 @@ whose `main` hands over to `serve`.
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from benchmarks.report import resident_mebibytes
 
 WARM_UP = 2
 PAUSE = 0.5  # seconds before a turn: OpenMP's threads of the one before spin for 0.2
@@ -36,8 +37,7 @@ def serve(prepare, name, settings):
         started = time.perf_counter()
         run()
         seconds = time.perf_counter() - started
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-        _say(answers, {"seconds": seconds, "peak_mebibytes": round(peak)})
+        _say(answers, {"seconds": seconds, "peak_mebibytes": round(resident_mebibytes())})
 
 
 def _say(answers, message):

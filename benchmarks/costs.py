@@ -12,15 +12,13 @@ sizes.
 
 import argparse
 import math
-import pathlib
-import re
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from benchmarks.alternating import fresh
-from benchmarks.report import FOLDER, heading, table, write
+from benchmarks.report import FOLDER, heading, resident_mebibytes, table, write
 from keras_transformers import layers
 from recipes.flops import floating_point_operations
 
@@ -138,14 +136,9 @@ def memory(kind, length, width):
     layer, x = KINDS[kind][0](length, width), tf.zeros((1, length, width))
     layer.build(x.shape)
     call = tf.function(lambda x: layer(x), jit_compile=True, autograph=False)
-    before = _resident("VmRSS")
+    before = resident_mebibytes("VmRSS")
     call(x).numpy()
-    return round(_resident("VmHWM") - before)
-
-
-def _resident(name):
-    status = pathlib.Path("/proc/self/status").read_text()
-    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 2**10
+    return round(resident_mebibytes() - before)
 
 
 def slope(points, name, along):

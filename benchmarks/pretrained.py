@@ -182,7 +182,7 @@ def run_all(rounds):
     }
     with tempfile.TemporaryDirectory() as folder:
         make_folder(folder)
-        for beam, batch in ((1, 25), (4, 25), (4, 5)):
+        for beam, batch in ((1, 25), (4, 25)):
             settings = {"beam": beam, "batch": batch, "folder": folder}
             agreement = Agreement()
             found = alternating.measure(

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 
 FOLDER = pathlib.Path(__file__).parent / "results"
 
@@ -29,6 +30,12 @@ def _processor():
     flags = found.get("flags", "").split()
     vectors = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     return " ".join([found.get("model name", platform.machine()), *vectors])
+
+
+def resident_mebibytes(field="VmHWM"):
+    """What this process holds in memory, at its peak or now ("VmRSS"); a parent's peak apart."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) / 2**10
 
 
 def table(rows, first="candidate"):
