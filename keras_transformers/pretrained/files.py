@@ -105,7 +105,7 @@ class Tensors:
     def read(self, name):
         """A tensor as a NumPy array; floating ones in float32."""
         found = self._files[self._place[name]].get_tensor(name)
-        return found.astype("float32") if found.dtype.kind in "fV" else found
+        return found.astype("float32", copy=False) if found.dtype.kind in "fV" else found
 
 
 def _opened(path):
