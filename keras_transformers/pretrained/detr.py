@@ -204,7 +204,8 @@ DETR = Family(
         "dilation": (False, None),
         "num_channels": (3,),
         "position_embedding_type": ("sine",),
-        "backbone_kwargs": (None, {}),
+        # timm's arguments; the last map is what DETR looks at, whichever else there are.
+        "backbone_kwargs": (None, {}, {"in_chans": 3, "out_indices": [1, 2, 3, 4]}),
     },
     without_effect=frozenset("attention_dropout activation_dropout auxiliary_loss".split())
     | frozenset("backbone use_timm_backbone use_pretrained_backbone num_hidden_layers".split())

@@ -1,7 +1,6 @@
 """The files of a published folder, read with suspicion: nothing in them is ever executed."""
 
 import json
-import math
 import pathlib
 
 import numpy as np
@@ -139,8 +138,3 @@ def write_json(folder, name, content):
     """Writes a JSON file as the hub has them."""
     text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True)
     pathlib.Path(folder, name).write_text(text + "\n", encoding="utf-8")
-
-
-def number_of(shape):
-    """How many values a shape has."""
-    return math.prod(shape)

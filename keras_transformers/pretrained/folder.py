@@ -7,13 +7,14 @@ from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
-from keras_transformers.pretrained.sizes import check_sizes
+from keras_transformers.pretrained.sizes import check_sizes, within
 from keras_transformers.pretrained.swin import SWIN, SWINV2
 from keras_transformers.pretrained.table import assign, gather
 from keras_transformers.pretrained.vit import DEIT, VIT
 from keras_transformers.pretrained.vit_mae import VIT_MAE
 
 CONFIG = "config.json"
+MOST_CLASSES = 1 << 20
 ALL = (MARIAN, BERT, DISTILBERT, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
@@ -64,7 +65,8 @@ def load(folder, task=None):
     tensors = Tensors(folder)
     check_sizes(family, config, tensors, where)
     try:
-        model = family.make(arguments)
+        with within(tensors):
+            model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     model.unused_tensors = tuple(assign(model, family.rows(model), tensors, family.prefix))
@@ -125,8 +127,10 @@ def _classes(config, where):
     named = config.get("id2label")
     if named is None:
         number = config.get("num_labels", 2)
-        if not isinstance(number, int) or not 0 < number < 1 << 24:
-            raise ValueError(f"{where}: `num_labels` must be positive. Received: {number!r}")
+        if not isinstance(number, int) or not 0 < number <= MOST_CLASSES:
+            raise ValueError(
+                f"{where}: `num_labels` must be from 1 to {MOST_CLASSES}. Received: {number!r}"
+            )
         return [f"LABEL_{i}" for i in range(number)]
     try:
         return [str(named[str(i)]) for i in range(len(named))]

@@ -87,6 +87,13 @@ def _arguments(model):
     return {**model.get_config(), "channels": model.channels}
 
 
+def _read_window(value):
+    """The side of a window; all pairs of its places are numbered, so that it has a limit."""
+    if not isinstance(value, int) or not 0 < value <= 64:
+        raise ValueError("an integer from 1 to 64")
+    return value
+
+
 SETTINGS = (
     Setting("image_size", "image_size", 224, read_side, write_side),
     size("patch_size", "patch_size", 4),
@@ -94,7 +101,7 @@ SETTINGS = (
     size("embed_dim", "hidden_dim", 96),
     Setting("depths", "num_layers", [2, 2, 6, 2], _read_stages),
     Setting("num_heads", "num_heads", [3, 6, 12, 24], _read_stages),
-    size("window_size", "window_size", 7),
+    Setting("window_size", "window_size", 7, _read_window),
     Setting("mlp_ratio", "mlp_ratio", 4.0, _read_ratio, float),
     Setting("qkv_bias", "qkv_bias", True, bool),
     activation("hidden_act", "activation", "gelu"),
@@ -118,7 +125,7 @@ def _family(name, title, version, position_rows, more):
         },
         settings=(*SETTINGS, *more),
         classes=True,
-    rows=_rows(name, position_rows),
+        rows=_rows(name, position_rows),
         make=_make,
         arguments=_arguments,
         # Their code attends to the tokens that fill the last windows.

@@ -4,12 +4,13 @@ import json
 import pickle
 import struct
 
+import keras
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 from keras_transformers import pretrained
-from keras_transformers.models import LanguageModel
+from keras_transformers.models import MAE, LanguageModel, Swin, ViT
 
 
 @pytest.fixture
@@ -45,6 +46,49 @@ def test_a_configuration_that_does_not_fit_is_refused_by_name(folder, changes, m
     edit(folder, **changes)
     with pytest.raises(ValueError, match=message):
         pretrained.load(folder)
+
+
+SIZES = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 8, "num_layers": 1}
+
+
+def picture_models():
+    """A small ViT, autoencoder and Swin, which `save` knows."""
+    vit = ViT(3, 8, 4, **SIZES)
+    encoder = ViT(None, 8, 4, **SIZES)
+    mae = MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
+    swin = Swin(3, 8, 2, 4, (1, 1, 1, 1), (1, 1, 1, 1), window_size=2, mask_padding=False)
+    for model in (vit, mae, swin):
+        model.build((None, 8, 8, 3))
+    return {"vit": vit, "mae": mae, "swin": swin}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("vit", {"image_size": 4 * 10**6}),
+        ("vit", {"id2label": None, "num_labels": 10**6}),
+        ("mae", {"decoder_hidden_size": 10**9}),
+        ("mae", {"decoder_intermediate_size": 10**9}),
+        ("swin", {"mlp_ratio": 1e8}),
+    ],
+)
+def test_a_configuration_that_asks_for_all_memory_is_refused(name, changes, tmp_path):
+    folder = pretrained.save(picture_models()[name], tmp_path / name)
+    edit(folder, **changes)
+    with pytest.raises(ValueError, match="a model larger than the file of its weights"):
+        pretrained.load(folder)
+    layer = keras.layers.Dense(2)  # the next model may be larger
+    assert layer(np.zeros((1, 1000), "float32")).shape == (1, 2)
+
+
+def test_windows_and_classes_have_limits(tmp_path):
+    swin = pretrained.save(picture_models()["swin"], tmp_path)
+    edit(swin, image_size=10**6, window_size=10**5)  # whose pairs of places alone would fill it
+    with pytest.raises(ValueError, match="`window_size` must be an integer from 1 to 64"):
+        pretrained.load(swin)
+    edit(swin, image_size=8, window_size=2, id2label=None, num_labels=10**9)
+    with pytest.raises(ValueError, match="`num_labels` must be from 1 to 1048576"):
+        pretrained.load(swin)
 
 
 def test_other_tasks_than_the_familys_are_refused(folder):
