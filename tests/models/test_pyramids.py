@@ -304,7 +304,8 @@ def test_stochastic_depth_grows_along_a_line():
     np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.15, 0.2])
 
 
-@pytest.mark.parametrize("kind", ["swin2", pytest.param("mvit", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["swin2", "mvit"])
 def test_a_batch_is_learned_by_heart(kind):
     model = built(kind, image_size=(32, 32), num_layers=(1, 1, 1, 1))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -73,6 +73,7 @@ def test_the_saved_model_goes_on_with_a_prompt(language):
     assert result["text"][0].numpy().startswith(b"ROMEO.\n")
 
 
+@pytest.mark.slow
 def test_a_masked_language_model_leaves_the_whole_folder(pretrained):
     folder, metrics = pretrained
     assert {"seconds", "parameters"} <= set(metrics)
