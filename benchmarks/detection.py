@@ -102,7 +102,7 @@ def peer(minutes, seed, rate):
     peak = rate or PEER_RATE
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=1e-4)
     started, step = time.perf_counter(), 0
-    for inputs, targets in batches.as_numpy_iterator():
+    for inputs, targets in batches(0).as_numpy_iterator():  # an endless epoch
         spent = (time.perf_counter() - started) / (60 * minutes)
         if spent >= 1:
             break

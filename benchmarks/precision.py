@@ -17,6 +17,7 @@ import keras
 import numpy as np
 
 from benchmarks.report import heading, table, write
+from keras_transformers import saving
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
 from keras_transformers.precision import PRECISIONS, in_precision
@@ -30,7 +31,7 @@ def main(run):
     config = Config()
     data = load(config.dataset).test
     tokenizer = SentencePieceTokenizer.load(run / "tokenizer.model")
-    trained = keras.models.load_model(run / "model.keras", compile=False)
+    trained = saving.load_model(run / "model.keras", compile=False)
     rows, first = {}, None
     for precision in PRECISIONS:
         model = trained if precision == "float32" else in_precision(trained, precision)

@@ -37,13 +37,13 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.boxes import load
-from recipes.folder import begin, is_published, main, publish, start_from
+from recipes.folder import RunConfig, begin, is_published, main, publish, start_from
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(RunConfig):
     """Every number of a run. The defaults suit two photographs and two CPU cores."""
 
     output: str = "runs/detr"
@@ -69,10 +69,6 @@ class Config:
     weight_decay: float = 0.05
     warmup_steps: int = 100
     clip_norm: float = 1.0
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    tensorboard: bool = False
-    smoke: bool = False  # the same path in under a minute
 
 
 SMOKE = {"epochs": 2, "minutes": None, "steps_per_epoch": 2, "batch_size": 2, "warmup_steps": 2}
@@ -103,9 +99,11 @@ def load_data(config):
     augmentation = BoxAugmentation(
         config.window, config.scale, turn=config.turn, colour=config.colour
     )
-    batches = training_boxes(
-        train, preprocessing, config.batch_size, config.num_queries, augmentation, config.seed
-    )
+
+    def batches(epoch):
+        options = (config.batch_size, config.num_queries, augmentation, config.seed, epoch)
+        return training_boxes(train, preprocessing, *options)
+
     watched = evaluation_boxes(valid, preprocessing, config.batch_size, config.num_queries)
     return train.classes, preprocessing, batches, watched, valid, test
 
@@ -141,14 +139,14 @@ def train(config, folder, model, batches, watched):
         config.minutes,
         decay="cosine",
     )
-    return model.fit(
+    return folder.fit(
+        model,
         batches,
-        shuffle=False,  # the pipeline does that
-        steps_per_epoch=config.steps_per_epoch,
+        config.steps_per_epoch,
+        config.epochs,
+        [decay, *folder.callbacks(config.tensorboard)],
         validation_data=watched,
-        epochs=config.epochs,
-        callbacks=[decay, *folder.callbacks(config.tensorboard)],
-    ).history
+    )
 
 
 def predict(served, corpus, batch_size=64):

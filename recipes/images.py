@@ -1,7 +1,6 @@
 """What the recipes that classify images share: numbers, data, training, scores and pictures."""
 
 import dataclasses
-import typing
 
 import keras
 import numpy as np
@@ -23,13 +22,13 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes.data.images import load
-from recipes.folder import begin, is_published, publish, start_from
+from recipes.folder import RunConfig, begin, is_published, publish, start_from
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageConfig:
+class ImageConfig(RunConfig):
     """The numbers of every run. The defaults suit some 10,000 small pictures and two CPU cores."""
 
     dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
@@ -52,10 +51,6 @@ class ImageConfig:
     warmup_steps: int = 100
     clip_norm: float = 1.0  # of all gradients together
     ema: float | None = None  # momentum of averaged weights, which are then scored and saved
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    tensorboard: bool = False
-    smoke: bool = False  # the same path in under a minute, on a few hundred pictures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,13 +96,13 @@ def load_data(config):
     if sum(map(len, corpora.values())) * nbytes < IN_MEMORY:
         corpora = {name: corpus.decoded(preprocessing) for name, corpus in corpora.items()}
         data = dataclasses.replace(data, **corpora)
-    batches = training_batches(
-        data.train,
-        preprocessing,
-        config.batch_size,
-        augmentation(config, config.seed),
-        config.seed,
-    )
+    augment = augmentation(config, config.seed)
+
+    def batches(epoch):
+        return training_batches(
+            data.train, preprocessing, config.batch_size, augment, config.seed, epoch
+        )
+
     return data, preprocessing, batches, evaluation_batches(data.valid, preprocessing, 500)
 
 
@@ -176,24 +171,26 @@ def train(config, folder, data, model, batches, valid):
     """Fits; returns the history and what was measured on the way."""
     clock = WaitingClock()
     steps = len(data.train) // config.batch_size
-    history = model.fit(
-        clock.watch(batches),
-        shuffle=False,  # the pipeline does that
-        steps_per_epoch=steps,
-        validation_data=valid,
-        epochs=config.epochs,
-        callbacks=[
-            BudgetedDecay(
-                config.learning_rate,
-                config.warmup_steps,
-                config.epochs * steps,
-                config.minutes,
-                decay="cosine",
-            ),
+    decay = BudgetedDecay(
+        config.learning_rate,
+        config.warmup_steps,
+        config.epochs * steps,
+        config.minutes,
+        decay="cosine",
+    )
+    history = folder.fit(
+        model,
+        batches,
+        steps,
+        config.epochs,
+        [
+            decay,
             *([keras.callbacks.SwapEMAWeights()] if config.ema else []),
             *folder.callbacks(config.tensorboard),
         ],
-    ).history
+        watch=clock.watch,
+        validation_data=valid,
+    )
     seconds = history["seconds"]
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {

@@ -176,9 +176,13 @@ def run(config):
         tokenizer.save(folder / "tokenizer.model")
     documents = tf.data.Dataset.from_tensors(texts.ragged(ids["train"]))
     rows = config.batch_size // config.row_length
-    batches = packed_documents(
-        documents, config.row_length, rows, config.seed, padding_id=tokenizer.pad_id
-    )
+    padding = {"padding_id": tokenizer.pad_id}
+
+    def batches(epoch):
+        return packed_documents(
+            documents, config.row_length, rows, config.seed, epoch=epoch, **padding
+        )
+
     model = build_model(config, tokenizer.vocab_size)
     valid = windows(config, ids["valid"], tokenizer.pad_id)
     history, measured = texts.fit_tokens(config, folder, model, batches, valid)

@@ -88,18 +88,18 @@ def pretrain(config, folder, data, preprocessing, batches, valid):
         config.minutes,
         decay="cosine",
     )
-    history = model.fit(
-        batches.map(lambda pictures, labels: pictures),
-        shuffle=False,
-        steps_per_epoch=steps,
+    history = folder.fit(
+        model,
+        lambda epoch: batches(epoch).map(lambda pictures, labels: pictures),
+        steps,
+        config.epochs,
+        [decay, *folder.callbacks(config.tensorboard)],
         validation_data=valid.map(lambda pictures, labels: pictures),
-        epochs=config.epochs,
-        callbacks=[decay, *folder.callbacks(config.tensorboard)],
-    ).history
+    )
     return model, history
 
 
-def train_classifier(config, kind, seed, start, data, preprocessing):
+def train_classifier(config, folder, kind, seed, start, data, preprocessing):
     """One classifier on the labelled pictures."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
@@ -115,21 +115,17 @@ def train_classifier(config, kind, seed, start, data, preprocessing):
         dataclasses.replace(config, learning_rate=rate, weight_decay=decay), model
     )
     batch_size = min(config.batch_size, len(data.train))
-    batches = training_batches(
-        data.train, preprocessing, batch_size, images.augmentation(config, seed), seed
-    )
+    augment = images.augmentation(config, seed)
+
+    def batches(epoch):
+        return training_batches(data.train, preprocessing, batch_size, augment, seed, epoch)
+
     steps = len(data.train) // batch_size
     schedule = BudgetedDecay(
         rate, config.warmup_steps, config.label_epochs * steps, decay="cosine"
     )
-    model.fit(
-        batches,
-        shuffle=False,
-        steps_per_epoch=steps,
-        epochs=config.label_epochs,
-        callbacks=[schedule],
-        verbose=0,
-    )
+    name = f"{kind}-{seed}"
+    folder.fit(model, batches, steps, config.label_epochs, [schedule], name, verbose=0)
     return model
 
 
@@ -140,7 +136,7 @@ def compare(config, folder, autoencoder, data, preprocessing):
         scores = []
         for seed in range(config.seed, config.seed + config.seeds):
             start = autoencoder.encoder
-            model = train_classifier(config, kind, seed, start, data, preprocessing)
+            model = train_classifier(config, folder, kind, seed, start, data, preprocessing)
             served = ImageClassifier(model, data.train.classes, preprocessing)
             probabilities = served.probabilities(data.test)
             found = score_classes(probabilities, data.test.labels, data.train.classes)

@@ -60,10 +60,9 @@ def load_data(config):
     tokenizer = WordPieceTokenizer.train(data.train.texts, config.vocab_size, config.lower_case)
     rows = config.batch_size // config.row_length
 
-    def batches(corpus, seed):
-        ids = tokenizer.tokenize(corpus.texts, start=True, end=True)
+    def batches(documents, seed, epoch=None):
         packed = packed_documents(
-            tf.data.Dataset.from_tensors(ids), config.row_length, rows, seed, shift=False
+            documents, config.row_length, rows, seed, shift=False, epoch=epoch
         )
         return masked(
             packed,
@@ -74,12 +73,17 @@ def load_data(config):
             tokenizer.starts_word if config.whole_words else None,
             seed or 0,
             dynamic=seed is not None,
+            epoch=epoch,
         )
 
+    documents = {
+        name: tf.data.Dataset.from_tensors(tokenizer.tokenize(corpus.texts, start=True, end=True))
+        for name, corpus in data.corpora().items()
+    }
     return tokenizer, {
-        "train": batches(data.train, config.seed),
-        "valid": texts.counted(batches(data.valid, None)),
-        "test": texts.counted(batches(data.test, None)),
+        "train": lambda epoch: batches(documents["train"], config.seed, epoch),
+        "valid": texts.counted(batches(documents["valid"], None)),
+        "test": texts.counted(batches(documents["test"], None)),
     }
 
 

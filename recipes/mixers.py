@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import streams
 from keras_transformers.export import image_classifier
 from keras_transformers.layers import (
     ALiBi,
@@ -45,7 +46,7 @@ from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import comparison
 from recipes.data import images, shakespeare
 from recipes.flops import floating_point_operations
-from recipes.folder import begin, main
+from recipes.folder import RunConfig, begin, main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,14 +107,13 @@ POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(RunConfig):
     """Every number of a run; the defaults take some two hours on two CPU cores."""
 
     output: str = "runs/mixers"
     variants: tuple[str, ...] = tuple(VARIANTS)
     tasks: tuple[typing.Literal["image", "text"], ...] = ("image", "text")
     seeds: int = 3  # runs of each variant on each task
-    seed: int = 1  # of the first
     image_epochs: int = 5
     text_epochs: int = 4
     batch_size: int = 128
@@ -128,8 +128,6 @@ class Config:
     learning_rate: float = 2e-3  # the peak
     weight_decay: float = 0.05
     warmup_steps: int = 50
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    smoke: bool = False  # two variants, two epochs, a few hundred examples
 
 
 SMOKE = {"variants": ("fourier", "nothing"), "seeds": 1}
@@ -197,21 +195,21 @@ def build_model(config, task, variant):
     return model
 
 
-def train(config, task, model, seed, epochs):
+def train(config, folder, name, task, model, seed, epochs):
     """Fits; returns the history, and the share of the test set that is classified rightly."""
     x, y = task.train
     batch = config.batch_size
-    dataset = (
-        tf.data.Dataset.from_tensor_slices((x, y))
-        .shuffle(len(y), seed=seed)
-        .batch(batch, drop_remainder=True)  # one shape, compiled once
-        .prefetch(2)
-    )
+    x, y = tf.constant(x), tf.constant(y)
     steps = len(y) // batch
+
+    def make(epoch):
+        whole = streams.orders(len(y), batch, seed, epoch).take(steps)  # one shape, compiled once
+        return whole.map(lambda chosen: (tf.gather(x, chosen), tf.gather(y, chosen)))
+
     budget = BudgetedDecay(
         config.learning_rate, config.warmup_steps, epochs * steps, decay="cosine"
     )
-    history = model.fit(dataset, epochs=epochs, callbacks=[budget], verbose=0).history
+    history = folder.fit(model, make, steps, epochs, [budget], name, verbose=0)
     seconds = np.diff([0.0, *history["seconds"]])
     measured = {
         # The first epoch compiles; what else the machine has to do only adds to the others.
@@ -241,7 +239,9 @@ def compare(config, folder, tasks):
                 keras.backend.clear_session()  # else compiled programs pile up
                 keras.utils.set_random_seed(seed)
                 model = build_model(config, task, variant)
-                history, measured = train(config, task, model, seed, epochs)
+                history, measured = train(
+                    config, folder, f"{name}-{variant}-{seed}", task, model, seed, epochs
+                )
                 runs.append(measured)
                 curves += [
                     (name, variant, seed, epoch + 1, *values)

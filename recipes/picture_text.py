@@ -13,12 +13,12 @@ with pictures that belong to other sentences. Measured on the 2,000 test picture
 """
 
 import dataclasses
-import typing
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import streams
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import (
     CrossAttention,
@@ -33,7 +33,7 @@ from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention, training_curves
 from recipes.data.images import load
-from recipes.folder import begin, main
+from recipes.folder import RunConfig, begin, main
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {
@@ -59,7 +59,7 @@ DENIED = ("this is not {}", "it does not show {}", "no picture of {}", "you do n
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(RunConfig):
     """Every number of a run. The defaults suit two CPU cores."""
 
     output: str = "runs/picture_text"
@@ -75,9 +75,6 @@ class Config:
     learning_rate: float = 1e-3  # the peak
     weight_decay: float = 0.05
     warmup_steps: int = 100
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    smoke: bool = False  # the same path in under a minute, on a few hundred pictures
 
 
 SMOKE = {"epochs": 1, "minutes": None, "warmup_steps": 2}
@@ -187,28 +184,36 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
     images, labels = splits["train"]
     steps = len(labels) // config.batch_size
 
-    def epochs():
-        for epoch in range(config.epochs):
-            said = sentences(labels, [config.seed, epoch])
-            dataset = examples(config, preprocessing, tokenizer, images, *said)
-            dataset = dataset.shuffle(len(labels), seed=config.seed + epoch)
-            yield from dataset.batch(config.batch_size, drop_remainder=True)
+    def told(epoch):
+        """The sentences of an epoch as ids, and which are true."""
+        texts, truths = sentences(labels, [config.seed, int(epoch)])
+        ids = tokenizer.tokenize(texts).to_tensor(shape=(None, config.text_length))
+        return ids.numpy(), truths
 
-    shapes = {
-        "picture": tf.TensorSpec((config.batch_size, *model.input["picture"].shape[1:])),
-        "text": tf.TensorSpec((config.batch_size, config.text_length), tf.int32),
-    }
-    signature = (shapes, tf.TensorSpec((config.batch_size,), tf.int32))
+    pictures = preprocessing.normalize(tf.constant(images))
+
+    def make(epoch):
+        ids, truths = tf.numpy_function(told, [epoch], [tf.int32, tf.int32])
+        ids = tf.ensure_shape(ids, (len(labels), config.text_length))
+        truths = tf.ensure_shape(truths, (len(labels),))
+        places = streams.orders(len(labels), config.batch_size, config.seed, epoch).take(steps)
+
+        def batch(chosen):
+            chosen = tf.ensure_shape(chosen, (config.batch_size,))
+            inputs = {"picture": tf.gather(pictures, chosen), "text": tf.gather(ids, chosen)}
+            return inputs, tf.gather(truths, chosen)
+
+        return places.map(batch)
+
     valid_images, valid_labels = splits["valid"]
     said = sentences(valid_labels, 0)
     valid = examples(config, preprocessing, tokenizer, valid_images, *said)
-    return model.fit(
-        tf.data.Dataset.from_generator(epochs, output_signature=signature).prefetch(2),
-        shuffle=False,  # done above
-        steps_per_epoch=steps,
-        epochs=config.epochs,
-        validation_data=valid.batch(config.batch_size),
-        callbacks=[
+    return folder.fit(
+        model,
+        make,
+        steps,
+        config.epochs,
+        [
             BudgetedDecay(
                 config.learning_rate,
                 config.warmup_steps,
@@ -216,9 +221,10 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
                 config.minutes,
                 decay="cosine",
             ),
-            *folder.callbacks(),
+            *folder.callbacks(config.tensorboard),
         ],
-    ).history
+        validation_data=valid.batch(config.batch_size),
+    )
 
 
 def run(config):

@@ -48,11 +48,14 @@ def load_data(config):
         print(corpus.summary())
     shorter = [length for length in config.buckets if length < config.row_length]
     buckets = [*shorter, config.row_length]
-    pairs = seq2seq.encode(
-        train, tokenizer, shuffle_seed=config.seed, sample=config.sample, longest=lengths
-    )
+    drawn = {"shuffle_seed": config.seed, "sample": config.sample, "longest": lengths}
+
+    def batches(epoch):
+        pairs = seq2seq.encode(train, tokenizer, epoch=epoch, **drawn)
+        return bucketed(pairs, buckets, config.batch_size)
+
     watched = bucketed(seq2seq.encode(valid, tokenizer), buckets, config.batch_size)
-    return data, tokenizer, bucketed(pairs, buckets, config.batch_size), watched
+    return data, tokenizer, batches, watched
 
 
 def build_model(config, vocab_size):

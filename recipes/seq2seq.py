@@ -18,11 +18,11 @@ from keras_transformers.training import (
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
 from recipes.data.translation import load
-from recipes.folder import begin, publish
+from recipes.folder import RunConfig, begin, publish
 
 
 @dataclasses.dataclass(frozen=True)
-class TranslationConfig:
+class TranslationConfig(RunConfig):
     """The numbers of every translation run."""
 
     dataset: str = "ui.en-de"  # ui.en-de, bible.en-es, or tfds:NAME
@@ -35,7 +35,7 @@ class TranslationConfig:
     epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
     batch_size: int = 1024  # places for target pieces in a batch
     row_length: int = 64  # places in a row; a longer pair is left out of training, and counted
-    sample: float | None = 0.5  # subword regularisation; its draws follow from no seed
+    sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
     vocab_size: int = 2500  # joint
     dropout: float = 0.0
     label_smoothing: float = 0.1
@@ -46,10 +46,6 @@ class TranslationConfig:
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
     score_every: int = 4  # epochs from one BLEU on the validation set to the next
     patience: int = 5  # scorings without a better BLEU before training stops
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    tensorboard: bool = False
-    smoke: bool = False  # the same path in under a minute, on a few hundred pairs
 
 
 # What changes where not chosen, to go on from published weights.

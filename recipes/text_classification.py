@@ -133,30 +133,36 @@ def build_model(config, num_classes, vocab_size, start):
     return model
 
 
-def batches(config, ids, labels, classes, seed=None):
+def batches(config, ids, labels, classes, seed=None, epoch=None):
     """Batches of texts of like length, with one-hot labels."""
-    dataset = bucketed_texts(ids, labels, lengths(config), config.batch_size, seed)
-    dataset = dataset.map(lambda ids, labels, weights: (ids, tf.one_hot(labels, classes), weights))
-    return texts.counted(dataset)
+    dataset = bucketed_texts(ids, labels, lengths(config), config.batch_size, seed, epoch)
+    return dataset.map(lambda ids, labels, weights: (ids, tf.one_hot(labels, classes), weights))
 
 
-def train(config, data, ids, tokenizer, start, seed):
+def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it, its history and its accuracy on the validation set."""
     keras.backend.clear_session()  # else compiled programs pile up
     keras.utils.set_random_seed(seed)
     classes = len(data.train.classes)
     model = build_model(config, classes, tokenizer.vocab_size, start)
-    dataset = batches(config, ids["train"], data.train.labels, classes, seed)
-    steps = config.epochs * int(dataset.cardinality())
-    budget = BudgetedDecay(config.learning_rate, config.warmup_steps, steps, config.minutes)
-    history = model.fit(
-        dataset,
-        shuffle=False,
-        epochs=config.epochs,
-        validation_data=batches(config, ids["valid"], data.valid.labels, classes),
-        callbacks=[budget],
+
+    def make(epoch):
+        return batches(config, ids["train"], data.train.labels, classes, seed, epoch)
+
+    steps = sum(1 for _ in make(0))
+    budget = BudgetedDecay(
+        config.learning_rate, config.warmup_steps, config.epochs * steps, config.minutes
+    )
+    history = folder.fit(
+        model,
+        make,
+        steps,
+        config.epochs,
+        [budget],
+        f"{start}-{seed}",
+        validation_data=texts.counted(batches(config, ids["valid"], data.valid.labels, classes)),
         verbose=2 if config.seeds > 1 else "auto",
-    ).history
+    )
     return model, history
 
 
@@ -171,7 +177,7 @@ def compare(config, folder, data, tokenizer, ids):
     for start in starts:
         scores = []
         for seed in range(config.seed, config.seed + config.seeds):
-            model, history = train(config, data, ids, tokenizer, start, seed)
+            model, history = train(config, folder, data, ids, tokenizer, start, seed)
             classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
             probabilities = classifier.probabilities(data.test.texts)
             found = score_classes(probabilities, data.test.labels, data.train.classes)

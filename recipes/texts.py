@@ -1,7 +1,6 @@
 """What the recipes for texts share: numbers, compilation and training."""
 
 import dataclasses
-import typing
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +14,11 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
 )
+from recipes.folder import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class TextConfig:
+class TextConfig(RunConfig):
     """The numbers of every run on texts."""
 
     train: str | None = None  # own texts instead of the data set
@@ -36,10 +36,6 @@ class TextConfig:
     weight_decay: float = 0.05
     warmup_steps: int = 50
     patience: int = 3  # epochs without a better validation loss before training stops
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    tensorboard: bool = False
-    smoke: bool = False  # the same path in under a minute, on a little text
 
 
 def ragged(sequences):
@@ -74,7 +70,8 @@ def fit(config, folder, model, batches, valid, sequences, best, callbacks=()):
     """Fits, and goes back to the weights of the best epoch.
 
     Args:
-        batches: Dataset of `(inputs, labels)`, finite; its first epoch is gone through beforehand.
+        batches: Function from the number of an epoch to its dataset of `(inputs, labels)`; the
+            first is gone through beforehand.
         valid: The same, for validation, `counted`.
         sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
         best: Arguments of `RunFolder.keep_best`.
@@ -83,31 +80,29 @@ def fit(config, folder, model, batches, valid, sequences, best, callbacks=()):
     Returns:
         The history, the share of places that hold real tokens, and tokens a second.
     """
-    epoch = list(batches)
+    epoch = list(batches(0))
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
     print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
     real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
     throughput = Throughput(int(real))
-    history = model.fit(
-        batches.repeat(),
-        shuffle=False,  # the pipeline does that
-        steps_per_epoch=len(epoch),  # an epoch can be a batch longer or shorter than another
-        validation_data=valid,
-        epochs=config.epochs,
-        callbacks=[
-            BudgetedDecay(
-                config.learning_rate,
-                config.warmup_steps,
-                config.epochs * len(epoch),
-                config.minutes,
-            ),
+    decay = BudgetedDecay(
+        config.learning_rate, config.warmup_steps, config.epochs * len(epoch), config.minutes
+    )
+    history = folder.fit(
+        model,
+        batches,
+        len(epoch),  # an epoch can be a batch longer or shorter than another
+        config.epochs,
+        [
+            decay,
             throughput,
             *callbacks,
             *folder.keep_best(*best),
             *folder.callbacks(config.tensorboard),
         ],
-    ).history
+        validation_data=valid,
+    )
     return history, share, float(np.median(throughput.rates))
 
 

@@ -56,9 +56,13 @@ def load_data(config):
     for corpus in (train, valid, data.test):
         print(corpus.summary())
     rows = config.batch_size // config.row_length
-    pairs = encode(train, shuffle_seed=config.seed, sample=config.sample, longest=lengths)
     padding = {"padding_id": tokenizer.pad_id}
-    batches = packed(pairs, *lengths, rows, config.seed, config.join, **padding)
+    drawn = {"shuffle_seed": config.seed, "sample": config.sample, "longest": lengths}
+
+    def batches(epoch):
+        pairs = encode(train, epoch=epoch, **drawn)
+        return packed(pairs, *lengths, rows, config.seed, config.join, epoch=epoch, **padding)
+
     return data, tokenizer, batches, packed(encode(valid), *lengths, rows, **padding)
 
 

@@ -14,6 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers import saving
+
 # Largest difference from float32 that a policy may cause, as a share of the largest output.
 POLICIES = {
     "float16": 1e-2,
@@ -87,7 +89,7 @@ def check_symbolic_shape(make_layer, inputs, arguments):
 
 
 def check_saving(make_layer, inputs, arguments):
-    """A model with the layer computes the very same after `save` and `load_model`."""
+    """A model with the layer computes the very same after `save` and `saving.load_model`."""
     layer = make_layer()
     if isinstance(layer, keras.Model):
         model, model_inputs = layer, inputs[0]
@@ -99,7 +101,7 @@ def check_saving(make_layer, inputs, arguments):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.keras")
         model.save(path)
-        loaded = keras.models.load_model(path)
+        loaded = saving.load_model(path)
     assert_close(loaded(model_inputs, training=False), expected, 0)
 
 

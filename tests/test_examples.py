@@ -14,9 +14,10 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 ON_EVERY_BACKEND = (
-    "layers", "models", "generation", "detection", "training", "inspection", "precision"
+    "layers", "models", "generation", "detection", "training", "inspection", "precision", "saving",
+    "distribution",
 )
-DOCUMENTED = ["layers", "models", "generation", "detection", "training"]
+DOCUMENTED = ["layers", "models", "generation", "detection", "training", "saving", "distribution"]
 DOCUMENTED += ["text", "vision", "pretrained", "export"] if ON_TENSORFLOW else []
 
 

@@ -31,19 +31,23 @@ MAY_IMPORT = {
     "generation": ["layers.masks"],
     "detection": ["layers.masks"],
     "training": ["layers.masks"],
-    "text": ["layers.masks"],
-    "vision": ["layers.masks"],
+    "streams": [],
+    "text": ["layers.masks", "streams"],
+    "vision": ["layers.masks", "streams"],
     "visualization": [],
     "inspection": [],
     "precision": [],
+    "saving": [],
     "models": ["layers", "detection"],
-    "pretrained": ["layers", "models", "detection", "text", "vision", "generation"],
+    "distribution": ["layers", "models"],
+    "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
     "export": ["layers", "models", "detection", "text", "vision", "generation"],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
     for part in (
-        "layers", "models", "generation", "detection", "training", "inspection", "precision"
+        "layers", "models", "generation", "detection", "training", "inspection", "precision",
+        "saving",
     )
 )
 OF_ONE_BACKEND = ("tensorflow", "tensorflow_text", "tensorflow_datasets", "jax", "torch")

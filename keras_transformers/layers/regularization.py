@@ -3,6 +3,11 @@
 import keras
 from keras import ops
 
+# Which share of the batch a mask is drawn for, where each replica runs a program of its own
+# (tf.distribute): `keras_transformers.distribution` puts a function here. On JAX there is one
+# program over the whole batch.
+replica = None
+
 
 def keep_mask(shape, rate, seed):
     """Random booleans, False with probability `rate`: one hash of (seed, index) for each.
@@ -34,6 +39,8 @@ def keep_mask(shape, rate, seed):
     for dimension in shape[1:]:
         size = size * dimension
     index = ops.reshape(ops.arange(size, dtype="int32"), shape)
+    if replica is not None:  # the rows of the replicas before this one come first
+        index = index + ops.cast(replica(), "int32") * size
     threshold = min(round(rate * 2**32), 2**32 - 1) - 2**31
     return _mix(ops.bitwise_xor(index, key), _mix(key + 1)) >= threshold
 

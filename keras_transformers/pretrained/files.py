@@ -1,16 +1,17 @@
 """The files of a published folder, read with suspicion: nothing in them is ever executed."""
 
 import json
+import math
 import pathlib
 
 import numpy as np
 
+from keras_transformers.saving.strict_json import parse_json
+from keras_transformers.saving.tensor_file import entries, open_tensors
+
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".msgpack", ".h5")
 MOST_JSON = 64 << 20  # bytes; the largest vocabularies have some ten million
-TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-TYPES |= {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8"}
-TYPES |= {"BOOL": "bool"}
 
 
 def read_json(folder, name):
@@ -25,13 +26,7 @@ def read_json(folder, name):
         raise FileNotFoundError(f"There is no file {name} in {folder}.")
     if path.stat().st_size > MOST_JSON:
         raise ValueError(f"{path} has more than {MOST_JSON >> 20} MiB, too much for a JSON file.")
-    try:
-        found = json.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON in UTF-8: {error}.") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must hold a JSON object. Received: a {type(found).__name__}")
-    return found
+    return parse_json(path.read_bytes(), MOST_JSON, path, containers=math.inf)
 
 
 class Tensors:
@@ -50,7 +45,7 @@ class Tensors:
         self.folder = pathlib.Path(folder)
         self._files, self._place = {}, {}
         for file, listed in self._shards().items():
-            opened = _opened(self.folder / file)
+            opened = open_tensors(self.folder / file)
             names = set(opened.keys())
             lacking = sorted(set(listed or names) - names)
             if lacking:
@@ -59,15 +54,8 @@ class Tensors:
                 )
             self._files[file] = opened
             self._place |= dict.fromkeys(listed or names, file)
-        self.shapes = {}
-        for name, file in self._place.items():
-            part = self._files[file].get_slice(name)
-            if part.get_dtype() not in TYPES:
-                raise ValueError(
-                    f"{self.folder / file}: {name} must be of type {', '.join(TYPES)}. "
-                    f"Received: {part.get_dtype()}"
-                )
-            self.shapes[name] = tuple(part.get_shape())
+        inside = {file: entries(opened) for file, opened in self._files.items()}
+        self.shapes = {name: inside[file][name][0] for name, file in self._place.items()}
 
     def _shards(self):
         """File -> names that the index says it holds, or None without an index."""
@@ -105,25 +93,6 @@ class Tensors:
         """A tensor as a NumPy array; floating ones in float32."""
         found = self._files[self._place[name]].get_tensor(name)
         return found.astype("float32", copy=False) if found.dtype.kind in "fV" else found
-
-
-def _opened(path):
-    """A safetensors file whose header has been checked."""
-    import safetensors
-
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    with open(path, "rb") as file:
-        first = file.read(8)
-    if first[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"PK"):
-        raise ValueError(
-            f"{path} is a pickle under another name. Reading it could execute what is in it, so it "
-            "is refused."
-        )
-    try:
-        return safetensors.safe_open(path, framework="numpy")
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a whole safetensors file: {error}.") from None
 
 
 def write_tensors(folder, tensors):

@@ -1,5 +1,6 @@
 """A published folder as a model, and a model as such a folder."""
 
+import math
 import pathlib
 
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
@@ -7,11 +8,12 @@ from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
-from keras_transformers.pretrained.sizes import check_sizes, within
+from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
 from keras_transformers.pretrained.table import assign, gather
 from keras_transformers.pretrained.vit import DEIT, VIT
 from keras_transformers.pretrained.vit_mae import VIT_MAE
+from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
@@ -65,7 +67,7 @@ def load(folder, task=None):
     tensors = Tensors(folder)
     check_sizes(family, config, tensors, where)
     try:
-        with within(tensors):
+        with within(sum(map(math.prod, tensors.shapes.values()))):
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

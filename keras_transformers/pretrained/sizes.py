@@ -1,15 +1,9 @@
 """Whether a configuration fits the tensors, looked at before a model is made.
 
 A model as large as a false `config.json` says could fill the memory. `check_sizes` names the
-setting for the extents that most others follow from; `within` stops at the first weight far beyond
-the file, whatever it came of. Every tensor is checked once more when it is read.
+setting for the extents that most others follow from; `saving.limits.within` stops at the first
+weight far beyond the file, whatever it came of. Every tensor is checked once more when it is read.
 """
-
-import functools
-import math
-import threading
-
-import keras
 
 
 def check_sizes(family, config, tensors, where):
@@ -50,51 +44,6 @@ def check_sizes(family, config, tensors, where):
             raise ValueError(
                 f"{where}: {setting}={expected} must be the number of layers {starts[0]}0, "
                 f"{starts[0]}1, ... Received: {len(found)}"
-            )
-
-
-class within:
-    """A context in which models are made, but none that is much larger than its file.
-
-    Every weight has a tensor of its own in the file. So a weight that goes far beyond what the file
-    holds comes of a false setting, and is refused before there is memory for it.
-
-    Args:
-        tensors: `Tensors`.
-
-    Raises:
-        ValueError: If the model has more than twice the file's values.
-    """
-
-    _one_at_a_time = threading.RLock()
-
-    def __init__(self, tensors):
-        # Twice as much, for a tensor that is missing is an error with another message.
-        self.left = 2 * sum(map(math.prod, tensors.shapes.values())) + 2**20
-        self.thread = threading.get_ident()
-
-    def __enter__(self):
-        self._one_at_a_time.acquire()
-        self.add_weight = keras.layers.Layer.add_weight
-
-        @functools.wraps(self.add_weight)
-        def add_weight(layer, shape=None, *args, **kwargs):
-            if threading.get_ident() == self.thread:
-                self._take(layer, shape, kwargs.get("name"))
-            return self.add_weight(layer, shape, *args, **kwargs)
-
-        keras.layers.Layer.add_weight = add_weight
-
-    def __exit__(self, *_):
-        keras.layers.Layer.add_weight = self.add_weight
-        self._one_at_a_time.release()
-
-    def _take(self, layer, shape, name):
-        self.left -= math.prod(shape or ())
-        if self.left < 0:
-            raise ValueError(
-                "it describes a model larger than the file of its weights. The first weight that "
-                f"is too much: {name} of {layer.path}, of shape {tuple(shape)}."
             )
 
 

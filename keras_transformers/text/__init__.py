@@ -8,6 +8,7 @@ from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
 from keras_transformers.text.packing import balanced_lengths, packed
+from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.windows import sliding_windows
@@ -18,6 +19,7 @@ __all__ = [
     "MarianTokenizer",
     "PairCorpus",
     "SentencePieceTokenizer",
+    "SubwordSampler",
     "TextCorpus",
     "WordPieceTokenizer",
     "balanced_lengths",

@@ -1,9 +1,10 @@
 """Datasets of id sequences, and batches padded to a few lengths."""
 
-import itertools
-
 import numpy as np
 import tensorflow as tf
+
+from keras_transformers.streams import keys, orders, without_autotuning
+from keras_transformers.text.subword_sampling import SubwordSampler, is_unigram
 
 CHUNK = 8192  # pairs that are tokenised at a time
 
@@ -17,6 +18,7 @@ def encode_pairs(
     target_tokenizer=None,
     batch_size=None,
     longest=None,
+    epoch=None,
 ):
     """Makes a dataset of id sequences from two lists of sentences.
 
@@ -25,13 +27,17 @@ def encode_pairs(
         tokenizer: A `SentencePieceTokenizer`.
         shuffle_seed: None keeps the order. An integer shuffles the whole list, in another order
             each time the dataset is iterated; the orders follow from this seed alone.
-        sample: Strength of subword regularisation (Kudo 2018, https://arxiv.org/abs/1804.10959; see
-            `SentencePieceTokenizer.tokenize`). The splits drawn do not follow from the seed.
+        sample: Strength of subword regularisation: the `alpha` of `SubwordSampler` (0.1 is varied,
+            1 close to the best split). The splits are others in each epoch and follow from
+            `shuffle_seed` (None counts as 0) and the number of the epoch alone. Not so for bpe
+            models and `MarianTokenizer`: their `tokenize` draws, which no seed governs.
         target_tokenizer: Tokenizer of the targets; by default `tokenizer`.
         batch_size: None gives single pairs. A number gives ragged batches of so many pairs, which
             `packed` reads three times as fast.
         longest: Places for source and target in a row, for `sample`: where a drawn split takes
             more, the pair gets its best split instead.
+        epoch: Number of the epoch whose order is taken, an integer or a scalar tensor (see
+            `streams.epochs`); None makes each iteration the next epoch.
 
     Returns:
         `tf.data.Dataset` of `{"source": [x_1 .. x_n, END], "target": [START, y_1 .. y_m, END]}`,
@@ -52,49 +58,63 @@ def encode_pairs(
             f"Received: {len(targets)}"
         )
     target_tokenizer = target_tokenizer or tokenizer
-    texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
+    with tf.init_scope():  # not as a constant of the graph in which `streams.epochs` asks for it
+        texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
 
-    def split(chosen, sample):
+    def split(chosen):
         source, target = (tf.gather(side, chosen) for side in texts)
         return {
-            "source": tokenizer.tokenize(source, end=True, sample=sample),
-            "target": target_tokenizer.tokenize(target, start=True, end=True, sample=sample),
+            "source": tokenizer.tokenize(source, end=True),
+            "target": target_tokenizer.tokenize(target, start=True, end=True),
         }
 
-    def encode(chosen):
-        drawn = split(chosen, sample)
-        if sample is None or longest is None:
+    def draw(chosen, key):
+        drawn = {
+            "source": draw_source(chosen, tf.concat([key, [1]], 0), end=True),
+            "target": draw_target(chosen, tf.concat([key, [2]], 0), start=True, end=True),
+        }
+        if longest is None:
             return drawn
         places = {"source": longest[0], "target": longest[1] + 1}  # labels lack START
         too_long = tf.reduce_any(
             [ids.row_lengths() > places[side] for side, ids in drawn.items()], axis=0
         )
-        rows = tf.range(tf.size(chosen)) + tf.size(chosen) * tf.cast(too_long, tf.int32)
-        best = split(chosen, None)
+        best = split(tf.boolean_mask(chosen, too_long))
+        count = tf.size(chosen)
+        place = tf.cumsum(tf.cast(too_long, tf.int32), exclusive=True)
+        rows = tf.where(too_long, count + place, tf.range(count))
         return {side: tf.gather(tf.concat([drawn[side], best[side]], 0), rows) for side in drawn}
 
     # In chunks: one call of the tokenizer for a single sentence costs as much as for hundreds.
-    chunks = orders(len(sources), batch_size or CHUNK, shuffle_seed).map(encode).prefetch(1)
+    chunks = orders(len(sources), batch_size or CHUNK, shuffle_seed, epoch)
+    if sample is None:
+        chunks = chunks.map(split)
+    else:
+        draw_source = _drawer(tokenizer, sources, sample)
+        draw_target = _drawer(target_tokenizer, targets, sample)
+        chunks = tf.data.Dataset.zip(chunks, keys(shuffle_seed or 0, epoch)).map(draw)
+    chunks = chunks.prefetch(1)
     return chunks if batch_size else chunks.unbatch()
 
 
-def orders(count, size, seed):
-    """Dataset of the indices 0 .. count - 1 in pieces of `size`, in a new order each epoch.
+def _drawer(tokenizer, strings, sample):
+    """Function of the numbers of sentences and a key, that draws a split of each."""
+    if not is_unigram(tokenizer):
+        with tf.init_scope():
+            texts = tf.constant(list(strings), tf.string)
+        return lambda chosen, key, **marks: tokenizer.tokenize(
+            tf.gather(texts, chosen), sample=sample, **marks
+        )
+    sampler = SubwordSampler(tokenizer, strings, sample)
 
-    Not `Dataset.shuffle`: its order follows from TensorFlow's global seed as well.
-    """
-    if seed is None:
-        return tf.data.Dataset.range(count).batch(size)
-    epochs = itertools.count()
+    def draw(chosen, key, **marks):
+        ids, lengths = tf.numpy_function(
+            lambda *drawn: sampler.sample(*drawn, **marks), [chosen, key], [tf.int32, tf.int64]
+        )
+        ids, lengths = tf.ensure_shape(ids, [None]), tf.ensure_shape(lengths, [None])
+        return tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
 
-    def pieces():
-        order = np.random.default_rng([seed, next(epochs)]).permutation(count)
-        for start in range(0, count, size):
-            yield order[start : start + size]
-
-    return tf.data.Dataset.from_generator(
-        pieces, output_signature=tf.TensorSpec((None,), tf.int64)
-    )
+    return draw
 
 
 def bucketed(dataset, boundaries, tokens_per_batch, padding_id=0):
@@ -166,17 +186,6 @@ def check_boundaries(owner, boundaries, tokens_per_batch):
             f"Received: boundaries={boundaries}, tokens_per_batch={tokens_per_batch}"
         )
     return boundaries
-
-
-def without_autotuning(dataset):
-    """A dataset whose iterators end at once.
-
-    tf.data's tuner wakes at intervals that double, up to a minute, and an iterator which `fit`
-    drops waits for it: a run stood still for half a minute after each validation.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
 
 
 def real_token_share(batches, names=("source", "target"), padding_id=0):

@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.text.batching import without_autotuning
-from keras_transformers.text.packing import epoch_keys, first_fit, full_batch, in_chunks, within
+from keras_transformers.streams import keys, without_autotuning
+from keras_transformers.text.packing import first_fit, full_batch, in_chunks, within
 
 
-def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0):
+def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0, epoch=None):
     """Puts documents into rows, several in one, so that nearly every place holds a token.
 
     A document longer than a row is cut into pieces: the first of a length drawn anew each epoch,
@@ -20,7 +20,7 @@ def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0):
     that length divides them: of 60 places each, four go into a row of 256, and 94 % are used.
 
     Epochs can differ by a batch, as those of `packed`: call `fit` with
-    `packed_documents(...).repeat()` and `steps_per_epoch`.
+    `streams.epochs`, or with `packed_documents(...).repeat()`, and `steps_per_epoch`.
 
     Args:
         dataset: Of documents as ids, with START and END, or `[CLS]` and `[SEP]`, already in:
@@ -31,6 +31,7 @@ def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0):
             multiples of `length` and shuffles nothing, for validation.
         shift: Whether to make labels, for a language model.
         padding_id: The id that stands for padding.
+        epoch: Number of the epoch whose order is taken, as for `encode_pairs`.
 
     Returns:
         `tf.data.Dataset` of `({"ids", "segments"}, labels)`, int32 `(rows, length)`: `ids` lacks
@@ -74,7 +75,7 @@ def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0):
         labels = batch.pop("labels")
         return (batch, labels) if shift else batch
 
-    chunks = tf.data.Dataset.zip(in_chunks(dataset), epoch_keys(seed or 0)).map(pack).prefetch(1)
+    chunks = tf.data.Dataset.zip(in_chunks(dataset), keys(seed or 0, epoch)).map(pack).prefetch(1)
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 

@@ -1,13 +1,10 @@
 """Batches of labelled texts, of few shapes."""
 
+import numpy as np
 import tensorflow as tf
 
-from keras_transformers.text.batching import (
-    CHUNK,
-    check_boundaries,
-    orders,
-    without_autotuning,
-)
+from keras_transformers.streams import orders, without_autotuning
+from keras_transformers.text.batching import CHUNK, check_boundaries
 
 
 def framed(tokenizer, strings, longest):
@@ -35,7 +32,7 @@ def framed(tokenizer, strings, longest):
     return whole, ids.row_lengths() > longest - 2
 
 
-def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
+def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None, epoch=None):
     """Groups labelled texts of like length, so that XLA compiles one shape for each boundary.
 
     A text goes to the first boundary that it does not exceed and is padded to it with 0. A batch
@@ -48,6 +45,7 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
         boundaries: Increasing lengths, for instance `(32, 64, 128)`.
         tokens_per_batch: Places of a batch, at most.
         seed: Of the order of the texts, another one in each epoch; None keeps it.
+        epoch: Number of the epoch whose order is taken, as for `encode_pairs`.
 
     Returns:
         `tf.data.Dataset` of `(ids, labels, weights)`: int32 `(tokens_per_batch // boundary,
@@ -67,8 +65,9 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
     (2, 4) [0, 1] [1.0, 1.0]
     """
     boundaries = check_boundaries("bucketed_texts", boundaries, tokens_per_batch)
-    ids, labels = tf.cast(ids, tf.int32), tf.cast(labels, tf.int32)
-    longest = int(tf.reduce_max(ids.row_lengths()))
+    with tf.init_scope():  # `streams.epochs` asks for it within a graph
+        ids, labels = tf.cast(ids, tf.int32), tf.cast(labels, tf.int32)
+        longest = np.max(ids.row_lengths())  # AutoGraph would make a tensor of `int(...)`
     if longest > boundaries[-1]:
         raise ValueError(
             f"bucketed_texts: `ids` must be at most {boundaries[-1]} long, the last boundary. "
@@ -82,7 +81,7 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None):
         weights = tf.pad(tf.ones_like(labels, tf.float32), missing)
         return tf.pad(ids, [*missing, [0, 0]]), tf.pad(labels, missing), weights
 
-    chunks = orders(len(labels), CHUNK, seed).map(
+    chunks = orders(len(labels), CHUNK, seed, epoch).map(
         lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))
     )
     # Each text is a dense vector then, which TensorFlow must be told.

@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.text.batching import without_autotuning
-from keras_transformers.text.packing import epoch_keys, within
+from keras_transformers.streams import keys, without_autotuning
+from keras_transformers.text.packing import within
 
 HIDDEN, REPLACED = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it is
 
@@ -18,6 +18,7 @@ def masked(
     starts_word=None,
     seed=0,
     dynamic=True,
+    epoch=None,
 ):
     """Chooses tokens of each row to be restored, and hides most of them.
 
@@ -43,6 +44,7 @@ def masked(
         dynamic: Whether each epoch draws anew (Liu et al. 2019, https://arxiv.org/abs/1907.11692,
             section 4.1); False draws the same every time, for validation. An epoch is one run
             through this dataset: put `.repeat()` after `masked`, not before.
+        epoch: Number of the epoch whose order is taken, as for `encode_pairs`.
 
     Returns:
         `tf.data.Dataset` of `({"ids", "segments", "masked_positions"}, labels)`:
@@ -83,11 +85,8 @@ def masked(
         )
         return batch | {"ids": tf.ensure_shape(ids, shape), "masked_positions": positions}, labels
 
-    if dynamic:
-        keys = epoch_keys(seed)
-    else:
-        keys = tf.data.Dataset.counter().map(lambda number: tf.stack([seed, 0, number]))
-    return without_autotuning(tf.data.Dataset.zip(dataset, keys).map(mask).prefetch(8))
+    draws = keys(seed, epoch if dynamic else 0)
+    return without_autotuning(tf.data.Dataset.zip(dataset, draws).map(mask).prefetch(8))
 
 
 def _check(rate, length, ordinary, starts, vocab_size):

@@ -1,11 +1,9 @@
 """Several pairs in one row: batches of a single shape in which nearly every place is used."""
 
-import itertools
-
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.text.batching import without_autotuning
+from keras_transformers.streams import keys, without_autotuning
 
 CHUNK = 8192  # pairs that are packed at a time
 
@@ -34,7 +32,9 @@ def balanced_lengths(dataset, longest):
     return tuple(min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
 
 
-def packed(dataset, source_length, target_length, rows, seed=0, join=0.0, padding_id=0):
+def packed(
+    dataset, source_length, target_length, rows, seed=0, join=0.0, padding_id=0, epoch=None
+):
     """Puts several pairs into each row, so that all batches have one shape and few empty places.
 
     The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
@@ -44,9 +44,9 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0, paddin
     Rows fill evenly only when `source_length / target_length` is near the ratio of the two sides'
     numbers of ids: with 64 places each, text of 9 source ids to 10 target ids cannot pass 95 %.
 
-    An epoch of several chunks can be a batch longer or shorter than the one before. Keras takes
-    the first epoch's number for all, and would leave out what comes after it: call `fit` with
-    `packed(...).repeat()` and `steps_per_epoch`.
+    An epoch of several chunks can be a batch longer or shorter than the one before, and Keras takes
+    the first epoch's number for all: call `fit` with `streams.epochs`, or with
+    `packed(...).repeat()`, and `steps_per_epoch`.
 
     Args:
         dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`: single
@@ -59,6 +59,7 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0, paddin
             translated: a model that has seen short text alone ends its sentences too early (Kondo
             et al. 2021, https://arxiv.org/abs/2104.08478, concatenate sentences likewise).
         padding_id: The id that stands for padding.
+        epoch: Number of the epoch whose order is taken, as for `encode_pairs`.
 
     Returns:
         `tf.data.Dataset` of `({"source", "target", "source_segments", "target_segments"}, labels)`,
@@ -106,7 +107,7 @@ def packed(dataset, source_length, target_length, rows, seed=0, join=0.0, paddin
         }
         return inputs, full_batch(labels, rows, target_length, padding_id)
 
-    chunks = tf.data.Dataset.zip(in_chunks(dataset), epoch_keys(seed)).map(pack).prefetch(1)
+    chunks = tf.data.Dataset.zip(in_chunks(dataset), keys(seed, epoch)).map(pack).prefetch(1)
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 
@@ -114,17 +115,6 @@ def in_chunks(dataset):
     """Ragged batches of sequences, whether the dataset holds those or single ones."""
     single = tf.nest.flatten(dataset.element_spec)[0].shape.rank == 1
     return dataset.ragged_batch(CHUNK) if single else dataset
-
-
-def epoch_keys(seed):
-    """Dataset of `[seed, epoch, number]` without end, for NumPy's generators."""
-    epochs = itertools.count()
-
-    def keys():
-        epoch = next(epochs)
-        return ([seed, epoch, number] for number in itertools.count())
-
-    return tf.data.Dataset.from_generator(keys, output_signature=tf.TensorSpec((3,), tf.int64))
 
 
 def full_batch(ids, rows, length, padding_id=0):

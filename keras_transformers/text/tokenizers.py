@@ -178,7 +178,8 @@ class SentencePieceTokenizer(tf.Module):
             sample: Strength of subword regularisation, or None for the best split: for unigram
                 models the inverse temperature alpha of a split sampled from all (0.1 is varied,
                 1 close to the best; Kudo 2018, section 3.3), for bpe the dropout of merges. Drawn
-                anew at each call, in `tf.data` for each element; no seed governs it.
+                anew at each call, in `tf.data` for each element, and by no seed: `SubwordSampler`
+                has one.
 
         Returns:
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.

@@ -7,6 +7,7 @@ from keras_transformers.training.callbacks import (
     TranslationScores,
     score_translations,
 )
+from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
     ClassificationScores,
     calibration_error,
@@ -17,14 +18,17 @@ from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross
 from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.metrics import MaskedAccuracy, Perplexity, TokenCrossEntropy
 from keras_transformers.training.optimizers import AdamW, Muon, orthogonalize
+from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 
 __all__ = [
     "AdamW",
     "BudgetedDecay",
     "CheckpointAverage",
+    "Checkpoints",
     "ClassificationScores",
     "DetectionScores",
+    "ExactResume",
     "InverseSquareRoot",
     "MaskedAccuracy",
     "Muon",

@@ -99,6 +99,17 @@ class BudgetedDecay(keras.callbacks.Callback):
             logs["seconds"] = time.monotonic() - self._start
         self._stop_if_over()
 
+    def get_state(self):
+        """Steps and seconds, for `ExactResume`: the clock of another process says nothing."""
+        if self._start is None:
+            return {}
+        return {"step": self._step, "seconds": time.monotonic() - self._start}
+
+    def set_state(self, state):
+        """Goes on from the steps and seconds of another run."""
+        self._step = state["step"]
+        self._start = time.monotonic() - state["seconds"]
+
     def _spent(self):
         by_steps = self._step / self.steps if self.steps else 0.0
         minutes = (time.monotonic() - self._start) / 60

@@ -233,6 +233,7 @@ class Throughput(keras.callbacks.Callback):
         self.tokens_per_epoch = tokens_per_epoch
         self.seconds = 0.0
         self.rates = []
+        self._started = self._last = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.perf_counter()
@@ -242,6 +243,17 @@ class Throughput(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self._last = time.perf_counter()
         self._steps = batch + 1
+
+    def get_state(self):
+        """What was measured, for `ExactResume`, and the seconds of this epoch so far."""
+        now = time.perf_counter()
+        spent = now - (self._started or now)
+        return {"seconds": self.seconds, "rates": list(self.rates), "spent": spent}
+
+    def set_state(self, state):
+        """Goes on from what another process measured."""
+        self.seconds, self.rates = state["seconds"], list(state["rates"])
+        self._started = time.perf_counter() - state["spent"]
 
     def on_epoch_end(self, epoch, logs=None):
         spent = self._last - self._started

@@ -5,8 +5,10 @@ import dataclasses
 import keras
 import tensorflow as tf
 
+from keras_transformers.streams import Draws
 
-def random_crop(images, padding, seed=None):
+
+def random_crop(images, padding, draws=None):
     """Shifts each image by up to `padding` pixels in each direction; black comes in at the border.
 
     The same as padding every side and cutting a window of the old size out, at a place of its own
@@ -16,7 +18,7 @@ def random_crop(images, padding, seed=None):
     Args:
         images: `(batch, height, width, c)`, any number dtype.
         padding: Pixels; 0 changes nothing.
-        seed: Optional integer.
+        draws: Optional `streams.Draws`.
 
     Returns:
         Same shape and dtype.
@@ -30,7 +32,7 @@ def random_crop(images, padding, seed=None):
     if not padding:
         return images
     batch = tf.shape(images)[0]
-    shift = tf.random.uniform((batch, 2), -padding, padding + 1, tf.int32, seed)
+    shift = (draws or Draws()).uniform((batch, 2), -padding, padding + 1, tf.int32)
     shift = tf.cast(shift, tf.float32)
     one, zero = tf.ones(batch), tf.zeros(batch)
     # Rows of the matrix that takes a place in the output to its place in the input.
@@ -65,11 +67,13 @@ class Augmentation:
         erasing: Share of images with a rectangle of noise.
         mixup: Parameter of MixUp's beta distribution; 0 leaves it out.
         cutmix: Parameter of CutMix's; with MixUp too, each batch gets one of the two.
-        seed: Of everything random.
+        seed: Of everything random, together with `key`.
 
     Call arguments:
         images: `(batch, height, width, c)` in [0, 255].
         labels: `(batch, classes)`, rows that sum to 1.
+        key: Optional integers `(n,)`, as from `streams.keys`: with them everything random follows
+            from `seed` and `key` alone. Without them each call draws what comes next.
 
     Returns:
         float32 images and labels, of the same shapes.
@@ -115,9 +119,18 @@ class Augmentation:
         ]
         object.__setattr__(self, "_of_images", [layer for layer in of_images if layer])
         object.__setattr__(self, "_mixing", [layer for layer in mixing if layer])
+        object.__setattr__(self, "_seeds", _Seeds())
+        for layer in (*self._of_images, *self._mixing):
+            layer.generator = self._seeds
+            # What Keras takes instead in tf.data where its backend is another.
+            layer._backend_generators = {"tensorflow": self._seeds}
 
-    def __call__(self, images, labels):
-        images = tf.cast(random_crop(images, self.crop_padding, self.seed), tf.float32)
+    def __call__(self, images, labels, key=None):
+        if key is None:
+            key = tf.random.uniform((2,), 0, 2**31 - 1, tf.int32, self.seed)
+        draws = Draws(tf.concat([[self.seed or 0], tf.cast(key, tf.int32)], axis=0))
+        self._seeds.draws = draws
+        images = tf.cast(random_crop(images, self.crop_padding, draws), tf.float32)
         for layer in self._of_images:
             images = layer(images, training=True)
         labels = tf.cast(labels, tf.float32)
@@ -129,5 +142,20 @@ class Augmentation:
             return both["images"], both["labels"]
 
         branches = [lambda layer=layer: mixed(layer) for layer in self._mixing]
-        chosen = tf.random.uniform((), 0, len(branches), tf.int32, self.seed)
-        return tf.switch_case(chosen, branches) if len(branches) > 1 else branches[0]()
+        if len(branches) == 1:
+            return branches[0]()
+        return tf.switch_case(draws.uniform((), 0, len(branches), tf.int32), branches)
+
+
+class _Seeds(keras.random.SeedGenerator):
+    """What Keras's layers draw from in place of a counter, which batches made at once would share.
+
+    Attributes:
+        draws: The `Draws` of the batch in whose graph the layers are called.
+    """
+
+    def __init__(self):  # without Keras's, which makes a variable
+        self.draws = None
+
+    def next(self, ordered=True):
+        return self.draws.seed()

@@ -2,8 +2,13 @@
 
 import tensorflow as tf
 
+from keras_transformers.streams import keys
+from keras_transformers.vision.augmentation import Augmentation
 
-def training_batches(corpus, preprocessing, batch_size, augmentation=None, seed=0):
+
+def training_batches(
+    corpus, preprocessing, batch_size, augmentation=None, seed=0, epoch=None
+):
     """Endless shuffled batches `(images, labels)`: normalised float32, one-hot float32.
 
     Args:
@@ -12,7 +17,9 @@ def training_batches(corpus, preprocessing, batch_size, augmentation=None, seed=
         batch_size: Number of images in a batch; all batches are whole.
         augmentation: Optional `Augmentation`, or any function of images in [0, 255] and one-hot
             labels.
-        seed: Of the order.
+        seed: Of the order, and of an `Augmentation`, together with its own.
+        epoch: Number of the one epoch to give, an integer or a scalar tensor (see
+            `streams.epochs`), instead of all of them without end.
 
     Raises:
         ValueError: As `ImageCorpus.batches`.
@@ -27,13 +34,17 @@ def training_batches(corpus, preprocessing, batch_size, augmentation=None, seed=
     """
     classes = len(corpus.classes)
 
-    def prepare(images, labels):
+    def prepare(batch, key):
+        images, labels = batch
         labels = tf.one_hot(labels, classes)
-        if augmentation is not None:
+        if isinstance(augmentation, Augmentation):
+            images, labels = augmentation(images, labels, key)
+        elif augmentation is not None:
             images, labels = augmentation(images, labels)
         return preprocessing.normalize(images), labels
 
-    batches = corpus.batches(batch_size, preprocessing, seed)
+    batches = corpus.batches(batch_size, preprocessing, seed, epoch)
+    batches = tf.data.Dataset.zip(batches, keys(seed, epoch))
     return batches.map(prepare, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 

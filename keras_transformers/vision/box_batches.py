@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.streams import Draws, keys, orders
 from keras_transformers.vision.boxes import LEAST_SIDE, decoded
 
 
@@ -30,6 +31,7 @@ class BoxAugmentation:
         image: uint8 `(height, width, 3)`.
         boxes: float32 `(k, 4)`, corner boxes in pixels.
         labels: int32 `(k,)`.
+        key: Optional integers `(n,)`, as from `streams.keys`, that all draws follow from.
 
     Returns:
         Image, boxes and labels; boxes that are no longer seen are left out.
@@ -62,23 +64,24 @@ class BoxAugmentation:
                 f"and `colour` in [0, 1]. Received: {self}"
             )
 
-    def __call__(self, image, boxes, labels):
-        image, boxes, labels = self._cut(image, boxes, labels)
+    def __call__(self, image, boxes, labels, key=None):
+        draws = Draws(key)
+        image, boxes, labels = self._cut(image, boxes, labels, draws)
         if self.flip or self.turn:
-            image, boxes = self._mirrored(image, boxes)
+            image, boxes = self._mirrored(image, boxes, draws)
         if self.colour:
-            factors = tf.random.uniform((3,), 1 - self.colour, 1 + self.colour)
+            factors = draws.uniform((3,), 1 - self.colour, 1 + self.colour)
             image = tf.cast(tf.clip_by_value(tf.cast(image, tf.float32) * factors, 0, 255), "uint8")
         return image, boxes, labels
 
-    def _cut(self, image, boxes, labels):
+    def _cut(self, image, boxes, labels, draws):
         extents = tf.shape(image)[:2]
         longest = tf.cast(tf.reduce_max(extents), tf.float32)
         side = longest if self.window is None else float(self.window)
         bound = float(np.log(self.scale))
-        side = tf.cast(tf.round(side * tf.exp(tf.random.uniform((), -bound, bound))), tf.int32)
+        side = tf.cast(tf.round(side * tf.exp(draws.uniform((), -bound, bound))), tf.int32)
         sides = tf.minimum(extents, side)
-        start = tf.random.uniform((2,), 0.0, 1.0) * tf.cast(extents - sides + 1, tf.float32)
+        start = draws.uniform((2,), 0.0, 1.0) * tf.cast(extents - sides + 1, tf.float32)
         start = tf.minimum(tf.cast(start, tf.int32), extents - sides)
         image = image[start[0] : start[0] + sides[0], start[1] : start[1] + sides[1]]
         moved = boxes - tf.tile(tf.cast(start[::-1], tf.float32), [2])
@@ -88,10 +91,10 @@ class BoxAugmentation:
         seen &= tf.reduce_all(spans >= LEAST_SIDE, axis=1)
         return image, tf.boolean_mask(cut, seen), tf.boolean_mask(labels, seen)
 
-    def _mirrored(self, image, boxes):
+    def _mirrored(self, image, boxes, draws):
         height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
         left, top, right, bottom = tf.unstack(boxes, axis=1)
-        chance = tf.random.uniform((3,)) < 0.5
+        chance = draws.uniform((3,)) < 0.5
         if self.flip or self.turn:
             image = tf.cond(chance[0], lambda: image[:, ::-1], lambda: image)
             left, right = tf.cond(
@@ -137,7 +140,9 @@ def fitted(image, size):
     return tf.ensure_shape(image, (size, size, 3)), tf.ensure_shape(mask, (size, size)), inner
 
 
-def training_boxes(corpus, preprocessing, batch_size, max_boxes, augmentation=None, seed=0):
+def training_boxes(
+    corpus, preprocessing, batch_size, max_boxes, augmentation=None, seed=0, epoch=0
+):
     """Endless shuffled batches `(inputs, targets)` for a detector.
 
     Args:
@@ -146,7 +151,9 @@ def training_boxes(corpus, preprocessing, batch_size, max_boxes, augmentation=No
         batch_size: Number of pictures in a batch; all batches are whole.
         max_boxes: Room for boxes in a picture; of more, the largest stay.
         augmentation: Optional `BoxAugmentation`, or any function like it.
-        seed: Of the order and of what is random.
+        seed: Of the order, and of a `BoxAugmentation`.
+        epoch: Number of the epoch, an integer or a scalar tensor (see `streams.epochs`): each has
+            an endless order of its own, in which all pictures come before one comes again.
 
     Returns:
         `tf.data` of inputs `images`, float32 `(batch, size, size, 3)`, zeros where no picture is,
@@ -166,7 +173,10 @@ def training_boxes(corpus, preprocessing, batch_size, max_boxes, augmentation=No
     >>> tuple(inputs["images"].shape), targets["labels"].numpy().tolist()[0]
     ((2, 32, 32, 3), [0, -1, -1, -1, -1])
     """
-    places = tf.data.Dataset.range(len(corpus)).shuffle(len(corpus), seed).repeat()
+    count, epoch = len(corpus), tf.cast(epoch, tf.int64)
+    passes = tf.data.Dataset.counter()
+    places = passes.flat_map(lambda i: orders(count, count, seed, tf.stack([epoch, i]))).unbatch()
+    places = tf.data.Dataset.zip(places, keys(seed, epoch))
     examples = _examples(corpus, preprocessing, max_boxes, augmentation, places)
     return examples.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
@@ -183,7 +193,7 @@ def evaluation_boxes(corpus, preprocessing, batch_size, max_boxes):
     >>> targets["boxes"].numpy().tolist()
     [[[0.5, 0.25, 1.0, 0.5]]]
     """
-    places = tf.data.Dataset.range(len(corpus))
+    places = tf.data.Dataset.zip(tf.data.Dataset.range(len(corpus)), keys(0, 0))
     examples = _examples(corpus, preprocessing, max_boxes, None, places)
     return examples.batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
@@ -195,18 +205,21 @@ def _examples(corpus, preprocessing, max_boxes, augmentation, places):
             f"{corpus.name}: `image_size` of the preprocessing must be a square. "
             f"Received: {preprocessing.image_size}"
         )
-    read = _reader(corpus)
     counts = [len(labels) for labels in corpus.labels]
-    boxes = tf.RaggedTensor.from_row_lengths(
-        np.concatenate([np.zeros((0, 4)), *corpus.boxes]).astype(np.float32), counts
-    )
-    labels = tf.RaggedTensor.from_row_lengths(
-        np.concatenate([np.zeros(0), *corpus.labels]).astype(np.int32), counts
-    )
+    with tf.init_scope():  # not as constants of the graph in which `streams.epochs` asks for it
+        read = _reader(corpus)
+        boxes = tf.RaggedTensor.from_row_lengths(
+            np.concatenate([np.zeros((0, 4)), *corpus.boxes]).astype(np.float32), counts
+        )
+        labels = tf.RaggedTensor.from_row_lengths(
+            np.concatenate([np.zeros(0), *corpus.labels]).astype(np.int32), counts
+        )
 
-    def example(place):
+    def example(place, key):
         image, of_image, of_class = read(place), boxes[place], labels[place]
-        if augmentation is not None:
+        if isinstance(augmentation, BoxAugmentation):
+            image, of_image, of_class = augmentation(image, of_image, of_class, key)
+        elif augmentation is not None:
             image, of_image, of_class = augmentation(image, of_image, of_class)
         pixels, mask, inner = fitted(image, height)
         scale = tf.cast(inner, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32) / height

@@ -8,6 +8,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.streams import orders
+
 
 @dataclasses.dataclass(frozen=True)
 class ImageCorpus:
@@ -167,7 +169,7 @@ class ImageCorpus:
         images = np.concatenate([images for images, _ in batches.as_numpy_iterator()])
         return dataclasses.replace(self, images=images)
 
-    def batches(self, batch_size, preprocessing, shuffle_seed=None):
+    def batches(self, batch_size, preprocessing, shuffle_seed=None, epoch=None):
         """`tf.data` of `(images uint8, labels int32)`, files read as they are asked for.
 
         Args:
@@ -175,23 +177,26 @@ class ImageCorpus:
             preprocessing: A `Preprocessing`.
             shuffle_seed: Seed of an order that differs from epoch to epoch; batches then are whole
                 and come without end. None gives every image once, in order.
+            epoch: With `shuffle_seed`, the number of the one epoch to give, an integer or a scalar
+                tensor (see `streams.epochs`), instead of all of them without end.
 
         Raises:
             ValueError: If the pixels have another number of channels than the preprocessing
                 expects, but for grey ones where that is RGB, or a batch is to hold more images than
                 there are.
         """
-        places = tf.data.Dataset.range(len(self))
-        endless = shuffle_seed is not None
-        if endless:
+        places = orders(len(self), batch_size, shuffle_seed, epoch)
+        if shuffle_seed is not None:
             if batch_size > len(self):
                 raise ValueError(
                     f"{self.name}: `batch_size` must be at most {len(self)}, the number of images. "
                     f"Received: {batch_size}"
                 )
-            # Numbers are shuffled, not images, which would fill the memory.
-            places = places.shuffle(len(self), shuffle_seed).repeat()
-        images, labels = tf.constant(self.images), tf.constant(self.labels)
+            places = places.take(len(self) // batch_size)  # the whole batches
+            places = places.map(lambda chosen: tf.ensure_shape(chosen, (batch_size,)))
+            places = places.repeat() if epoch is None else places
+        with tf.init_scope():  # not as constants of the graph in which `streams.epochs` asks for it
+            images, labels = tf.constant(self.images), tf.constant(self.labels)
         if self.kind == "pixels":
             size, channels = self.images.shape[1:3], self.images.shape[3]
             grey = channels == 1 and preprocessing.channels == 3
@@ -202,7 +207,6 @@ class ImageCorpus:
                 )
             repeats = 3 if grey else 1
             if size == preprocessing.image_size:  # a batch at a time: one by one is slower
-                places = places.batch(batch_size, drop_remainder=endless)
                 return places.map(
                     lambda i: (tf.repeat(tf.gather(images, i), repeats, -1), tf.gather(labels, i))
                 )
@@ -211,8 +215,8 @@ class ImageCorpus:
             "encoded": preprocessing.decode,
             "files": lambda path: preprocessing.decode(tf.io.read_file(path)),
         }[self.kind]
-        one = places.map(lambda i: (read(images[i]), labels[i]), tf.data.AUTOTUNE)
-        return one.batch(batch_size, drop_remainder=endless)
+        one = places.unbatch().map(lambda i: (read(images[i]), labels[i]), tf.data.AUTOTUNE)
+        return one.batch(batch_size, drop_remainder=shuffle_seed is not None)
 
     def summary(self):
         """One sentence: how many images were kept, and why others were not."""

@@ -1,0 +1,204 @@
+"""Weights of a model, saved, and loaded all or not at all."""
+
+import pathlib
+import shutil
+import tempfile
+import threading
+
+import h5py
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformers.saving import tensor_file
+from keras_transformers.saving.archive import WEIGHTS, Archive
+from keras_transformers.saving.hdf5 import Layout
+
+HDF5, TENSORS, MODEL = ".weights.h5", ".safetensors", ".keras"
+OPTIMIZER = "optimizer/"
+
+
+def save_weights(model, path):
+    """Writes a model's weights.
+
+    Args:
+        model: A built model.
+        path: Path of the file. `.weights.h5` is Keras's own format, with the optimizer's state;
+            `.safetensors` has the weights alone, under their paths, and a checksum by which
+            `load_weights` finds a single wrong bit.
+
+    Raises:
+        ValueError: If the path ends otherwise, the model is not built, or two of its weights have
+            the same path.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers import models, saving
+    >>> model = models.LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.safetensors")
+    >>> saving.save_weights(model, path)
+    >>> saving.load_weights(model, path)
+    """
+    path = _checked(model, path, "save_weights", (HDF5, TENSORS))
+    if path.name.endswith(HDF5):
+        model.save_weights(path, overwrite=True)
+        return
+    weights = _by_path(model)
+    tensors = {name: ops.convert_to_numpy(weight) for name, weight in weights.items()}
+    tensor_file.save_with_checksum(path, tensors)
+
+
+def load_weights(model, path):
+    """Gives a model the weights of a file that somebody else may have written.
+
+    Names, shapes and types of all of them are compared with the model's before the first is read.
+    A file that is refused leaves the model as it was. The optimizer's state, which Keras's files
+    may have too, is not touched; `load_model` restores it.
+
+    Args:
+        model: A built model.
+        path: Path of a `.weights.h5` or `.keras` file of Keras's, or of a `.safetensors` file of
+            `save_weights`.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the path ends otherwise, the model is not built, the file is damaged or not
+            what Keras or `save_weights` writes, or a weight is missing, surplus, or of another
+            shape or type; the message names it.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers import models, saving
+    >>> model = models.LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.weights.h5")
+    >>> saving.save_weights(model, path)
+    >>> saving.load_weights(model, path)
+    """
+    path = _checked(model, path, "load_weights", (HDF5, TENSORS, MODEL))
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.name.endswith(TENSORS):
+        _load_tensors(model, path)
+    elif path.name.endswith(HDF5):
+        _load_hdf5(model, path, f"{path}")
+    else:
+        with Archive(path) as archive, tempfile.TemporaryDirectory() as folder:
+            alone = pathlib.Path(folder, WEIGHTS)
+            with open(alone, "wb") as file:
+                shutil.copyfileobj(archive.open(WEIGHTS), file)
+            _load_hdf5(model, alone, f"{path}: {WEIGHTS}")
+
+
+def layout_of(model, optimizer=True):
+    """What Keras would write of a model: dict of path -> `(shape, dtype)`, as `Layout.entries`."""
+    skipped = [] if optimizer else _optimizers(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, WEIGHTS)
+        with _shapes_alone():
+            keras.saving.save_weights(model, path, objects_to_skip=skipped)
+        found = {}
+
+        def take(name, item):
+            if isinstance(item, h5py.Dataset):
+                found[name] = item.shape, item.attrs.get("dtype", item.dtype.name)
+
+        with h5py.File(path, "r") as file:
+            file.visititems(take)
+    return found
+
+
+def check_same(expected, found, where):
+    """ValueError, naming the first weight that is missing, surplus or another."""
+    for name, (shape, dtype) in expected.items():
+        if name not in found:
+            raise ValueError(f"{where}: the weight {name} is missing.")
+        if found[name] != (shape, dtype):
+            raise ValueError(
+                f"{where}: the weight {name} must have shape {shape} and type {dtype}. "
+                f"Received: {found[name][0]}, {found[name][1]}"
+            )
+    surplus = sorted(set(found) - set(expected))
+    if surplus:
+        raise ValueError(
+            f"{where}: the model has no weight {surplus[0]:.200}; {len(surplus)} such in all."
+        )
+
+
+def _load_hdf5(model, path, where):
+    layout, expected = Layout(path, path.stat().st_size, where), layout_of(model, optimizer=False)
+    found = {
+        name: entry
+        for name, entry in layout.entries.items()
+        if name in expected or not name.startswith(OPTIMIZER)
+    }
+    check_same(expected, found, where)
+    model.load_weights(path, objects_to_skip=_optimizers(model))
+
+
+def _load_tensors(model, path):
+    weights = _by_path(model)
+    expected = {
+        name: (tuple(weight.shape), keras.backend.standardize_dtype(weight.dtype))
+        for name, weight in weights.items()
+    }
+    opened = tensor_file.open_tensors(path)
+    check_same(expected, tensor_file.entries(opened), path)
+    tensor_file.verify(opened, path)
+    for name, weight in weights.items():
+        weight.assign(opened.get_tensor(name))
+
+
+def _checked(model, path, caller, endings):
+    path = pathlib.Path(path)
+    if not path.name.endswith(endings):
+        raise ValueError(
+            f"{caller}: `path` must end in {', '.join(endings)}. Received: {path.name}"
+        )
+    if not model.built:
+        raise ValueError(f"{caller}: `model` must be built; call it, or its `build`, first.")
+    return path
+
+
+def _by_path(model):
+    """Weights by their path inside the model, whose own name a second one would not share."""
+    found = {}
+    for weight in model.weights:
+        name = weight.path.removeprefix(f"{model.name}/")
+        if name in found:
+            raise ValueError(
+                f"{model.name}: two weights are called {name}; give their layers other names."
+            )
+        found[name] = weight
+    return found
+
+
+def _optimizers(model):
+    optimizer = getattr(model, "optimizer", None)
+    return [] if optimizer is None else [optimizer]
+
+
+class _shapes_alone:
+    """A context in which this thread's HDF5 arrays are written without their values.
+
+    So Keras itself says under which paths it keeps a model's weights, in no time and no space.
+    """
+
+    _one_at_a_time = threading.RLock()
+
+    def __enter__(self):
+        self._one_at_a_time.acquire()
+        self.original, thread = h5py.Group.create_dataset, threading.get_ident()
+
+        def create_dataset(group, name, shape=None, dtype=None, data=None, **options):
+            if data is not None and threading.get_ident() == thread:
+                data = np.asarray(data)
+                return self.original(group, name, data.shape, data.dtype)
+            return self.original(group, name, shape, dtype, data, **options)
+
+        h5py.Group.create_dataset = create_dataset
+
+    def __exit__(self, *_):
+        h5py.Group.create_dataset = self.original
+        self._one_at_a_time.release()

@@ -1,0 +1,197 @@
+"""Splits of text into subwords that are drawn by a seed."""
+
+import collections
+import itertools
+import re
+
+import numpy as np
+
+from keras_transformers.text.lattices import (
+    BITS,
+    WORD_END,
+    bounds,
+    edges,
+    one_after_another,
+    summed,
+)
+from keras_transformers.text.tokenizers import SentencePieceTokenizer
+
+SPACE = "▁"
+UNIGRAM = 1  # SentencePiece's number of this kind of model
+NORMAL, USER_DEFINED = 1, 4  # and of the kinds of pieces that are looked for in a text
+UNKNOWN_PENALTY = 10.0  # an unknown character scores so much less than the worst piece
+
+
+class SubwordSampler:
+    """Splits of the sentences of a corpus into subwords, drawn by a seed.
+
+    The split into the pieces `x_1 .. x_n` is drawn with a probability proportional to
+    `exp(alpha * (score(x_1) + .. + score(x_n)))`, of all splits that the model allows (Kudo 2018,
+    https://arxiv.org/abs/1804.10959, section 3.3): forward filtering and backward sampling, here
+    from right to left, then from left to right; each probability to 1e-9. SentencePiece draws the
+    same splits as often, but by no seed.
+
+    No piece goes on beyond a space, so each different word is looked up once, beforehand, and the
+    words of all chosen sentences then take a step at a time together. (Of a model that was trained
+    to go beyond spaces, a sentence is one word.)
+
+    Args:
+        tokenizer: A `SentencePieceTokenizer` of a unigram model.
+        strings: The sentences, a list of str.
+        alpha: Inverse temperature: 0 makes all splits alike, 0.1 varied ones, 1 those of the model.
+
+    Raises:
+        ValueError: If the model is of another kind, or `alpha` negative or infinite.
+
+    Example:
+    >>> from keras_transformers.text import SentencePieceTokenizer, SubwordSampler
+    >>> lines = ["the cat sat on the mat", "the dog sat on the log"]
+    >>> tokenizer = SentencePieceTokenizer.train(lines * 20, vocab_size=20)
+    >>> sampler = SubwordSampler(tokenizer, lines, alpha=0.1)
+    >>> ids, lengths = sampler.sample([1, 0, 1], seed=3)
+    >>> tokenizer.detokenize(ids[: lengths[0]]).numpy().decode()
+    'the dog sat on the log'
+    """
+
+    def __init__(self, tokenizer, strings, alpha):
+        import sentencepiece
+
+        if not is_unigram(tokenizer):
+            raise ValueError(
+                "SubwordSampler: `tokenizer` must be a SentencePieceTokenizer of a unigram model."
+            )
+        if not 0 <= alpha < np.inf:
+            raise ValueError(f"SubwordSampler: `alpha` must be at least 0. Received: {alpha}")
+        model = _model(tokenizer.proto)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
+        pieces = {
+            piece.piece: number
+            for number, piece in enumerate(model.pieces)
+            if piece.type in (NORMAL, USER_DEFINED)
+        }
+        normalized = processor.normalize(list(strings))
+        words, self._words, self._word_splits = _distinct_words(normalized, pieces)
+        text, self._first_nodes = one_after_another(words)
+        starts, self._ends, ids = edges(text, pieces, tokenizer.unknown_id)
+        scores = _scores(model, tokenizer.unknown_id)[ids]
+        self._bounds = bounds(text, starts, self._ends, alpha * scores)
+        self._last = text[self._ends] == WORD_END
+        self._spelling = None
+        if model.trainer_spec.byte_fallback:
+            ids, self._spelling = _spelling(model, text[starts], ids, tokenizer.unknown_id)
+        self._ids = ids.astype(np.int32)
+        self._marks = tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
+
+    def sample(self, chosen, seed, start=False, end=False):
+        """Draws a split of each chosen sentence.
+
+        Args:
+            chosen: Numbers of sentences in the list, in any order.
+            seed: An integer, or several, for `np.random.default_rng`. The splits follow from it
+                and from `chosen` alone, in any process.
+            start, end: Whether to put START before and END after.
+
+        Returns:
+            int32 ids of the sentences one after another, and the number of ids of each.
+        """
+        words, splits = _rows(self._words, self._word_splits, np.asarray(chosen, np.int64))
+        ids, word_splits = self._draw(self._first_nodes[words], np.random.default_rng(seed))
+        splits = word_splits[splits]
+        if self._spelling is not None:
+            ids, id_splits = _rows(*self._spelling, ids)
+            splits = id_splits[splits]
+        start_id, end_id, unknown_id = self._marks
+        ids, splits = _runs_as_one(ids, splits, unknown_id)
+        if start:
+            ids, splits = np.insert(ids, splits[:-1], start_id), splits + np.arange(len(splits))
+        if end:
+            ids, splits = np.insert(ids, splits[1:], end_id), splits + np.arange(len(splits))
+        return ids, np.diff(splits)
+
+    def _draw(self, nodes, generator):
+        """Ids of the words that begin at these nodes, and where each word's begin and end."""
+        steps, active, lengths = [], np.arange(len(nodes)), np.zeros(len(nodes), np.int64)
+        while active.size:
+            drawn = generator.integers(0, 1 << BITS, active.size, np.uint32)
+            taken = np.searchsorted(self._bounds, nodes << BITS | drawn, side="right")
+            steps.append((active, self._ids[taken]))
+            lengths[active] += 1
+            on = ~self._last[taken]
+            active, nodes = active[on], self._ends[taken[on]]
+        splits = summed(lengths)
+        ids = np.empty(splits[-1], np.int32)
+        for number, (active, drawn) in enumerate(steps):
+            ids[splits[active] + number] = drawn
+        return ids, splits
+
+
+def is_unigram(tokenizer):
+    """Whether a tokenizer is one whose splits `SubwordSampler` can draw."""
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        return False
+    return _model(tokenizer.proto).trainer_spec.model_type == UNIGRAM
+
+
+def _model(proto):
+    from sentencepiece import sentencepiece_model_pb2
+
+    return sentencepiece_model_pb2.ModelProto.FromString(proto)
+
+
+def _scores(model, unknown_id):
+    """Score of each piece, by SentencePiece's rules for symbols of the user and the unknown."""
+    scores = np.array([piece.score for piece in model.pieces])
+    kinds = np.array([piece.type for piece in model.pieces])
+    lengths = np.array([len(piece.piece) for piece in model.pieces])
+    normal = scores[kinds == NORMAL]
+    scores = np.where(kinds == USER_DEFINED, lengths * max(normal.max(), 0) - 0.1, scores)
+    scores[unknown_id] = normal.min() - UNKNOWN_PENALTY
+    return scores
+
+
+def _distinct_words(texts, pieces):
+    """The different words; the number of each word of the texts; where each text's begin and end.
+
+    A word is a part of a text over whose ends no piece of the model goes.
+    """
+    crossing = any(re.search(f"[^{SPACE}]{SPACE}", piece) for piece in pieces)
+    cut = re.compile("(?s).+" if crossing else f"{SPACE}*[^{SPACE}]+|{SPACE}+").findall
+    numbers = collections.defaultdict(itertools.count().__next__)
+    rows = [[numbers[word] for word in cut(text)] for text in texts]
+    flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64)
+    return list(numbers), flat, summed([len(row) for row in rows])
+
+
+def _spelling(model, characters, ids, unknown_id):
+    """Unknown characters as their bytes: ids beyond those of the pieces, and what they stand for.
+
+    What they stand for is given as the ids of all one after another, and where each one's begin.
+    """
+    unknown = ids == unknown_id
+    if not unknown.any():
+        return ids, None
+    size = len(model.pieces)
+    different, numbers = np.unique(characters[unknown], return_inverse=True)
+    ids = ids.copy()
+    ids[unknown] = size + numbers
+    of_bytes = {piece.piece: number for number, piece in enumerate(model.pieces)}
+    spelt = [[of_bytes[f"<0x{byte:02X}>"] for byte in chr(each).encode()] for each in different]
+    flat = np.array([*range(size), *itertools.chain.from_iterable(spelt)], np.int32)
+    return ids, (flat, summed([1] * size + [len(each) for each in spelt]))
+
+
+def _runs_as_one(ids, splits, unknown_id):
+    """Without an unknown id that follows one in its sentence."""
+    again = np.zeros(len(ids), bool)
+    again[1:] = (ids[1:] == unknown_id) & (ids[:-1] == unknown_id)
+    if not again.any():
+        return ids, splits
+    again[splits[:-1][np.diff(splits) > 0]] = False
+    return ids[~again], summed(~again)[splits]
+
+
+def _rows(flat, splits, chosen):
+    """The chosen rows of a ragged array one after another, and where each begins and ends."""
+    lengths = splits[chosen + 1] - splits[chosen]
+    new = summed(lengths)
+    return flat[np.repeat(splits[chosen] - new[:-1], lengths) + np.arange(new[-1])], new

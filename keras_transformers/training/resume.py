@@ -1,0 +1,313 @@
+"""A run that goes on exactly where it was killed."""
+
+import os
+import random
+import signal
+import threading
+import time
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformers.training.callback_state import (
+    decoded,
+    encoded,
+    learned,
+    read_state,
+    write_state,
+)
+from keras_transformers.training.checkpoints import Checkpoints
+
+
+class ExactResume(keras.callbacks.Callback):
+    """Checkpoints from which `fit` goes on to the very weights of a run that was never stopped.
+
+    A checkpoint holds all variables (weights, seeds of dropout, optimizer with its moments, loss
+    scale, averages and accumulators, metrics), Python's and NumPy's random states, the place in
+    the data, and what the other callbacks have learned. It is taken right after a step. A resumed
+    `fit` begins with the epoch of the checkpoint, passes over the steps that were made, without
+    data and without training, makes the last of them again, so that everything is built, takes the
+    state of the checkpoint, and goes on with the next batch.
+
+    For the same weights to the bit the data must follow from the epoch's number (`streams.epochs`),
+    and so must the learning rate (no budget of minutes); the library, the backend and the kind of
+    machine must be the same. Randomness of TensorFlow's stateful ops is not kept; Keras's layers
+    and ours have none.
+
+    With two checkpoints kept, one that is damaged is passed over for the one before. Weights that
+    are not finite are never written: the run ends with a sentence, and the last finite state stays.
+    SIGTERM, which a scheduler sends before it takes the machine away, writes a checkpoint and ends
+    the process with status 143; a second one ends it at once.
+
+    Args:
+        folder: Where the checkpoints lie.
+        every_minutes: Minutes from one checkpoint to the next, or None.
+        every_steps: Steps from one to the next, or None.
+        keep: How many stay.
+        resume: Whether to go on from what is in `folder`, if there is anything.
+
+    Attributes:
+        start: Epoch and step that the data begin with, for `streams.epochs`; (0, 0) for a new run.
+
+    Raises:
+        ValueError: If a number is not positive; if `folder` holds checkpoints and `resume` is
+            False, or none of them is whole; in `fit`, if the checkpoint is of another model or
+            optimizer, if the number of steps is not known, or the callbacks did not come from
+            `after`.
+        FloatingPointError: In `fit`, when weights or optimizer are not finite.
+        OSError: In `fit`, when a checkpoint cannot be written.
+
+    Example:
+    >>> import keras, numpy as np, tempfile, tensorflow as tf
+    >>> from keras_transformers import streams
+    >>> from keras_transformers.training import ExactResume
+    >>> model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    >>> model.compile("adam", "mse")
+    >>> x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+    >>> def make(epoch):  # the batches of an epoch, in its own order
+    ...     rows = tf.data.Dataset.from_tensor_slices((x, x[:, :1]))
+    ...     places = streams.orders(32, 8, seed=1, epoch=epoch)
+    ...     return places.map(lambda i: (tf.gather(x, i), tf.gather(x[:, :1], i)))
+    >>> resume = ExactResume(tempfile.mkdtemp(), every_steps=3)
+    >>> history = model.fit(
+    ...     streams.epochs(make, steps=4, start=resume.start),
+    ...     steps_per_epoch=4,
+    ...     epochs=2,
+    ...     initial_epoch=resume.start[0],
+    ...     callbacks=resume.after([keras.callbacks.TerminateOnNaN()]),
+    ...     verbose=0,
+    ... )
+    >>> len(history.history["loss"])
+    2
+    """
+
+    def __init__(self, folder, every_minutes=10.0, every_steps=None, keep=2, resume=True):
+        super().__init__()
+        if any(number is not None and number <= 0 for number in (every_minutes, every_steps)):
+            raise ValueError(
+                "ExactResume: `every_minutes` and `every_steps` must be positive or None. "
+                f"Received: every_minutes={every_minutes}, every_steps={every_steps}"
+            )
+        self.every_minutes = every_minutes
+        self.every_steps = every_steps
+        self.checkpoints = Checkpoints(folder, keep)
+        self._found = self.checkpoints.newest()
+        if self._found and not resume:
+            raise ValueError(
+                f"{self.checkpoints.folder} holds checkpoints of a run. Resume it, or remove them, "
+                "or write into another folder."
+            )
+        epoch, made = self._found[0]["made"] if self._found else (0, 1)
+        self.start = (epoch, made - 1)
+        self._watched = None
+        self._terminated = self._working = False
+
+    def after(self, callbacks):
+        """The list for `fit`: these callbacks, Keras's history, and this one, which watches them.
+
+        In a resumed run they are to be made as they were, in the same order.
+        """
+        self._watched = [*callbacks, keras.callbacks.History()]
+        return [*self._watched, self]
+
+    def on_train_begin(self, logs=None):
+        steps = (self.params or {}).get("steps")
+        if self._watched is None or not steps:
+            raise ValueError(
+                "ExactResume: `fit` needs `callbacks=resume.after([...])` and `steps_per_epoch`. "
+                f"Received: steps_per_epoch={steps}"
+            )
+        self._steps, self._step = steps, 0
+        self._total = self._found[0]["total"] if self._found else 0
+        self._last_saved, self._pending = time.monotonic(), None
+        self._before = [read_state(callback) for callback in self._watched]
+        self._train = self.model.train_function
+        self.model.train_function = self._watch
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGTERM, self._terminate)
+        if self._found:
+            epoch, made = self._found[0]["made"]
+            print(f"Going on after step {made} of epoch {epoch + 1}.")
+            if len(self._stored("trainable")) == len(self.model.trainable_variables):
+                self._assign("trainable", self.model.trainable_variables)  # for who looks at them
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch, self._step, self._pending = epoch, 0, None
+
+    def on_train_end(self, logs=None):
+        if self._pending:
+            self._write(self._pending)
+        if self._terminated:
+            self._leave()
+        self._let_go()
+
+    def _let_go(self):
+        """Gives `fit` its own step back."""
+        self._model.train_function = self._train
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._handler)
+
+    # In place of Keras's step, not in `on_train_batch_end`: a callback that waits for a step's end
+    # makes Keras wait for its result each time. At this point callbacks have seen its beginning.
+    def _watch(self, *data):
+        self._working = True
+        try:
+            per_call = getattr(self._model, "steps_per_execution", 1)
+            self._step = min(self._step + per_call, self._steps)
+            if self._found and self._step < self._found[0]["made"][1]:
+                logs = self._found[0]["logs"]
+                return logs if keras.backend.backend() != "jax" else (logs, data[0])
+            result = self._train(*data)
+            if self._found:
+                return self._restore(result)
+            self._total += 1
+            self._save_if_due(result)
+            return result
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            self._working = False
+
+    def _save_if_due(self, result):
+        minutes = (time.monotonic() - self._last_saved) / 60
+        due = self.every_minutes is not None and minutes >= self.every_minutes
+        due |= self.every_steps is not None and self._total % self.every_steps == 0
+        due |= self._terminated
+        if due or self._step == self._steps or self._model.stop_training:
+            # Nothing can be taken up within the validation that follows an epoch. So its end is
+            # kept in memory until the next begins, for SIGTERM and for the end of training.
+            self._pending = self._snapshot(result)
+        if due:
+            self._write(self._pending)
+        if self._terminated:
+            self._leave()
+
+    def _terminate(self, *_):
+        if self._terminated:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._terminated = True
+        if self._step == self._steps and not self._working:  # in validation
+            if self._pending:
+                self._write(self._pending)
+            self._leave()  # else after the next step
+
+    def _leave(self):
+        self._let_go()
+        print(f"\nEnded by SIGTERM; a checkpoint is in {self.checkpoints.folder}.", flush=True)
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def _write(self, snapshot):
+        self._pending, working, self._working = None, self._working, True
+        number, arrays, state = snapshot
+        broken = [name for name, array in arrays.items() if not _is_finite(name, array)]
+        if broken:
+            first = state["names"].get(broken[0], broken[0])
+            raise FloatingPointError(
+                f"After step {state['made'][1]} of epoch {state['made'][0] + 1}, {len(broken)} "
+                f"variables hold NaN or infinity, {first} among them. Nothing was written; the "
+                f"last finite state is in {self.checkpoints.folder}. Lower the learning rate, or "
+                "look at the data."
+            )
+        self.checkpoints.write(number, arrays, state)
+        self._last_saved, self._working = time.monotonic(), working
+
+    def _parts(self):
+        """Variables in the order in which Keras's JAX trainer holds them."""
+        model = self._model
+        return (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            model.optimizer.variables,
+            model.metrics_variables,
+        )
+
+    def _snapshot(self, result):
+        """Number, arrays and state of a checkpoint of now."""
+        logs, held = result, self._parts()
+        if keras.backend.backend() == "jax":
+            logs, held = result
+        arrays, names = {}, {}
+        for part, values, variables in zip(PARTS, held, self._parts(), strict=True):
+            for i, (value, variable) in enumerate(zip(values, variables, strict=True)):
+                # A copy: on a CPU this may be the live buffer.
+                arrays[f"{part}.{i}"] = np.array(ops.convert_to_numpy(value))
+                names[f"{part}.{i}"] = variable.path
+        state = {
+            "made": [self._epoch, self._step],
+            "stop_training": bool(self._model.stop_training),
+            "total": self._total,
+            "logs": {name: float(ops.convert_to_numpy(logs[name])) for name in logs},
+            "names": names,
+            "python": random.getstate(),
+            "numpy": encoded(list(np.random.get_state()), arrays),
+        }
+        state["callbacks"] = [
+            [type(callback).__name__, encoded(learned(callback, before), arrays)]
+            for callback, before in zip(self._watched, self._before, strict=True)
+        ]
+        return self._total, arrays, state
+
+    def _restore(self, result):
+        """Sets everything to the checkpoint; returns what its step gave."""
+        state, arrays = self._found
+        self._check_callbacks(state)
+        for part, variables in zip(PARTS, self._parts(), strict=True):
+            self._assign(part, variables)
+        self._model.stop_training = state["stop_training"]
+        version, internal, following = state["python"]
+        random.setstate((version, tuple(internal), following))
+        np.random.set_state(tuple(decoded(state["numpy"], arrays)))
+        stored = (decoded(content, arrays) for _, content in state["callbacks"])
+        for callback, before, changed in zip(self._watched, self._before, stored, strict=True):
+            write_state(callback, before, changed)
+        self._found = None
+        if keras.backend.backend() != "jax":
+            return state["logs"]
+        return state["logs"], tuple([v.value for v in part] for part in self._parts())
+
+    def _stored(self, part):
+        """The checkpoint's arrays of a part, in order."""
+        arrays = self._found[1]
+        count = sum(name.startswith(f"{part}.") for name in arrays)
+        return [arrays[f"{part}.{i}"] for i in range(count)]
+
+    def _assign(self, part, variables):
+        """Gives the variables of a part their values, all of which are looked at before."""
+        where = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
+        stored = self._stored(part)
+        if len(stored) != len(variables):
+            raise ValueError(
+                f"{where} must have {len(variables)} {part} variables. Received: {len(stored)}"
+            )
+        for value, variable in zip(stored, variables, strict=True):
+            same_kind = np.can_cast(value.dtype, np.dtype(variable.dtype), "same_kind")
+            if value.shape != tuple(variable.shape) or not same_kind:
+                raise ValueError(
+                    f"{where}: {variable.path} must have shape {tuple(variable.shape)} and dtype "
+                    f"{variable.dtype}. Received: {value.shape}, {value.dtype}"
+                )
+        for value, variable in zip(stored, variables, strict=True):
+            variable.assign(value.astype(variable.dtype, copy=False))
+
+    def _check_callbacks(self, state):
+        """ValueError unless the checkpoint is of these callbacks."""
+        expected = [type(callback).__name__ for callback in self._watched]
+        received = [name for name, _ in state["callbacks"]]
+        if expected != received:
+            raise ValueError(
+                f"ExactResume: the checkpoint in {self.checkpoints.folder} must have the callbacks "
+                f"{', '.join(expected)}. "
+                f"Received: {', '.join(received)}"
+            )
+
+
+PARTS = ("trainable", "others", "optimizer", "metrics")
+
+
+def _is_finite(name, array):
+    """Whether weights and optimizer are; metrics and callbacks may be anything."""
+    if name.split(".")[0] not in PARTS[:3] or array.dtype.kind not in "fV":
+        return True
+    return bool(np.all(np.isfinite(array.astype("float32") if array.dtype.kind == "V" else array)))

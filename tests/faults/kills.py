@@ -1,0 +1,77 @@
+"""SIGKILL at random batches: the run that goes on must end with the weights of one that was not."""
+
+import random
+import time
+
+from tests.faults.runs import Run, checkpoints, digest
+
+# Every option that draws or remembers something; no budget of minutes, after which nothing could
+# be the same.
+COMMON = ["--minutes", "None", "--checkpoint-steps", "3", "--checkpoint-minutes", "None"]
+TEXT = [*COMMON, "--epochs", "3", "--score-every", "2", "--dropout", "0.1", "--warmup-steps", "9"]
+IMAGE = [*COMMON, "--epochs", "4", "--dropout", "0.1", "--ema", "0.9", "--warmup-steps", "9"]
+KINDS = {  # title -> recipe, its data, arguments, share of the tries
+    "translation": ("translation", "texts", [*TEXT, "--join", "0.2"], 1.0),
+    "vit": ("vit", "images", IMAGE, 0.8),
+    "vit, mixed_float16": ("vit", "images", [*IMAGE, "--precision", "mixed_float16"], 0.2),
+    "recurrent_translation": ("recurrent_translation", "texts", TEXT, 0.2),
+}
+IN_A_ROW = 5  # kills from one beginning to the end
+
+
+def whole(recipe, output, arguments):
+    """Digest of the last checkpoint of a run without a fault, and its epochs' steps and time."""
+    run = Run(recipe, output, *arguments)
+    run.wait_for_step(1, 2)
+    steps = run.steps_per_epoch()
+    epochs = int(arguments[arguments.index("--epochs") + 1])
+    return last(run, output, steps * epochs), steps, epochs
+
+
+def last(run, output, number):
+    """Waits for the checkpoint after the last step; its digest, or None if the run failed."""
+    path = output / "checkpoints" / "training" / f"step-{number:012d}"
+    found = digest(path) if run.wait_for_file(path) else None
+    run.kill()  # scoring and drawing do not change the weights
+    return found
+
+
+def chain(recipe, output, arguments, steps, epochs, kills, rng):
+    """Kills a run and its successors at random steps; the digest in the end, and where they died.
+    """
+    places = sorted(rng.sample(range(2, steps * epochs), kills))
+    died = []
+    for place in places:
+        run = Run(recipe, output, *arguments, "--resume")
+        run.wait_for_step(1 + place // steps, place % steps)
+        time.sleep(rng.uniform(0, 0.4))  # anywhere in a step, or in the writing of a checkpoint
+        run.kill()
+        died.append(run.step())
+        if not checkpoints(output):
+            print(f"  {recipe}: killed at {died[-1]} before its first checkpoint", flush=True)
+    run = Run(recipe, output, *arguments, "--resume")
+    return last(run, output, steps * epochs), died, run.said
+
+
+def run(folder, data, tries, seed):
+    """Title -> tries and those that ended with the very weights."""
+    found = {}
+    for title, (recipe, of, arguments, share) in KINDS.items():
+        rng = random.Random(f"{seed} {title}")
+        arguments = [*arguments, *data[of]]
+        place = folder / title.replace(", ", "-")
+        expected, steps, epochs = whole(recipe, place / "whole", arguments)
+        left, number, same = max(1, round(tries * share)), 0, 0
+        done = left
+        while left:
+            kills = min(IN_A_ROW, left)
+            ended, died, said = chain(
+                recipe, place / f"killed-{number}", arguments, steps, epochs, kills, rng
+            )
+            equal = expected is not None and ended == expected
+            print(f"{title}: killed at {died} of {epochs} x {steps}; same: {equal}", flush=True)
+            if not equal:
+                print(said[-3000:])
+            left, number, same = left - kills, number + 1, same + kills * equal
+        found[f"kill -9, {title}"] = (done, same)
+    return found

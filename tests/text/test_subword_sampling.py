@@ -1,0 +1,242 @@
+"""Claims about SubwordSampler: splits of SentencePiece, as probable, which follow from the seed."""
+
+import collections
+import hashlib
+import io
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from keras_transformers.text import SentencePieceTokenizer, SubwordSampler, encode_pairs
+
+LINES = [
+    "the cat sat on the mat",
+    "a dog sat on the log",
+    "she sells sea shells on the sea shore",
+    "the old cat chased the dog along the shore",
+    "日本語 и кот",
+] * 20
+DRAWS = 20_000
+
+
+def trained(**options):
+    """A tokenizer, with options that `SentencePieceTokenizer.train` does not offer."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, pad_id=0, bos_id=1, eos_id=2,
+        unk_id=3, minloglevel=2, hard_vocab_limit=False, **{"vocab_size": 60, **options},
+    )  # fmt: skip
+    return SentencePieceTokenizer(model.getvalue())
+
+
+TOKENIZERS = {
+    "plain": trained(),
+    "bytes": trained(byte_fallback=True, vocab_size=320),
+    "lossless": SentencePieceTokenizer.train(LINES, 290, lossless=True),
+    "symbols": trained(user_defined_symbols=["<sep>", "at", "on the", "\n"]),
+    "suffixes": trained(treat_whitespace_as_suffix=True),
+    "phrases": trained(split_by_whitespace=False, remove_extra_whitespaces=False),
+}
+TEXTS = ["cats", "on the cat", "she☃☃s ☃", "at<sep>a\nt", ""]
+kinds = pytest.mark.parametrize("kind", sorted(TOKENIZERS))
+
+
+def processor_of(kind):
+    return sentencepiece.SentencePieceProcessor(model_proto=TOKENIZERS[kind].proto)
+
+
+def drawn(sampler, chosen, seed, **marks):
+    """The splits as tuples."""
+    ids, lengths = sampler.sample(chosen, seed, **marks)
+    assert ids.dtype == np.int32 and lengths.sum() == len(ids)
+    return [tuple(part.tolist()) for part in np.split(ids, np.cumsum(lengths)[:-1])]
+
+
+def score(processor, number, largest):
+    """Of a piece in SentencePiece's lattice; symbols of the user, 0 in the file, are preferred."""
+    points = processor.get_score(number)
+    return points or len(processor.id_to_piece(number)) * largest - 0.1
+
+
+def probabilities(kind, text, alpha):
+    """Of each split of the whole text, by writing them all down."""
+    processor = processor_of(kind)
+    known = {
+        processor.id_to_piece(number): number
+        for number in range(4, processor.vocab_size())
+        if not processor.is_byte(number)
+    }
+    normal = [each for each in map(processor.get_score, known.values()) if each < 0]
+    least, largest = min(normal), max(0, *normal)
+    text = processor.normalize(text)
+
+    def splits(place):
+        if place == len(text):
+            yield (), 0.0
+            return
+        ways = [
+            ((known[text[place:end]],), score(processor, known[text[place:end]], largest), end)
+            for end in range(place + 1, len(text) + 1)
+            if text[place:end] in known
+        ]
+        if text[place] not in known:
+            ids = tuple(processor.piece_to_id(f"<0x{byte:02X}>") for byte in text[place].encode())
+            ways.append(((3,) if 3 in ids else ids, least - 10, place + 1))
+        for ids, points, end in ways:
+            for rest, of_rest in splits(end):
+                yield ids + rest, points + of_rest
+
+    found = collections.Counter()
+    for ids, points in splits(0):
+        runs = itertools.groupby(ids, key=lambda number: number == 3)
+        merged = [[3] if unknown else list(run) for unknown, run in runs]
+        found[tuple(itertools.chain(*merged))] += np.exp(alpha * points)
+    return {ids: weight / found.total() for ids, weight in found.items()}
+
+
+@kinds
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_each_split_is_drawn_as_often_as_its_scores_say(kind, alpha):
+    sampler = SubwordSampler(TOKENIZERS[kind], TEXTS, alpha)
+    for number, text in enumerate(TEXTS):
+        expected = probabilities(kind, text, alpha)
+        counts = collections.Counter(drawn(sampler, [number] * DRAWS, seed=[1, number]))
+        assert set(counts) <= set(expected)
+        often = [ids for ids in expected if expected[ids] * DRAWS >= 10]
+        shares = np.array([expected[ids] for ids in often])
+        found = np.array([counts[ids] for ids in often])
+        rare = 1 - shares.sum(), DRAWS - found.sum()
+        assert abs(rare[1] - rare[0] * DRAWS) < 5 * np.sqrt(max(rare[0], 0) * DRAWS) + 1
+        if len(often) > 1:
+            pvalue = stats.chisquare(found, shares / shares.sum() * found.sum()).pvalue
+            assert pvalue > 1e-3
+
+
+@kinds
+def test_each_split_is_drawn_as_often_as_by_sentencepiece(kind):
+    sampler = SubwordSampler(TOKENIZERS[kind], TEXTS, 0.2)
+    for number, text in enumerate(TEXTS):
+        theirs = processor_of(kind).encode(
+            [text] * DRAWS, enable_sampling=True, alpha=0.2, nbest_size=-1
+        )
+        both = [collections.Counter(drawn(sampler, [number] * DRAWS, seed=number))]
+        both.append(collections.Counter(map(tuple, theirs)))
+        often = [ids for ids in both[0] | both[1] if both[0][ids] + both[1][ids] >= 20]
+        table = np.array([[each[ids] for ids in often] for each in both])
+        rare = DRAWS - table.sum(axis=1, keepdims=True)
+        table = np.hstack([table, rare]) if rare.sum() >= 20 else table
+        assert table.shape[1] == 1 or stats.chi2_contingency(table).pvalue > 1e-6
+
+
+SOME = "\u2581\x10\x101 \n\t\0<sep>\ufeff☃𝄞the caté日"
+ANY_TEXT = st.text(max_size=30) | st.text(SOME, max_size=30)
+
+
+@kinds
+@settings(max_examples=40, deadline=None)
+@given(lines=st.lists(ANY_TEXT, max_size=5), seed=st.integers(0, 99))
+def test_every_split_reads_as_the_best_one_does(kind, lines, seed):
+    tokenizer, processor = TOKENIZERS[kind], processor_of(kind)
+    sampler = SubwordSampler(tokenizer, lines, 0.1)
+    splits = drawn(sampler, np.arange(len(lines)), seed) if lines else []
+    read = [processor.decode(list(ids)) for ids in splits]
+    assert read == [processor.decode(processor.encode(line)) for line in lines]
+    if kind == "lossless":
+        assert read == lines
+    marked = drawn(sampler, np.arange(len(lines)), seed, start=True, end=True) if lines else []
+    assert marked == [(1, *ids, 2) for ids in splits]
+
+
+@kinds
+@settings(max_examples=40, deadline=None)
+@given(lines=st.lists(ANY_TEXT, min_size=1, max_size=5))
+def test_a_huge_alpha_draws_a_best_split(kind, lines):
+    lines = [*lines, *LINES[:5]]
+    tokenizer, processor = TOKENIZERS[kind], processor_of(kind)
+    splits = drawn(SubwordSampler(tokenizer, lines, 1e6), np.arange(len(lines)), seed=1)
+    best = [tuple(ids) for ids in tokenizer.tokenize(lines).to_list()]
+    for ours, theirs in zip(splits, best, strict=True):  # of two that score the same it is either
+        points = [sum(score(processor, number, 0) for number in ids) for ids in (ours, theirs)]
+        assert ours == theirs or points[0] == pytest.approx(points[1], abs=1e-4)
+    assert splits[-4:] == best[-4:]
+
+
+def fingerprint():
+    """Of what is drawn from a corpus, alone and as pairs, two epochs of them."""
+    sampler = SubwordSampler(TOKENIZERS["plain"], LINES, 0.2)
+    pairs = encode_pairs(LINES, LINES[::-1], TOKENIZERS["plain"], shuffle_seed=3, sample=0.2)
+    found = [drawn(sampler, [5, 2, 2, 9], seed=[1, 2])]
+    found += [[pair[side].numpy().tolist() for pair in pairs for side in pair] for _ in range(2)]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def test_the_seed_alone_decides_also_in_another_process():
+    code = "from tests.text.test_subword_sampling import fingerprint; print(fingerprint())"
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == fingerprint()
+
+
+def test_other_seeds_draw_other_splits_and_a_sentence_chosen_twice_has_two():
+    sampler = SubwordSampler(TOKENIZERS["plain"], LINES[:5], 0.1)
+    chosen = [3] * 50 + [0, 1, 2, 4]
+    first = drawn(sampler, chosen, seed=5)
+    assert first == drawn(sampler, chosen, seed=5)
+    assert first != drawn(sampler, chosen, seed=6)
+    assert len(set(first[:50])) > 40
+
+
+@pytest.mark.parametrize("longest", [None, (16, 16)])
+def test_sampled_pairs_follow_from_the_seed_and_the_epoch(longest):
+    def epochs(seed):
+        pairs = encode_pairs(
+            LINES, LINES, TOKENIZERS["plain"], seed, sample=0.1, batch_size=40, longest=longest
+        )
+        return [
+            [batch[side].to_list() for batch in pairs for side in ("source", "target")]
+            for _ in range(2)
+        ]
+
+    first, second = epochs(3)
+    assert epochs(3) == [first, second]
+    assert first != second
+    assert epochs(4)[0] != first
+    tf.random.set_seed(9)
+    assert epochs(3) == [first, second]
+
+
+def test_source_and_target_of_a_pair_are_drawn_apart():
+    pairs = encode_pairs(LINES, LINES, TOKENIZERS["plain"], sample=0.1)
+    same = [np.array_equal(pair["source"], pair["target"][1:]) for pair in pairs]
+    assert np.mean(same) < 0.5
+
+
+def test_pairs_of_a_bpe_model_are_drawn_by_dropout_of_merges():
+    tokenizer = SentencePieceTokenizer.train(LINES, 60, "bpe")
+    pairs = list(encode_pairs(LINES, LINES, tokenizer, sample=0.5))
+    read = [tokenizer.detokenize(pair["source"]).numpy().decode() for pair in pairs]
+    assert read == LINES
+    assert len({tuple(pair["source"].numpy()) for pair in pairs[::5]}) > 1
+
+
+def test_a_text_without_words_has_no_ids():
+    for lines in ([], [""], ["", "  "]):
+        ids, lengths = SubwordSampler(TOKENIZERS["plain"], lines, 0.1).sample(range(len(lines)), 1)
+        assert ids.size == 0 and lengths.tolist() == [0] * len(lines)
+
+
+def test_models_of_another_kind_and_impossible_strengths_are_refused():
+    other = SentencePieceTokenizer.train(LINES, 60, "bpe")
+    with pytest.raises(ValueError, match="must be a SentencePieceTokenizer of a unigram model"):
+        SubwordSampler(other, LINES, 0.1)
+    for alpha in (-0.1, np.inf, np.nan):
+        with pytest.raises(ValueError, match=f"`alpha` must be at least 0. Received: {alpha}"):
+            SubwordSampler(TOKENIZERS["plain"], LINES, alpha)

@@ -1,0 +1,242 @@
+"""Claims about a run that is stopped and goes on: the same weights to the bit, the same history."""
+
+import errno
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers import layers, streams
+from keras_transformers.training import (
+    AdamW,
+    BudgetedDecay,
+    CheckpointAverage,
+    ExactResume,
+    Muon,
+    checkpoints,
+)
+from keras_transformers.training.checkpoints import Checkpoints
+
+STEPS, EPOCHS = 5, 4
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(1, 13, (37, 7)).astype("int32")
+LABELS = (IDS.sum(axis=1) % 3).astype("int32")
+
+
+class Killed(Exception):
+    """What ends a run in these tests, as SIGKILL would."""
+
+
+class Kill(keras.callbacks.Callback):
+    """Ends a run after so many steps."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.left = after
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        pass  # or the run that goes on would be killed at once
+
+
+def make(epoch):
+    places = streams.orders(len(IDS), 7, seed=3, epoch=epoch)
+    return places.map(lambda i: (tf.gather(IDS, i), tf.gather(LABELS, i)))
+
+
+def new_model(optimizer="adamw", policy="float32"):
+    ids = keras.Input((7,), dtype="int32")
+    x = keras.layers.Embedding(13, 12, dtype=policy)(ids)
+    x = layers.EncoderBlock(3, 23, dropout=0.3, dtype=policy)(x)
+    x = keras.layers.GlobalAveragePooling1D(dtype=policy)(x)
+    model = keras.Model(ids, keras.layers.Dense(3, dtype="float32")(x))
+    options = {"weight_decay": 0.01, "global_clipnorm": 1.0}
+    options |= {"use_ema": True, "ema_momentum": 0.9, "gradient_accumulation_steps": 2}
+    chosen = {"adamw": AdamW, "muon": Muon}[optimizer](1e-2, **options)
+    if policy == "mixed_float16":
+        chosen = keras.optimizers.LossScaleOptimizer(chosen, dynamic_growth_steps=3)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(chosen, loss, metrics=["accuracy"], jit_compile=True)
+    return model
+
+
+def plain_model():
+    """One that is quick to build, and draws nothing."""
+    model = keras.Sequential([keras.Input((7,), dtype="int32"), keras.layers.Embedding(13, 4)])
+    model.add(keras.layers.Flatten())
+    model.add(keras.layers.Dense(3))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(use_ema=True), loss, jit_compile=False)
+    return model
+
+
+def watchers():
+    return [
+        BudgetedDecay(1e-2, warmup_steps=3, steps=STEPS * EPOCHS),
+        keras.callbacks.SwapEMAWeights(),
+        CheckpointAverage(last=2),
+        keras.callbacks.EarlyStopping("val_loss", patience=9, restore_best_weights=True),
+    ]
+
+
+def fit(folder, kill_after=None, model=new_model, extra=(), seed=5, **options):
+    """A run from the beginning, or from what is in the folder: the model and its history."""
+    keras.utils.set_random_seed(seed)
+    model = model()
+    resume = ExactResume(folder, **{"every_minutes": None, "every_steps": 3, **options})
+    kill = Kill(kill_after or -1)
+    history = model.fit(
+        streams.epochs(make, STEPS, resume.start),
+        steps_per_epoch=STEPS,
+        epochs=EPOCHS,
+        initial_epoch=resume.start[0],
+        validation_data=(IDS[:9], LABELS[:9]),
+        callbacks=resume.after([*watchers(), kill, *extra]),
+        verbose=0,
+    ).history
+    history.pop("seconds")
+    return model, history
+
+
+def state(model):
+    variables = [*model.variables, *model.optimizer.variables]
+    return [np.asarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
+
+
+def check_same(one, other):
+    for value, expected in zip(state(one), state(other), strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize(
+    "kill_after", [4, *(pytest.param(step, marks=pytest.mark.slow) for step in (5, 8, 10, 14, 19))]
+)
+def test_a_run_killed_at_any_step_ends_as_if_it_had_not_been(uninterrupted, tmp_path, kill_after):
+    with pytest.raises(Killed):
+        fit(tmp_path, kill_after)
+    model, history = fit(tmp_path, seed=99)  # from which nothing follows any more
+    check_same(model, uninterrupted[0])
+    assert history == uninterrupted[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("optimizer", "policy"),
+    [("muon", "float32"), ("adamw", "mixed_float16"), ("muon", "mixed_bfloat16")],
+)
+def test_every_optimizer_and_precision_is_resumed(tmp_path, optimizer, policy):
+    def new():
+        return new_model(optimizer, policy)
+
+    expected, _ = fit(tmp_path / "whole", model=new)
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed", 11, model=new)
+    model, _ = fit(tmp_path / "killed", model=new, seed=99)
+    check_same(model, expected)
+
+
+def test_sigterm_leaves_a_checkpoint_and_ends_with_143(tmp_path):
+    class Terminate(Kill):
+        def on_train_batch_end(self, batch, logs=None):
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        fit(tmp_path / "ended", model=plain_model, extra=[Terminate(8)], every_steps=100)
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == handler
+    state, _ = Checkpoints(tmp_path / "ended").newest()
+    assert state["made"] == [1, 4]  # after the next step
+    model, _ = fit(tmp_path / "ended", model=plain_model, extra=[Terminate(-1)])
+    expected, _ = fit(tmp_path / "whole", model=plain_model, extra=[Terminate(-1)])
+    check_same(model, expected)
+
+
+def test_sigterm_in_validation_ends_at_once(tmp_path):
+    class Terminate(Kill):
+        def on_test_begin(self, logs=None):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def on_test_end(self, logs=None):
+            raise AssertionError("validation went on")
+
+    with pytest.raises(SystemExit):
+        fit(tmp_path, model=plain_model, extra=[Terminate(-1)], every_steps=100)
+    assert Checkpoints(tmp_path).newest()[0]["made"] == [0, STEPS]
+
+
+def test_a_number_that_is_not_finite_ends_the_run_and_is_not_written(tmp_path):
+    class Poison(Kill):
+        def on_train_batch_end(self, batch, logs=None):
+            self.left -= 1
+            if self.left == 0:
+                kernel = self.model.layers[-1].kernel
+                kernel.assign(kernel * np.nan)
+
+    with pytest.raises(FloatingPointError, match="After step 4 of epoch 2, .* hold NaN"):
+        fit(tmp_path, model=plain_model, extra=[Poison(7)])
+    state, arrays = Checkpoints(tmp_path).newest()
+    assert state["made"] == [1, 1]
+    assert np.isfinite(arrays["trainable.0"]).all()
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence_and_keeps_what_was(tmp_path, monkeypatch):
+    write = checkpoints._write_through
+
+    def fill(path, data):
+        if len(list(tmp_path.glob("step-*"))) == 2:
+            write(path, data[:100])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(checkpoints, "_write_through", fill)
+    with pytest.raises(OSError, match="The disk is full: .* step-000000000006 before it is whole"):
+        fit(tmp_path, model=plain_model)
+    assert [path.name[-2:] for path in sorted(tmp_path.iterdir())] == ["03", "06"]
+    assert Checkpoints(tmp_path).newest()[0]["total"] == 6
+
+
+def test_a_checkpoint_of_another_model_is_refused_before_anything_is_changed(tmp_path):
+    with pytest.raises(Killed):
+        fit(tmp_path, 4, plain_model)
+    def other():
+        model = keras.Sequential([keras.Input((7,)), keras.layers.Dense(3)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    with pytest.raises(ValueError, match="must have 2 trainable variables. Received: 3"):
+        fit(tmp_path, model=other)
+
+
+def test_checkpoints_are_not_written_over_by_a_run_that_does_not_resume(tmp_path):
+    with pytest.raises(Killed):
+        fit(tmp_path, 4, plain_model)
+    with pytest.raises(ValueError, match="holds checkpoints of a run. Resume it"):
+        ExactResume(tmp_path, resume=False)
+
+
+def test_what_fit_needs_is_said(tmp_path):
+    resume = ExactResume(tmp_path)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="callbacks=resume.after"):
+        model.fit(np.ones((2, 1)), np.ones((2, 1)), callbacks=[resume], verbose=0)
+    with pytest.raises(ValueError, match="must be positive or None. Received: every_minutes=0"):
+        ExactResume(tmp_path, every_minutes=0)
