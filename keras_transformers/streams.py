@@ -31,7 +31,7 @@ def epochs(make, steps, start=(0, 0)):
     >>> import tensorflow as tf
     >>> from keras_transformers.streams import epochs
     >>> make = lambda epoch: tf.data.Dataset.range(10 * epoch, 10 * epoch + 3)
-    >>> list(epochs(make, 3, start=(1, 2)).take(5).as_numpy_iterator())
+    >>> [int(number) for number in epochs(make, 3, start=(1, 2)).take(5).as_numpy_iterator()]
     [12, 20, 21, 22, 30]
     """
     first, passed = start
