@@ -36,8 +36,8 @@ from keras_transformers.visualization import (
     images_with_boxes,
     training_curves,
 )
+from recipes.command import RunConfig, begin, is_published, main, publish, start_from
 from recipes.data.boxes import load
-from recipes.folder import RunConfig, begin, is_published, main, publish, start_from
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 

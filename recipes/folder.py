@@ -5,33 +5,12 @@ import dataclasses
 import json
 import pathlib
 import shutil
-import sys
 import time
-import typing
 
 import keras
-import tyro
 
-from keras_transformers import pretrained, saving, streams
-from keras_transformers.models import DETR
-from keras_transformers.training import ExactResume, keep_freed_memory
-
-
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """What every run can be told, whatever it trains."""
-
-    output: str = "runs/run"
-    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    seed: int = 1
-    resume: bool = False  # go on with the run in --output, if it was begun, with its numbers
-    checkpoint_minutes: float | None = 10.0  # from one checkpoint to the next
-    checkpoint_steps: int | None = None  # the same in steps
-    tensorboard: bool = False
-    smoke: bool = False  # the same path in under a minute, on little data
-
-
-OF_THIS_PROCESS = ("output", "resume", "checkpoint_minutes", "checkpoint_steps")
+from keras_transformers import streams
+from keras_transformers.training import ExactResume
 
 
 class RunFolder:
@@ -159,111 +138,3 @@ class _Clock(keras.callbacks.Callback):
 
     def set_state(self, state):
         self._folder.count_from(state["seconds"])
-
-
-def begin(config, smoke, tuning=None):
-    """What every run begins with: sizes of a smoke run, memory, seeds, precision and the folder.
-
-    Args:
-        config: The recipe's dataclass, with `smoke`, `seed`, `precision` and `output`.
-        smoke: Dict of field -> value under `--smoke`, where the field was not chosen.
-        tuning: The same for a run that goes on from published weights.
-
-    Returns:
-        The configuration of the run and its `RunFolder`.
-    """
-    if config.resume:
-        config = _as_begun(config)
-    if config.smoke:
-        config = _where_unchosen(config, smoke)
-    if tuning and is_published(config.pretrained):
-        config = _where_unchosen(config, tuning)
-    keep_freed_memory()
-    keras.utils.set_random_seed(config.seed)
-    keras.config.set_dtype_policy(config.precision)
-    folder = RunFolder(config.output, config)
-    (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
-    return config, folder
-
-
-def _as_begun(config):
-    """The numbers of the run in the output folder, if one was begun.
-
-    Raises:
-        ValueError: If others were chosen.
-    """
-    path = pathlib.Path(config.output, "config.json")
-    if not path.is_file():
-        return config
-    begun = json.loads(path.read_text(encoding="utf-8"))
-    changes = {}
-    for field in dataclasses.fields(config):
-        now = getattr(config, field.name)
-        then = begun.get(field.name, now)
-        then = tuple(then) if isinstance(then, list) else then
-        if field.name in OF_THIS_PROCESS or then == now:
-            continue
-        if now != field.default:
-            option = f"--{field.name.replace('_', '-')}"
-            raise ValueError(
-                f"--resume goes on with the run in {config.output}, begun with {option} {then}. "
-                f"Received: {option} {now}"
-            )
-        changes[field.name] = then
-    return dataclasses.replace(config, **changes)
-
-
-def main(run, config, description):
-    """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
-    name = f"recipes.{pathlib.Path(sys.argv[0]).stem}"
-    config = tyro.cli(config, prog=f"python -m {name}", description=description)
-    if config.resume and pathlib.Path(config.output, "metrics.json").is_file():
-        print(f"The run in {config.output} is finished.")
-        return
-    try:
-        run(config)
-    except (ValueError, FileNotFoundError, FloatingPointError) as error:
-        raise SystemExit(f"{name}: {error}") from None
-    except OSError as error:
-        raise SystemExit(f"{name}: {error.strerror or error}") from None
-
-
-def is_published(folder):
-    """Whether `--pretrained` names a folder of published weights, and not one of a run.
-
-    Raises:
-        FileNotFoundError: If it is neither.
-    """
-    if folder is None or pathlib.Path(folder, "model.keras").is_file():
-        return False
-    if not pathlib.Path(folder, "config.json").is_file():
-        raise FileNotFoundError(
-            f"--pretrained: {folder} is neither the folder of a run, with model.keras, nor one of "
-            "published weights, with config.json and model.safetensors."
-        )
-    return True
-
-
-def start_from(folder):
-    """The model that `--pretrained` names: of another run, or with published weights."""
-    if is_published(folder):
-        return pretrained.load(folder)
-    return saving.load_model(pathlib.Path(folder, "model.keras"))
-
-
-def publish(folder, model, tokenizer=None, classes=None, preprocessing=None):
-    """Writes a model that started from published weights as such, into `published`."""
-    path = pretrained.save(model, folder / "published", classes)
-    if tokenizer is not None:
-        pretrained.save_tokenizer(tokenizer, path)
-    if preprocessing is not None:
-        pretrained.save_preprocessing(preprocessing, path, isinstance(model, DETR))
-
-
-def _where_unchosen(config, changes):
-    unchosen = {
-        name: value
-        for name, value in changes.items()
-        if getattr(config, name) == getattr(type(config), name)
-    }
-    return dataclasses.replace(config, **unchosen)

@@ -21,8 +21,8 @@ from keras_transformers.visualization import (
     images_with_attention,
     training_curves,
 )
+from recipes.command import RunConfig, begin, is_published, publish, start_from
 from recipes.data.images import load
-from recipes.folder import RunConfig, begin, is_published, publish, start_from
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 

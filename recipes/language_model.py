@@ -28,8 +28,8 @@ from keras_transformers.text import SentencePieceTokenizer, packed_documents, sl
 from keras_transformers.training import AdamW
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
+from recipes.command import begin, main, publish, start_from
 from recipes.data.documents import load_documents
-from recipes.folder import begin, main, publish, start_from
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes import images
-from recipes.folder import begin, main
+from recipes.command import begin, main
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,8 +22,8 @@ from keras_transformers.models import TextEncoder
 from keras_transformers.text import WordPieceTokenizer, masked, packed_documents
 from keras_transformers.visualization import training_curves
 from recipes import texts
+from recipes.command import begin, main
 from recipes.data.documents import load_documents
-from recipes.folder import begin, main
 
 
 @dataclasses.dataclass(frozen=True)

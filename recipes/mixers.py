@@ -44,9 +44,9 @@ from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import comparison
+from recipes.command import RunConfig, begin, main
 from recipes.data import images, shakespeare
 from recipes.flops import floating_point_operations
-from recipes.folder import RunConfig, begin, main
 
 
 @dataclasses.dataclass(frozen=True)

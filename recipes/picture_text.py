@@ -32,8 +32,8 @@ from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention, training_curves
+from recipes.command import RunConfig, begin, main
 from recipes.data.images import load
-from recipes.folder import RunConfig, begin, main
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {

@@ -18,7 +18,7 @@ from keras_transformers.models import RecurrentTranslator
 from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
 from recipes import seq2seq
-from recipes.folder import main
+from recipes.command import main
 
 
 @dataclasses.dataclass(frozen=True)

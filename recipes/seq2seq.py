@@ -17,8 +17,8 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
+from recipes.command import RunConfig, begin, publish
 from recipes.data.translation import load
-from recipes.folder import RunConfig, begin, publish
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from keras_transformers.models import Swin
 from recipes import images
-from recipes.folder import main
+from recipes.command import main
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,8 +29,8 @@ from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import AdamW, BudgetedDecay, score_classes
 from keras_transformers.visualization import confusion_matrix, training_curves
 from recipes import texts
+from recipes.command import begin, is_published, main, publish, start_from
 from recipes.data.documents import load_labelled
-from recipes.folder import begin, is_published, main, publish, start_from
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
 )
-from recipes.folder import RunConfig
+from recipes.command import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)

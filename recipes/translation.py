@@ -24,7 +24,7 @@ from keras_transformers.text import balanced_lengths, packed
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
 from recipes import seq2seq
-from recipes.folder import main, start_from
+from recipes.command import main, start_from
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from keras_transformers.layers import sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
 from recipes import images
-from recipes.folder import main
+from recipes.command import main
 
 
 @dataclasses.dataclass(frozen=True)

@@ -62,7 +62,7 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED_BY_RECIPES = tuple(
-    f"recipes.{name}" for name in ("data", "folder", "images", "seq2seq", "texts", "flops")
+    f"recipes.{name}" for name in ("command", "data", "devices", "folder", "images", "seq2seq", "texts", "flops")
 )
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
