@@ -61,9 +61,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED_BY_RECIPES = tuple(
-    f"recipes.{name}" for name in ("command", "data", "devices", "folder", "images", "seq2seq", "texts", "flops")
-)
+SHARED = ("command", "data", "devices", "flops", "folder", "images", "seq2seq", "texts")
+SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
 TRAIN_A_STEP = """
