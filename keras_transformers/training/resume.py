@@ -171,17 +171,18 @@ class ExactResume(keras.callbacks.Callback):
             self._working = False
 
     def _save_if_due(self, result):
+        terminated = self._terminated  # once: it may come while this runs, and waits for a step
         minutes = (time.monotonic() - self._last_saved) / 60
         due = self.every_minutes is not None and minutes >= self.every_minutes
         due |= self.every_steps is not None and self._total % self.every_steps == 0
-        due |= self._terminated
+        due |= terminated
         if due or self._step == self._steps or self._model.stop_training:
             # Nothing can be taken up within the validation that follows an epoch. So its end is
             # kept in memory until the next begins, for SIGTERM and for the end of training.
             self._pending = self._snapshot(result)
         if due:
             self._write(self._pending)
-        if self._terminated:
+        if terminated:
             self._leave()
 
     def _terminate(self, *_):
