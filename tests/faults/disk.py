@@ -36,7 +36,8 @@ def run(folder, data, tries, seed):
     """Title -> tries and those that ended with a sentence and a state that loads."""
     rng = random.Random(seed)
     recipe, of, arguments, _ = kills.KINDS["vit"]
-    arguments = [*arguments, *data[of], "--epochs", "1"]
+    arguments = [*arguments, *data[of]]
+    arguments[arguments.index("--epochs") + 1] = "1"
     try:
         with SmallDisk(folder / "trial", 2**20):
             pass
