@@ -195,7 +195,8 @@ def evaluation_boxes(corpus, preprocessing, batch_size, max_boxes):
     """
     places = tf.data.Dataset.zip(tf.data.Dataset.range(len(corpus)), keys(0, 0))
     examples = _examples(corpus, preprocessing, max_boxes, None, places)
-    return examples.batch(batch_size).prefetch(tf.data.AUTOTUNE)
+    number = tf.data.experimental.assert_cardinality(-(-len(corpus) // batch_size))  # for Keras
+    return examples.batch(batch_size).prefetch(tf.data.AUTOTUNE).apply(number)
 
 
 def _examples(corpus, preprocessing, max_boxes, augmentation, places):
