@@ -63,15 +63,20 @@ class RunFolder:
             resume=config.resume,
         )
         batches = streams.epochs(make, steps, resume.start)
-        return model.fit(
-            watch(batches) if watch else batches,
-            shuffle=False,  # the pipeline does that
-            steps_per_epoch=steps,
-            epochs=epochs,
-            initial_epoch=resume.start[0],
-            callbacks=resume.after([*callbacks, _Clock(self)]),
-            **options,
-        ).history
+        try:
+            history = model.fit(
+                watch(batches) if watch else batches,
+                shuffle=False,  # the pipeline does that
+                steps_per_epoch=steps,
+                epochs=epochs,
+                initial_epoch=resume.start[0],
+                callbacks=resume.after([*callbacks, _Clock(self)]),
+                **options,
+            )
+        except Exception:
+            print()  # or what is said of it would stand behind the progress bar
+            raise
+        return history.history
 
     def keep_best(self, monitor, mode, patience):
         """Callbacks that write `model.keras` and go back to it after `patience` worse epochs."""

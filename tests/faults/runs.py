@@ -43,16 +43,22 @@ class Run:
         recipe: Its name.
         output: Folder.
         arguments: More of its command line.
+        environment: Variables of its own.
     """
 
-    def __init__(self, recipe, output, *arguments):
+    def __init__(self, recipe, output, *arguments, environment=()):
         command = [sys.executable, "-m", f"recipes.{recipe}", "--output", str(output)]
         self._process = subprocess.Popen(
             [*command, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env={
+                **os.environ,
+                "PYTHONUNBUFFERED": "1",
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                **dict(environment),
+            },
         )
         self.said = ""
 
@@ -84,6 +90,14 @@ class Run:
         """Sends a signal and reads what is left; returns the exit status."""
         self._process.send_signal(how)
         return self.end()
+
+    def is_over(self, seconds):
+        """Whether it ends by itself in so many seconds."""
+        try:
+            self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def end(self):
         """Reads to the end; returns the exit status."""
