@@ -64,6 +64,7 @@ from keras_transformers.layers.positions import (
 )
 from keras_transformers.layers.reduction_attention import SpatialReductionAttention
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
+from keras_transformers.layers.rematerialization import rematerialized_blocks
 from keras_transformers.layers.rotary import RotaryEmbedding
 from keras_transformers.layers.scores import (
     AdditiveScore,
@@ -147,6 +148,7 @@ __all__ = [
     "patchify",
     "relative_places",
     "relative_position_index",
+    "rematerialized_blocks",
     "resize_positions",
     "segment_mask",
     "segment_positions",

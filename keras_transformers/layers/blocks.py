@@ -9,10 +9,11 @@ from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.parts import part, serialized
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
+from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.self_attention import SelfAttention
 
 
-class Block(keras.layers.Layer):
+class Block(Rematerialized, keras.layers.Layer):
     """What both blocks share: configuration, the feed-forward branch and the residual rule."""
 
     def __init__(

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.patch_merging import check_map
+from keras_transformers.layers.rematerialization import Rematerialized
 
 GROUPS = 8  # of a group norm; fewer where they do not divide the width
 NORMS = ("batch", "frozen", "group")
@@ -114,7 +115,7 @@ def _strided(x_shape, stride):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ResidualBlock(keras.layers.Layer):
+class ResidualBlock(Rematerialized, keras.layers.Layer):
     """The block of a residual network: convolutions beside a short cut.
 
     `relu(x + F(x))` with two 3 x 3 convolutions, or three, 1 x 1, 3 x 3, 1 x 1, around a bottleneck

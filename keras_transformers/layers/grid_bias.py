@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.position_terms import PositionTerm
+from keras_transformers.layers.positions import rows_of
 
 
 def relative_position_index(grid, prefix_tokens=0):
@@ -119,7 +120,7 @@ def _of_pairs(table, index, query_positions, key_positions):
     """Rows of a table for pairs of positions: `(rows, heads)` -> `(heads, queries, keys)`."""
     index = ops.take(index, query_positions, axis=0)
     index = ops.take(index, key_positions, axis=1)
-    return ops.transpose(ops.take(table, index, axis=0), (2, 0, 1))
+    return ops.transpose(rows_of(table, index), (2, 0, 1))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

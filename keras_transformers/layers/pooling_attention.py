@@ -9,6 +9,7 @@ from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.heads import swap_heads
 from keras_transformers.layers.patch_merging import check_map
+from keras_transformers.layers.positions import rows_of
 from keras_transformers.layers.projections import project
 
 
@@ -37,7 +38,7 @@ class OffsetVectors(GridTable, keras.layers.Layer):
         query = np.arange(queries)[:, None] * max(keys / queries, 1.0)
         key = np.arange(keys)[None, :] * max(queries / keys, 1.0)
         offset = query - key + (keys - 1) * max(queries / keys, 1.0)
-        return ops.take(table, np.int32(offset), axis=0)
+        return rows_of(table, np.int32(offset))
 
     def _rows(self, grid):
         return 2 * grid[0] - 1

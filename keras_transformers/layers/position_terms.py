@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.positions import rows_of
 
 
 class PositionTerm(keras.layers.Layer):
@@ -160,7 +161,7 @@ class RelativePositionBias(PositionTerm):
         if self.bidirectional:
             after = ops.cast(distance > 0, "int32")
             bucket = bucket + after * (self.num_buckets // 2)
-        return ops.transpose(ops.take(self.table, bucket, axis=0), (2, 0, 1))
+        return ops.transpose(rows_of(self.table, bucket), (2, 0, 1))
 
     def get_config(self):
         return {
@@ -220,7 +221,7 @@ class ShawRelativePosition(PositionTerm):
     def _of_pairs(self, table, query_positions, key_positions, dtype):
         distance = _distances(query_positions, key_positions)
         place = ops.clip(distance, -self.max_distance, self.max_distance) + self.max_distance
-        return ops.cast(ops.take(table, place, axis=0), dtype)  # (queries, keys, dim)
+        return ops.cast(rows_of(table, place), dtype)  # (queries, keys, dim)
 
     def bias(self, query, query_positions, key_positions):
         keys = self._of_pairs(self.keys, query_positions, key_positions, query.dtype)

@@ -46,6 +46,15 @@ def check_sequence(layer, x_shape):
         )
 
 
+def rows_of(table, index):
+    """Rows of a learned table that many places share, with a gradient that is a plain tensor.
+
+    TensorFlow's gradient of `take` lists a row once for each place. Optimizers square what they are
+    given: Keras's Adam then adds up the squares of a row's terms, and not the square of their sum.
+    """
+    return ops.take(table * 1, index, axis=0)
+
+
 def with_positions(layer, name, x, positions):
     """`x + positions`, as queries or keys are made of; `x` itself where `positions` is None.
 
@@ -196,7 +205,7 @@ class PositionEmbedding(keras.layers.Layer):
                     f"has max_length={self.max_length} positions."
                 )
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
-        return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
+        return x + ops.cast(rows_of(self.table, positions), x.dtype)
 
     def compute_output_shape(self, x_shape):
         return x_shape

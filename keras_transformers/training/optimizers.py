@@ -45,8 +45,20 @@ class AdamW(keras.optimizers.AdamW):
         self.no_decay = tuple(no_decay)
         self.exclude_from_weight_decay(var_names=list(self.no_decay))
 
+    def apply(self, grads, trainable_variables=None):
+        super().apply(_dense(grads), trainable_variables)
+
     def get_config(self):
         return {**super().get_config(), "no_decay": list(self.no_decay)}
+
+
+def _dense(gradients):
+    """Gradients as plain tensors.
+
+    TensorFlow's gradient of an embedding lists a row once for each place that it was taken to, and
+    Keras's optimizers square each of the list: for a row taken twice, not the square of the sum.
+    """
+    return [None if each is None else ops.convert_to_tensor(each) for each in gradients]
 
 
 def orthogonalize(matrix, steps=5):
@@ -159,6 +171,9 @@ class Muon(keras.optimizers.Optimizer):
             None if shape else self.add_variable_from_reference(variable, name="velocity")
             for variable, shape in zip(variables, self.shapes, strict=True)
         ]
+
+    def apply(self, grads, trainable_variables=None):
+        super().apply(_dense(grads), trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)

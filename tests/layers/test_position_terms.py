@@ -3,6 +3,7 @@
 import math
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 from hypothesis import given
@@ -244,3 +245,20 @@ def test_a_bias_of_the_call_is_added_to_that_of_the_positions(name, policy):
     bias = np.broadcast_to(hidden, (LENGTH, LENGTH))
     mask = np.broadcast_to(hidden == 0, (LENGTH, LENGTH))
     assert_close(layer(X, attention_bias=bias), layer(X, attention_mask=mask), 1e-2)
+
+
+@pytest.mark.parametrize("term", [RelativePositionBias, ShawRelativePosition])
+def test_a_row_of_a_table_has_one_gradient_for_all_places_that_share_it(term):
+    """Else Adam, whose first step is the sign of the gradient, would take a smaller one."""
+    layer = SelfAttention(2, position=term())
+    x = np.random.default_rng(1).normal(size=(2, 9, 8)).astype("float32")
+    model = keras.Sequential([keras.Input((9, 8)), layer])
+    before = [np.array(w) for w in layer.get_weights()]
+    model.compile(keras.optimizers.Adam(0.25, epsilon=1e-20), "mse", jit_compile=False)
+    model.fit(x, np.flip(x), verbose=0)
+    tables = [w.path for w in layer.weights if "position" in w.path]
+    assert tables
+    for weight, old in zip(layer.weights, before, strict=True):
+        if weight.path in tables:
+            change = np.abs(keras.ops.convert_to_numpy(weight) - old)
+            np.testing.assert_allclose(change[change > 0], 0.25, atol=1e-4)

@@ -95,3 +95,16 @@ def test_what_is_not_decayed_can_be_chosen():
     optimizer.apply([keras.ops.zeros(2), keras.ops.zeros(2)], [kernel, bias])
     assert np.all(keras.ops.convert_to_numpy(kernel) == 1.0)
     np.testing.assert_allclose(keras.ops.convert_to_numpy(bias), 0.95)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_row_that_is_taken_twice_has_one_gradient(name):
+    """Adam's first step is the sign of the gradient, whatever terms it is the sum of."""
+    optimizer = AdamW(0.5, weight_decay=0.0) if name == "adamw" else Muon(0.5)
+    embedding = keras.layers.Embedding(3, 2, embeddings_initializer="ones", name="embedding")
+    model = keras.Sequential([keras.Input((3,), dtype="int32"), embedding])
+    model.compile(optimizer, lambda factors, rows: keras.ops.sum(factors * rows, axis=(1, 2)))
+    factors = np.array([[[1, 2], [3, -2.5], [5, 6]]], "float32")
+    model.fit(np.array([[0, 0, 1]]), factors, verbose=0)
+    table = keras.ops.convert_to_numpy(embedding.embeddings)
+    np.testing.assert_allclose(table, [[0.5, 1.5], [0.5, 0.5], [1, 1]], atol=1e-5)
