@@ -58,7 +58,10 @@ def _dense(gradients):
     TensorFlow's gradient of an embedding lists a row once for each place that it was taken to, and
     Keras's optimizers square each of the list: for a row taken twice, not the square of the sum.
     """
-    return [None if each is None else ops.convert_to_tensor(each) for each in gradients]
+    return [
+        ops.add(each, ops.zeros(each.shape, each.dtype)) if hasattr(each, "indices") else each
+        for each in gradients
+    ]
 
 
 def orthogonalize(matrix, steps=5):
