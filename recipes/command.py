@@ -1,5 +1,6 @@
 """What every recipe can be told on its command line, and how it begins."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -10,8 +11,10 @@ import keras
 import tyro
 
 from keras_transformers import pretrained, saving
+from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.models import DETR
 from keras_transformers.training import keep_freed_memory
+from recipes.devices import spread
 from recipes.folder import RunFolder
 
 
@@ -21,6 +24,9 @@ class RunConfig:
 
     output: str = "runs/run"
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    devices: str | None = None  # "data=8" or "data=4,model=2", with KERAS_BACKEND=jax
+    accumulate: int | None = None  # batches whose mean gradient makes one step of the optimizer
+    rematerialize: bool = False  # compute blocks twice and keep their inputs only
     seed: int = 1
     resume: bool = False  # go on with the run in --output, if it was begun, with its numbers
     checkpoint_minutes: float | None = 10.0  # from one checkpoint to the next
@@ -28,8 +34,22 @@ class RunConfig:
     tensorboard: bool = False
     smoke: bool = False  # the same path in under a minute, on little data
 
+    def making(self):
+        """The scope in which models are made."""
+        return rematerialized_blocks() if self.rematerialize else contextlib.nullcontext()
 
-OF_THIS_PROCESS = ("output", "resume", "checkpoint_minutes", "checkpoint_steps")
+    @property
+    def accumulation(self):
+        """What every optimizer is told."""
+        return {"gradient_accumulation_steps": self.accumulate}
+
+    @property
+    def jit_compile(self):
+        """Whether XLA compiles: not where TensorFlow copies a model to several devices."""
+        return self.devices is None or keras.backend.backend() == "jax"
+
+
+OF_THIS_PROCESS = ("output", "devices", "resume", "checkpoint_minutes", "checkpoint_steps")
 
 
 def begin(config, smoke, tuning=None):
@@ -55,6 +75,16 @@ def begin(config, smoke, tuning=None):
     folder = RunFolder(config.output, config)
     (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
     return config, folder
+
+
+def begin_anew(config, seed):
+    """Before the next model of a run: frees the last one, which compiled programs would hold."""
+    spread = keras.distribution.distribution()
+    keras.backend.clear_session()  # which forgets precision and devices too
+    keras.config.set_dtype_policy(config.precision)
+    if spread is not None:
+        keras.distribution.set_distribution(spread)
+    keras.utils.set_random_seed(seed)
 
 
 def _as_begun(config):
@@ -92,7 +122,8 @@ def main(run, config, description):
         print(f"The run in {config.output} is finished.")
         return
     try:
-        run(config)
+        with spread(config.devices):
+            run(config)
     except (ValueError, FileNotFoundError, FloatingPointError) as error:
         raise SystemExit(f"{name}: {error}") from None
     except OSError as error:

@@ -38,6 +38,7 @@ from keras_transformers.visualization import (
 )
 from recipes.command import RunConfig, begin, is_published, main, publish, start_from
 from recipes.data.boxes import load
+from recipes.devices import hand_over
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 
@@ -68,7 +69,7 @@ class Config(RunConfig):
     learning_rate: float = 2e-3  # the peak; 5e-4 suits AdamW
     weight_decay: float = 0.05
     warmup_steps: int = 100
-    clip_norm: float = 1.0
+    clip_norm: float | None = 1.0
 
 
 SMOKE = {"epochs": 2, "minutes": None, "steps_per_epoch": 2, "batch_size": 2, "warmup_steps": 2}
@@ -121,11 +122,12 @@ def build_model(config, num_classes):
             raise ValueError(f"--pretrained: {config.pretrained} holds no DETR.")
         model = model.transferred(num_classes=num_classes)
     options = {"weight_decay": config.weight_decay, "global_clipnorm": config.clip_norm}
+    options |= config.accumulation
     if config.optimizer == "muon":
         optimizer = Muon(config.learning_rate, adam_for=ADAM_FOR, steps=4, **options)
     else:
         optimizer = AdamW(config.learning_rate, **options)
-    model.compile(optimizer, jit_compile=True)
+    model.compile(optimizer, jit_compile=config.jit_compile)
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -174,9 +176,11 @@ def run(config):
     config, folder = begin(config, SMOKE, TUNING)
     classes, preprocessing, batches, watched, valid, test = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
-    model = build_model(config, len(classes))
+    with config.making():
+        model = build_model(config, len(classes))
     history = train(config, folder, model, batches, watched)
     model.save(folder / "model.keras")
+    hand_over()
 
     held_out, of_held_out = predict(Detector(model, classes, preprocessing), valid)
     threshold = best_threshold(held_out, of_held_out)

@@ -9,7 +9,7 @@ import time
 
 import keras
 
-from keras_transformers import streams
+from keras_transformers import distribution, streams
 from keras_transformers.training import ExactResume
 
 
@@ -24,7 +24,9 @@ class RunFolder:
     def __init__(self, path, config):
         self._started = time.perf_counter()
         self._config = config
-        self.path = pathlib.Path(path)
+        self.path = self._shared = pathlib.Path(path)
+        if not distribution.is_first_host():
+            self.path = self.path / "other_host"
         self.figures = self.path / "figures"
         self.figures.mkdir(parents=True, exist_ok=True)
         self.write_json("config.json", dataclasses.asdict(config))
@@ -57,7 +59,7 @@ class RunFolder:
         """
         config = self._config
         resume = ExactResume(
-            self / "checkpoints" / name,
+            self._shared / "checkpoints" / name,
             config.checkpoint_minutes,
             config.checkpoint_steps,
             resume=config.resume,
@@ -70,7 +72,7 @@ class RunFolder:
                 steps_per_epoch=steps,
                 epochs=epochs,
                 initial_epoch=resume.start[0],
-                callbacks=resume.after([*callbacks, _Clock(self)]),
+                callbacks=resume.after([distribution.Guard(), *callbacks, _Clock(self)]),
                 **options,
             )
         except Exception:

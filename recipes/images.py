@@ -23,6 +23,7 @@ from keras_transformers.visualization import (
 )
 from recipes.command import RunConfig, begin, is_published, publish, start_from
 from recipes.data.images import load
+from recipes.devices import hand_over
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
@@ -49,7 +50,7 @@ class ImageConfig(RunConfig):
     learning_rate: float = 1e-3  # the peak
     weight_decay: float = 0.05  # of kernels alone
     warmup_steps: int = 100
-    clip_norm: float = 1.0  # of all gradients together
+    clip_norm: float | None = 1.0  # of all gradients together
     ema: float | None = None  # momentum of averaged weights, which are then scored and saved
 
 
@@ -155,12 +156,13 @@ def classifier(config, model):
             global_clipnorm=config.clip_norm,
             use_ema=config.ema is not None,
             ema_momentum=config.ema or 0.99,
+            **config.accumulation,
         ),
         keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=config.label_smoothing
         ),
         metrics=["accuracy"],
-        jit_compile=True,
+        jit_compile=config.jit_compile,
     )
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
     model.optimizer.build(model.trainable_variables)
@@ -243,9 +245,11 @@ def run(config, smoke, build_model, attention, draw_more=None):
     data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     classes = data.train.classes
-    model = build_model(config, len(classes), preprocessing.channels)
+    with config.making():
+        model = build_model(config, len(classes), preprocessing.channels)
     history, measured = train(config, folder, data, model, batches, valid)
     model.save(folder / "model.keras")
+    hand_over()
 
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)

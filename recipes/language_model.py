@@ -30,6 +30,7 @@ from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
 from recipes.command import begin, main, publish, start_from
 from recipes.data.documents import load_documents
+from recipes.devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,12 @@ def build_model(config, vocab_size):
         model = start_from(config.pretrained)
         if not isinstance(model, LanguageModel):
             raise ValueError(f"--pretrained: {config.pretrained} holds no language model.")
-        optimizer = AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0)
+        optimizer = AdamW(
+            config.learning_rate,
+            config.weight_decay,
+            global_clipnorm=1.0,
+            **config.accumulation,
+        )
         return texts.token_model(config, model, optimizer)
     model = LanguageModel.from_variant(
         config.variant,
@@ -183,9 +189,11 @@ def run(config):
             documents, config.row_length, rows, config.seed, epoch=epoch, **padding
         )
 
-    model = build_model(config, tokenizer.vocab_size)
+    with config.making():
+        model = build_model(config, tokenizer.vocab_size)
     valid = windows(config, ids["valid"], tokenizer.pad_id)
     history, measured = texts.fit_tokens(config, folder, model, batches, valid)
+    hand_over()
     scores = score(config, folder, model, ids["test"], data.test)
     scored = folder.seconds()
     search = Sampling(config.temperature, top_p=config.top_p, seed=config.seed)

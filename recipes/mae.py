@@ -13,7 +13,6 @@ the probe, 79.0 % from random weights (means of seeds 1 to 3, standard deviation
 import dataclasses
 import typing
 
-import keras
 import numpy as np
 
 from keras_transformers.export import ImageClassifier
@@ -26,7 +25,8 @@ from keras_transformers.visualization import (
     training_curves,
 )
 from recipes import images
-from recipes.command import begin, main
+from recipes.command import begin, begin_anew, main
+from recipes.devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,17 +67,19 @@ def encoder(config, channels):
 
 def pretrain(config, folder, data, preprocessing, batches, valid):
     """The autoencoder, trained on all pictures, and its history."""
-    model = MAE(
-        encoder(config, preprocessing.channels),
-        config.decoder_dim,
-        config.decoder_heads,
-        decoder_layers=config.decoder_layers,
-        mask_ratio=config.mask_ratio,
-        seed=config.seed,
-    )
+    with config.making():
+        model = MAE(
+            encoder(config, preprocessing.channels),
+            config.decoder_dim,
+            config.decoder_heads,
+            decoder_layers=config.decoder_layers,
+            mask_ratio=config.mask_ratio,
+            seed=config.seed,
+        )
     model.build((None, *preprocessing.image_size, preprocessing.channels))
     model.compile(
-        AdamW(config.pretraining_rate, config.weight_decay, beta_2=0.95), jit_compile=True
+        AdamW(config.pretraining_rate, config.weight_decay, beta_2=0.95, **config.accumulation),
+        jit_compile=config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)
     steps = len(data.train) // config.batch_size
@@ -101,8 +103,7 @@ def pretrain(config, folder, data, preprocessing, batches, valid):
 
 def train_classifier(config, folder, kind, seed, start, data, preprocessing):
     """One classifier on the labelled pictures."""
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(seed)
+    begin_anew(config, seed)
     classes = len(data.train.classes)
     if kind == "scratch":
         start = encoder(config, preprocessing.channels)
@@ -186,6 +187,7 @@ def run(config):
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     autoencoder, history = pretrain(config, folder, data, preprocessing, batches, valid)
     autoencoder.save(folder / "model.keras")
+    hand_over()  # the classifiers are small
     pretrained = folder.seconds()
     few = dataclasses.replace(data, train=data.train.split(config.label_share)[1])
     print(f"{len(few.train):,} labelled pictures")

@@ -24,6 +24,7 @@ from keras_transformers.visualization import training_curves
 from recipes import texts
 from recipes.command import begin, main
 from recipes.data.documents import load_documents
+from recipes.devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +107,10 @@ def run(config):
     config, folder = begin(config, SMOKE)
     tokenizer, batches = load_data(config)
     tokenizer.save(folder / "vocab.txt")
-    model = build_model(config, tokenizer.vocab_size)
+    with config.making():
+        model = build_model(config, tokenizer.vocab_size)
     history, measured = texts.fit_tokens(config, folder, model, batches["train"], batches["valid"])
+    hand_over()
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
     scored = folder.seconds()
     filler = MaskFiller(model, tokenizer)

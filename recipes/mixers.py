@@ -44,8 +44,9 @@ from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import comparison
-from recipes.command import RunConfig, begin, main
+from recipes.command import RunConfig, begin, begin_anew, main
 from recipes.data import images, shakespeare
+from recipes.devices import hand_over
 from recipes.flops import floating_point_operations
 
 
@@ -186,10 +187,15 @@ def build_model(config, task, variant):
     x = keras.layers.GlobalAveragePooling1D()(x, mask=padding)
     model = keras.Model(inputs, keras.layers.Dense(len(task.classes))(x), name=variant)
     model.compile(
-        AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0),
+        AdamW(
+            config.learning_rate,
+            config.weight_decay,
+            global_clipnorm=1.0,
+            **config.accumulation,
+        ),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
-        jit_compile=True,
+        jit_compile=config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)
     return model
@@ -236,9 +242,9 @@ def compare(config, folder, tasks):
         for variant in config.variants:
             runs = []
             for seed in range(config.seed, config.seed + config.seeds):
-                keras.backend.clear_session()  # else compiled programs pile up
-                keras.utils.set_random_seed(seed)
-                model = build_model(config, task, variant)
+                begin_anew(config, seed)
+                with config.making():
+                    model = build_model(config, task, variant)
                 history, measured = train(
                     config, folder, f"{name}-{variant}-{seed}", task, model, seed, epochs
                 )
@@ -292,6 +298,7 @@ def run(config):
     if config.smoke:
         tasks = {name: task.head(3 * config.batch_size) for name, task in tasks.items()}
     rows, model = compare(config, folder, tasks)
+    hand_over()
     columns = list(next(iter(rows.values())))
     table = [(*key, *(row[column] for column in columns)) for key, row in rows.items()]
     folder.write_table("table.tsv", ["task", "variant", *columns], table)

@@ -34,6 +34,7 @@ from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention, training_curves
 from recipes.command import RunConfig, begin, main
 from recipes.data.images import load
+from recipes.devices import hand_over
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {
@@ -138,10 +139,15 @@ def build_model(config, preprocessing, vocab_size):
     x = keras.layers.GlobalAveragePooling1D()(x, mask=padding)
     model = keras.Model({"picture": picture, "text": text}, keras.layers.Dense(2)(x))
     model.compile(
-        AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0),
+        AdamW(
+            config.learning_rate,
+            config.weight_decay,
+            global_clipnorm=1.0,
+            **config.accumulation,
+        ),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
-        jit_compile=True,
+        jit_compile=config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)
     return model
@@ -232,9 +238,11 @@ def run(config):
     config, folder = begin(config, SMOKE)
     splits, preprocessing, tokenizer = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
-    model = build_model(config, preprocessing, tokenizer.vocab_size)
+    with config.making():
+        model = build_model(config, preprocessing, tokenizer.vocab_size)
     history = train(config, folder, splits, preprocessing, tokenizer, model)
     model.save(folder / "model.keras")
+    hand_over()
 
     images, labels = splits["test"]
     texts, truths = sentences(labels, 0)

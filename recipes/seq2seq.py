@@ -3,8 +3,10 @@
 import dataclasses
 import typing
 
+import keras
+
 from keras_transformers.export import Translator
-from keras_transformers.generation import BeamSearch
+from keras_transformers.generation import BeamSearch, generate_all
 from keras_transformers.inspection import attention_maps
 from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import SentencePieceTokenizer, encode_pairs
@@ -19,6 +21,7 @@ from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
 from recipes.command import RunConfig, begin, publish
 from recipes.data.translation import load
+from recipes.devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +88,7 @@ def prepare(config, model, optimizer):
         optimizer,
         SmoothedCrossEntropy(config.label_smoothing, **padding),
         metrics=[MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
-        jit_compile=True,
+        jit_compile=config.jit_compile,
     )
     if not model.built:
         model.build({"source": (None, None), "target": (None, None)})
@@ -94,13 +97,29 @@ def prepare(config, model, optimizer):
     return model
 
 
-def fit(config, folder, data, model, translator, batches, valid):
+def translation(model, tokenizer, search):
+    """A function from sentences to translations, on the backend in use."""
+    if keras.backend.backend() == "tensorflow":
+        return Translator(model, tokenizer, search).translate
+
+    def translate(sentences):
+        model.jax_state_sync()
+        of_source, of_target = both(tokenizer)
+        ids = [each.tolist() for each in of_source.tokenize(sentences, end=True).numpy()]
+        marks = {"start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
+        found = generate_all(model, ids, search, (16, 32, 64, 128), 64, verbose=0, **marks)
+        return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
+
+    return translate
+
+
+def fit(config, folder, data, model, translate, batches, valid):
     """Fits, and goes back to the weights of the best BLEU on the validation set.
 
     Returns the history and what was measured on the way.
     """
     scores = TranslationScores(
-        translator.translate, data.valid.sources, data.valid.targets, config.score_every, samples=3
+        translate, data.valid.sources, data.valid.targets, config.score_every, samples=3
     )
     history, share, rate = texts.fit(
         config,
@@ -170,10 +189,13 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
     data, tokenizer, batches, valid = load_data(config)
     if config.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
-    model = build_model(config, tokenizer.vocab_size)
+    with config.making():
+        model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.beam_size, config.length_penalty)
+    translate = translation(model, tokenizer, search)
+    history, measured = fit(config, folder, data, model, translate, batches, valid)
+    hand_over()
     translator = Translator(model, tokenizer, search)
-    history, measured = fit(config, folder, data, model, translator, batches, valid)
     scores, rows = score(folder, data, translator)
     scored = folder.seconds()
     translator.save(folder / "saved_model")

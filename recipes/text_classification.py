@@ -29,8 +29,9 @@ from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import AdamW, BudgetedDecay, score_classes
 from keras_transformers.visualization import confusion_matrix, training_curves
 from recipes import texts
-from recipes.command import begin, is_published, main, publish, start_from
+from recipes.command import begin, begin_anew, is_published, main, publish, start_from
 from recipes.data.documents import load_labelled
+from recipes.devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,12 +123,17 @@ def build_model(config, num_classes, vocab_size, start):
     if not model.built:
         model.build((None, None))
     model.compile(
-        AdamW(config.learning_rate, config.weight_decay, global_clipnorm=1.0),
+        AdamW(
+            config.learning_rate,
+            config.weight_decay,
+            global_clipnorm=1.0,
+            **config.accumulation,
+        ),
         keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=config.label_smoothing
         ),
         weighted_metrics=["accuracy"],
-        jit_compile=True,
+        jit_compile=config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)
     return model
@@ -141,10 +147,10 @@ def batches(config, ids, labels, classes, seed=None, epoch=None):
 
 def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it, its history and its accuracy on the validation set."""
-    keras.backend.clear_session()  # else compiled programs pile up
-    keras.utils.set_random_seed(seed)
+    begin_anew(config, seed)
     classes = len(data.train.classes)
-    model = build_model(config, classes, tokenizer.vocab_size, start)
+    with config.making():
+        model = build_model(config, classes, tokenizer.vocab_size, start)
 
     def make(epoch):
         return batches(config, ids["train"], data.train.labels, classes, seed, epoch)
@@ -174,10 +180,17 @@ def compare(config, folder, data, tokenizer, ids):
     starts = ["scratch"] if config.pretrained is None else ["pretrained"]
     starts += ["scratch"] if config.compare else []
     rows, curves, best, metrics = [], [], (-1.0, None), {}
+    seeds = range(config.seed, config.seed + config.seeds)
+    trained = {
+        (start, seed): train(config, folder, data, ids, tokenizer, start, seed)
+        for start in starts
+        for seed in seeds
+    }
+    hand_over()
     for start in starts:
         scores = []
-        for seed in range(config.seed, config.seed + config.seeds):
-            model, history = train(config, folder, data, ids, tokenizer, start, seed)
+        for seed in seeds:
+            model, history = trained[start, seed]
             classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
             probabilities = classifier.probabilities(data.test.texts)
             found = score_classes(probabilities, data.test.labels, data.train.classes)

@@ -54,10 +54,12 @@ def token_model(config, model, optimizer=None):
     """Compiles a model that predicts tokens, and builds it with its optimizer."""
     padding = {"ignore_id": getattr(model, "padding_id", 0)}
     model.compile(
-        optimizer or Muon(config.learning_rate, weight_decay=config.weight_decay),
+        optimizer or Muon(
+            config.learning_rate, weight_decay=config.weight_decay, **config.accumulation
+        ),
         SmoothedCrossEntropy(0.0, **padding),
         metrics=[MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
-        jit_compile=True,
+        jit_compile=config.jit_compile,
     )
     if not model.built:
         model.build((None, None))

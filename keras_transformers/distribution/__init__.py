@@ -2,7 +2,7 @@
 
 from keras_transformers.distribution.devices import Devices, parse
 from keras_transformers.distribution.guard import Guard, check
-from keras_transformers.distribution.hosts import initialize, is_first_host, save
+from keras_transformers.distribution.hosts import initialize, is_first_host, leave, save
 from keras_transformers.distribution.layouts import layout_map
 from keras_transformers.distribution.scope import distribute
 from keras_transformers.distribution.sizes import bytes_per_device
@@ -16,6 +16,7 @@ __all__ = [
     "initialize",
     "is_first_host",
     "layout_map",
+    "leave",
     "parse",
     "save",
 ]

@@ -37,6 +37,20 @@ def initialize(coordinator=None, num_processes=None, process_id=None):
         ) from error
 
 
+def leave():
+    """Leaves the other processes of a run, when all are done with computing on shared arrays.
+
+    Example:
+    >>> from keras_transformers.distribution import leave
+    >>> leave()  # nothing, where there are no others
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        if jax.process_count() > 1:
+            jax.distributed.shutdown()
+
+
 def is_first_host():
     """Whether this process is the one that writes files; True where there is one process only.
 

@@ -35,7 +35,7 @@ class BudgetedDecay(keras.callbacks.Callback):
     Raises:
         ValueError: If `learning_rate` or a budget is not positive, both budgets are None,
             `warmup_steps` is negative or `decay` unknown; when training begins, if the optimizer
-            has a schedule.
+            has a schedule, or several hosts train with a budget of `minutes`.
 
     Example:
     >>> import keras, numpy as np
@@ -83,6 +83,11 @@ class BudgetedDecay(keras.callbacks.Callback):
                 "BudgetedDecay: the optimizer's `learning_rate` must be a number, for this "
                 f"callback to set. Received: {optimizer._learning_rate}"
             )
+        if self.minutes is not None and _hosts() > 1:
+            raise ValueError(
+                "BudgetedDecay: `minutes` must be None with several hosts, whose clocks differ and "
+                f"with them their learning rates. Received: minutes={self.minutes}"
+            )
         self._step = 0
         self._start = time.monotonic()
 
@@ -123,3 +128,12 @@ class BudgetedDecay(keras.callbacks.Callback):
     def _stop_if_over(self):
         if self._spent() >= 1:
             self.model.stop_training = True
+
+
+def _hosts():
+    """How many processes train together."""
+    if keras.backend.backend() != "jax":
+        return 1
+    import jax
+
+    return jax.process_count()

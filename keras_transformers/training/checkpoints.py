@@ -101,7 +101,8 @@ class Checkpoints:
             warnings.warn(f"{path} is damaged and not used: {problem}.", stacklevel=2)
             aside = path.with_name(f"{DAMAGED}{path.name}")
             shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
+            with contextlib.suppress(FileNotFoundError):  # another host was quicker
+                path.rename(aside)
         if there or list(self.folder.glob(f"{DAMAGED}*")):
             raise ValueError(f"No checkpoint in {self.folder} is whole; there is nothing to go on.")
         return None

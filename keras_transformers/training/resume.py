@@ -37,6 +37,7 @@ class ExactResume(keras.callbacks.Callback):
 
     With two checkpoints kept, one that is damaged is passed over for the one before. Weights that
     are not finite are never written: the run ends with a sentence, and the last finite state stays.
+    Of several hosts on JAX the first one writes, and all read: the folder must be a common one.
     SIGTERM, which a scheduler sends before it takes the machine away, writes a checkpoint and ends
     the process with status 143; a second one ends it at once.
 
@@ -118,6 +119,7 @@ class ExactResume(keras.callbacks.Callback):
                 "ExactResume: `fit` needs `callbacks=resume.after([...])` and `steps_per_epoch`. "
                 f"Received: steps_per_epoch={steps}"
             )
+        self._refuse_shares_on_other_hosts()
         self._steps, self._step = steps, 0
         self._total = self._found[0]["total"] if self._found else 0
         self._last_saved, self._pending = time.monotonic(), None
@@ -131,6 +133,19 @@ class ExactResume(keras.callbacks.Callback):
             print(f"Going on after step {made} of epoch {epoch + 1}.")
             if len(self._stored("trainable")) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
+
+    def _refuse_shares_on_other_hosts(self):
+        self._writes = True
+        if keras.backend.backend() == "jax":
+            import jax
+
+            self._writes = jax.process_index() == 0
+            values = [variable.value for part in self._parts() for variable in part]
+            if any(not (v.is_fully_replicated or v.is_fully_addressable) for v in values):
+                raise ValueError(
+                    "ExactResume: every host must hold the whole model, which one of them writes. "
+                    "Let only devices of one host share matrices, or use none of this."
+                )
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch, self._step, self._pending = epoch, 0, None
@@ -176,11 +191,12 @@ class ExactResume(keras.callbacks.Callback):
         due = self.every_minutes is not None and minutes >= self.every_minutes
         due |= self.every_steps is not None and self._total % self.every_steps == 0
         due |= terminated
-        if due or self._step == self._steps or self._model.stop_training:
+        ends = self._step == self._steps or self._model.stop_training
+        if self._writes and (due or ends):
             # Nothing can be taken up within the validation that follows an epoch. So its end is
             # kept in memory until the next begins, for SIGTERM and for the end of training.
             self._pending = self._snapshot(result)
-        if due:
+        if self._writes and due:
             self._write(self._pending)
         if terminated:
             self._leave()

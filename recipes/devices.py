@@ -1,0 +1,61 @@
+"""A recipe on several devices and hosts: JAX trains, and TensorFlow scores and exports."""
+
+import contextlib
+import os
+import sys
+
+import keras
+
+from keras_transformers import distribution
+
+OF_HOSTS = "KERAS_DISTRIBUTION_"  # the variables that Keras reads
+
+
+@contextlib.contextmanager
+def spread(devices):
+    """What runs inside takes these devices, and those of the other hosts of the run.
+
+    There are other hosts if the environment says so, as `distribution.initialize` reads it.
+
+    Args:
+        devices: Text as "data=8", or None.
+
+    Raises:
+        ValueError: If there are fewer devices, or several hosts and no `devices`.
+    """
+    if any(name.startswith(OF_HOSTS) for name in os.environ):
+        if devices is None:
+            raise ValueError("--devices must say how the hosts' devices share the work.")
+        distribution.initialize()
+    with distribution.distribute(devices):
+        yield
+
+
+def hand_over():
+    """Ends what JAX does: the same command goes on in a process of TensorFlow, from a checkpoint.
+
+    On TensorFlow, nothing. A SavedModel holds TensorFlow's program, with tokenizer and search.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    first = distribution.is_first_host()
+    distribution.leave()
+    if not first:
+        raise SystemExit(0)
+    print("Trained; TensorFlow scores and exports.", flush=True)
+    environment = {n: value for n, value in os.environ.items() if not n.startswith(OF_HOSTS)}
+    environment["KERAS_BACKEND"] = "tensorflow"
+    command = [*sys.orig_argv[: -len(sys.argv[1:]) or None], *_without_devices(sys.argv[1:])]
+    if "--resume" not in command:
+        command.append("--resume")
+    os.execve(sys.executable, command, environment)
+
+
+def _without_devices(arguments):
+    left, rest = [], iter(arguments)
+    for argument in rest:
+        if argument == "--devices":
+            next(rest)
+        elif not argument.startswith("--devices="):
+            left.append(argument)
+    return left
