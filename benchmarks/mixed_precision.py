@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.report import heading, table, write
 
 RECIPES = {  # recipe -> epochs, scores
-    "translation": (4, ("test_bleu", "test_chrf")),
-    "vit": (8, ("test_top1", "test_calibration_error")),
+    "translation": (3, ("test_bleu", "test_chrf")),
+    "vit": (6, ("test_top1", "test_calibration_error")),
 }
 PRECISIONS = ("float32", "mixed_bfloat16")
 

@@ -1,0 +1,68 @@
+"""Claims about gradients of several batches that make one step."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers.models import Transformer, ViT
+from keras_transformers.training import AdamW, Muon, SmoothedCrossEntropy
+
+RNG = np.random.default_rng(11)
+IMAGES = RNG.normal(size=(48, 16, 16, 3)).astype("float32")
+IDS = RNG.integers(1, 31, (48, 7)).astype("int32")
+BLOCK = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 19, "num_layers": 2, "dropout": 0.0}
+
+
+def vit():
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return ViT(5, 16, 4, **BLOCK), loss, IMAGES, np.arange(48) % 5
+
+
+def transformer(ids=IDS, reduction="mean_with_sample_weight"):
+    inputs = {"source": ids, "target": ids[:, ::-1]}
+    return Transformer(31, **BLOCK), SmoothedCrossEntropy(0.1, reduction=reduction), inputs, ids
+
+
+def weights(make, accumulated, optimizer=AdamW, batch=16):
+    """After three steps with so many rows each, in so many batches."""
+    keras.utils.set_random_seed(4)
+    model, loss, inputs, targets = make()
+    model.build(keras.tree.map_structure(lambda x: (None, *x.shape[1:]), inputs))
+    steps = accumulated if accumulated > 1 else None
+    # Epsilon above the rounding of gradients that are zero, as that of the keys' bias is.
+    model.compile(
+        optimizer(
+            1e-2, weight_decay=0.05, epsilon=1e-4, global_clipnorm=0.1,
+            gradient_accumulation_steps=steps,
+        ),
+        loss,
+        jit_compile=True,
+    )
+    model.fit(inputs, targets, batch_size=batch // accumulated, shuffle=False, verbose=0)
+    # A key's bias changes no output: its gradient is rounding, which Muon makes as large as any.
+    kept = [v for v in model.trainable_variables if not v.path.endswith("key/bias")]
+    return [keras.ops.convert_to_numpy(variable).astype("float64") for variable in kept]
+
+
+def difference(one, other):
+    return max(np.abs(a - b).max() for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("make", [vit, transformer])
+@pytest.mark.parametrize("optimizer", [AdamW, pytest.param(Muon, marks=pytest.mark.slow)])
+def test_four_batches_make_the_step_of_one_four_times_as_large(make, optimizer):
+    assert difference(weights(make, 4, optimizer), weights(make, 1, optimizer)) < 1e-5
+
+
+@pytest.mark.slow
+def test_means_over_unequal_numbers_of_tokens_weigh_the_same_but_sums_do_not():
+    ids = np.where(np.arange(7) < RNG.integers(1, 8, 48)[:, None], IDS, 0)
+
+    def means():
+        return transformer(ids)
+
+    def sums():  # clipped to the same norm: the factor of four between them is gone
+        return transformer(ids, "sum")
+
+    assert difference(weights(means, 4), weights(means, 1)) > 1e-3
+    assert difference(weights(sums, 4), weights(sums, 1)) < 1e-5
