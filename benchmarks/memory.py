@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.report import heading, resident_mebibytes, table, write
+from benchmarks.report import heading, resident_mebibytes, write
 
 BATCH, STEPS = 64, 4
 WAYS = {  # title -> precision, accumulated batches, whether blocks are computed twice

@@ -1,22 +1,24 @@
 """A recipe as its users call it: one command, in a process of its own."""
 
 import json
+import os
 import subprocess
 import sys
 
 
-def command(recipe, output, *arguments):
+def command(recipe, output, *arguments, environment=None):
     """What came of `python -m recipes.RECIPE`."""
     parts = [sys.executable, "-m", f"recipes.{recipe}", "--output", *map(str, (output, *arguments))]
-    return subprocess.run(parts, capture_output=True, text=True)
+    environment = {**os.environ, **(environment or {})}
+    return subprocess.run(parts, capture_output=True, text=True, env=environment)
 
 
-def run(recipe, output, *arguments):
+def run(recipe, output, *arguments, environment=None):
     """The metrics of a run, all of them finite numbers, which it has also printed.
 
     Its memory goes back to the system, which XLA's programs would never do in this process.
     """
-    result = command(recipe, output, *arguments)
+    result = command(recipe, output, *arguments, environment=environment)
     assert result.returncode == 0, result.stderr[-3000:]
     metrics = json.loads((output / "metrics.json").read_text())
     assert all(abs(value) < float("inf") for value in metrics.values())
