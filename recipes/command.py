@@ -25,6 +25,7 @@ class RunConfig:
     output: str = "runs/run"
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     devices: str | None = None  # "data=8" or "data=4,model=2", with KERAS_BACKEND=jax
+    hosts: bool = False  # a process on each host of a TPU pod or Slurm job; `--devices` of all
     accumulate: int | None = None  # batches whose mean gradient makes one step of the optimizer
     rematerialize: bool = False  # compute blocks twice and keep their inputs only
     seed: int = 1
@@ -49,7 +50,7 @@ class RunConfig:
         return self.devices is None or keras.backend.backend() == "jax"
 
 
-OF_THIS_PROCESS = ("output", "devices", "resume", "checkpoint_minutes", "checkpoint_steps")
+OF_THIS_PROCESS = ("output", "devices", "hosts", "resume", "checkpoint_minutes", "checkpoint_steps")
 
 
 def begin(config, smoke, tuning=None):
@@ -122,7 +123,7 @@ def main(run, config, description):
         print(f"The run in {config.output} is finished.")
         return
     try:
-        with spread(config.devices):
+        with spread(config.devices, config.hosts):
             run(config)
     except (ValueError, FileNotFoundError, FloatingPointError) as error:
         raise SystemExit(f"{name}: {error}") from None

@@ -12,18 +12,18 @@ OF_HOSTS = "KERAS_DISTRIBUTION_"  # the variables that Keras reads
 
 
 @contextlib.contextmanager
-def spread(devices):
+def spread(devices, hosts=False):
     """What runs inside takes these devices, and those of the other hosts of the run.
-
-    There are other hosts if the environment says so, as `distribution.initialize` reads it.
 
     Args:
         devices: Text as "data=8", or None.
+        hosts: Whether there are other hosts, which JAX finds by itself on a TPU pod and under
+            Slurm; there are also if the environment names them, see `distribution.initialize`.
 
     Raises:
         ValueError: If there are fewer devices, or several hosts and no `devices`.
     """
-    if any(name.startswith(OF_HOSTS) for name in os.environ):
+    if hosts or any(name.startswith(OF_HOSTS) for name in os.environ):
         if devices is None:
             raise ValueError("--devices must say how the hosts' devices share the work.")
         distribution.initialize()
@@ -45,7 +45,9 @@ def hand_over():
     print("Trained; TensorFlow scores and exports.", flush=True)
     environment = {n: value for n, value in os.environ.items() if not n.startswith(OF_HOSTS)}
     environment["KERAS_BACKEND"] = "tensorflow"
-    command = [*sys.orig_argv[: -len(sys.argv[1:]) or None], *_without_devices(sys.argv[1:])]
+    # As Python was called, its own options too.
+    own = len(sys.argv) - 1
+    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_without_devices(sys.argv[1:])]
     if "--resume" not in command:
         command.append("--resume")
     os.execve(sys.executable, command, environment)
@@ -56,6 +58,6 @@ def _without_devices(arguments):
     for argument in rest:
         if argument == "--devices":
             next(rest)
-        elif not argument.startswith("--devices="):
+        elif not argument.startswith(("--devices=", "--hosts")):
             left.append(argument)
     return left

@@ -16,7 +16,7 @@ with_jax = pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs
 
 
 def test_the_process_that_scores_is_told_everything_but_the_devices():
-    given = ["--seed", "2", "--devices", "data=4", "--devices=data=2", "--epochs", "3"]
+    given = ["--seed", "2", "--devices", "data=4", "--devices=data=2", "--hosts", "--epochs", "3"]
     assert devices._without_devices(given) == ["--seed", "2", "--epochs", "3"]
 
 
