@@ -54,8 +54,8 @@ class ExactResume(keras.callbacks.Callback):
     Raises:
         ValueError: If a number is not positive; if `folder` holds checkpoints and `resume` is
             False, or none of them is whole; in `fit`, if the checkpoint is of another model or
-            optimizer, if the number of steps is not known, or the callbacks did not come from
-            `after`.
+            optimizer, if the number of steps is not known, the callbacks did not come from `after`,
+            or several hosts share matrices.
         FloatingPointError: In `fit`, when weights or optimizer are not finite.
         OSError: In `fit`, when a checkpoint cannot be written.
 
@@ -135,6 +135,7 @@ class ExactResume(keras.callbacks.Callback):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
 
     def _refuse_shares_on_other_hosts(self):
+        """ValueError where this host does not hold the whole model; also finds who writes."""
         self._writes = True
         if keras.backend.backend() == "jax":
             import jax
@@ -143,8 +144,8 @@ class ExactResume(keras.callbacks.Callback):
             values = [variable.value for part in self._parts() for variable in part]
             if any(not (v.is_fully_replicated or v.is_fully_addressable) for v in values):
                 raise ValueError(
-                    "ExactResume: every host must hold the whole model, which one of them writes. "
-                    "Let only devices of one host share matrices, or use none of this."
+                    "ExactResume: with several hosts each must hold the whole model, which the "
+                    'first one writes. Split batches only, as with "data=8".'
                 )
 
     def on_epoch_begin(self, epoch, logs=None):
