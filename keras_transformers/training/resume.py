@@ -31,9 +31,9 @@ class ExactResume(keras.callbacks.Callback):
     state of the checkpoint, and goes on with the next batch.
 
     For the same weights to the bit the data must follow from the epoch's number (`streams.epochs`),
-    and so must the learning rate (no budget of minutes); the library, the backend and the kind of
-    machine must be the same. Randomness of TensorFlow's stateful ops is not kept; Keras's layers
-    and ours have none.
+    and so must the learning rate (no budget of minutes); the library, the backend, the kind of
+    machine and the number of its cores must be the same (another number is said). Randomness of
+    TensorFlow's stateful ops is not kept; Keras's layers and ours have none.
 
     With two checkpoints kept, one that is damaged is passed over for the one before. Weights that
     are not finite are never written: the run ends with a sentence, and the last finite state stays.
@@ -131,6 +131,9 @@ class ExactResume(keras.callbacks.Callback):
         if self._found:
             epoch, made = self._found[0]["made"]
             print(f"Going on after step {made} of epoch {epoch + 1}.")
+            then, now = self._found[0].get("cores"), _cores()
+            if then != now:
+                print(f"It ran on {then} cores, now on {now}, which round sums in another order.")
             if len(self._stored("trainable")) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
 
@@ -256,6 +259,7 @@ class ExactResume(keras.callbacks.Callback):
             "made": [self._epoch, self._step],
             "stop_training": bool(self._model.stop_training),
             "total": self._total,
+            "cores": _cores(),
             "logs": {name: float(ops.convert_to_numpy(logs[name])) for name in logs},
             "names": names,
             "python": random.getstate(),
@@ -322,6 +326,13 @@ class ExactResume(keras.callbacks.Callback):
 
 
 PARTS = ("trainable", "others", "optimizer", "metrics")
+
+
+def _cores():
+    """Processor cores of this process, over which backends divide their sums."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def _is_finite(name, array):

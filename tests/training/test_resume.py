@@ -17,6 +17,7 @@ from keras_transformers.training import (
     ExactResume,
     Muon,
     checkpoints,
+    resume,
 )
 from keras_transformers.training.checkpoints import Checkpoints
 
@@ -230,6 +231,14 @@ def test_checkpoints_are_not_written_over_by_a_run_that_does_not_resume(tmp_path
         fit(tmp_path, 4, plain_model)
     with pytest.raises(ValueError, match="holds checkpoints of a run. Resume it"):
         ExactResume(tmp_path, resume=False)
+
+
+def test_another_number_of_cores_is_said(tmp_path, monkeypatch, capsys):
+    with pytest.raises(Killed):
+        fit(tmp_path, 4, plain_model)
+    monkeypatch.setattr(resume, "_cores", lambda: 977)
+    fit(tmp_path, model=plain_model)
+    assert "cores, now on 977, which round" in capsys.readouterr().out
 
 
 def test_what_fit_needs_is_said(tmp_path):
