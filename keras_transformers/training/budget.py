@@ -132,8 +132,4 @@ class BudgetedDecay(keras.callbacks.Callback):
 
 def _hosts():
     """How many processes train together."""
-    if keras.backend.backend() != "jax":
-        return 1
-    import jax
-
-    return jax.process_count()
+    return getattr(keras.distribution.distribution(), "num_processes", 1)

@@ -139,11 +139,9 @@ class ExactResume(keras.callbacks.Callback):
 
     def _refuse_shares_on_other_hosts(self):
         """ValueError where this host does not hold the whole model; also finds who writes."""
-        self._writes = True
+        spread = keras.distribution.distribution()
+        self._writes = getattr(spread, "num_processes", 1) == 1 or spread.data_shard_id == 0
         if keras.backend.backend() == "jax":
-            import jax
-
-            self._writes = jax.process_index() == 0
             values = [variable.value for part in self._parts() for variable in part]
             if any(not (v.is_fully_replicated or v.is_fully_addressable) for v in values):
                 raise ValueError(

@@ -48,7 +48,7 @@ def difference(one, other):
     return max(np.abs(a - b).max() for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("make", [vit, transformer])
+@pytest.mark.parametrize("make", [vit, pytest.param(transformer, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("optimizer", [AdamW, pytest.param(Muon, marks=pytest.mark.slow)])
 def test_four_batches_make_the_step_of_one_four_times_as_large(make, optimizer):
     assert difference(weights(make, 4, optimizer), weights(make, 1, optimizer)) < 1e-5
