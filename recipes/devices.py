@@ -5,6 +5,7 @@ import os
 import sys
 
 import keras
+import tensorflow as tf
 
 from keras_transformers import distribution
 
@@ -32,17 +33,18 @@ def spread(devices, hosts=False):
 
 
 def hand_over():
-    """Ends what JAX does: the same command goes on in a process of TensorFlow, from a checkpoint.
+    """Ends what devices share: the same command goes on, from its last checkpoint, on TensorFlow.
 
-    On TensorFlow, nothing. A SavedModel holds TensorFlow's program, with tokenizer and search.
+    That is in another process, for a SavedModel holds TensorFlow's program. Where TensorFlow trained
+    on one device, nothing is to be done.
     """
-    if keras.backend.backend() != "jax":
+    if keras.backend.backend() != "jax" and not tf.distribute.has_strategy():
         return
     first = distribution.is_first_host()
     distribution.leave()
     if not first:
         raise SystemExit(0)
-    print("Trained; TensorFlow scores and exports.", flush=True)
+    print("Trained; TensorFlow scores and exports on one device.", flush=True)
     environment = {n: value for n, value in os.environ.items() if not n.startswith(OF_HOSTS)}
     environment["KERAS_BACKEND"] = "tensorflow"
     # As Python was called, its own options too.

@@ -196,7 +196,7 @@ def train(config, folder, data, model, batches, valid):
     seconds = history["seconds"]
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {
-        "share_of_time_waiting_for_data": float(clock.seconds) / seconds[-1],
+        "share_of_time_waiting_for_data": float(clock.seconds.numpy()) / seconds[-1],
         "images_per_second": float(steps * config.batch_size / epoch),
     }
 
