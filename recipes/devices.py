@@ -35,8 +35,8 @@ def spread(devices, hosts=False):
 def hand_over():
     """Ends what devices share: the same command goes on, from its last checkpoint, on TensorFlow.
 
-    That is in another process, for a SavedModel holds TensorFlow's program. Where TensorFlow trained
-    on one device, nothing is to be done.
+    That is in another process, for a SavedModel holds TensorFlow's program. Where TensorFlow has
+    trained on one device, nothing is to be done.
     """
     if keras.backend.backend() != "jax" and not tf.distribute.has_strategy():
         return
