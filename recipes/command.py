@@ -39,10 +39,10 @@ class RunConfig:
         """The scope in which models are made."""
         return rematerialized_blocks() if self.rematerialize else contextlib.nullcontext()
 
-    @property
-    def accumulation(self):
-        """What every optimizer is told."""
-        return {"gradient_accumulation_steps": self.accumulate}
+    def make_optimizer(self, kind, **options):
+        """An optimizer with the numbers of the run."""
+        numbers = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
+        return kind(gradient_accumulation_steps=self.accumulate, **(numbers | options))
 
     @property
     def jit_compile(self):

@@ -121,12 +121,11 @@ def build_model(config, num_classes):
         if not isinstance(model, DETR):
             raise ValueError(f"--pretrained: {config.pretrained} holds no DETR.")
         model = model.transferred(num_classes=num_classes)
-    options = {"weight_decay": config.weight_decay, "global_clipnorm": config.clip_norm}
-    options |= config.accumulation
+    options = {"global_clipnorm": config.clip_norm}
     if config.optimizer == "muon":
-        optimizer = Muon(config.learning_rate, adam_for=ADAM_FOR, steps=4, **options)
+        optimizer = config.make_optimizer(Muon, adam_for=ADAM_FOR, steps=4, **options)
     else:
-        optimizer = AdamW(config.learning_rate, **options)
+        optimizer = config.make_optimizer(AdamW, **options)
     model.compile(optimizer, jit_compile=config.jit_compile)
     model.optimizer.build(model.trainable_variables)
     return model

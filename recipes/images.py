@@ -149,14 +149,12 @@ def prepared(config, num_classes, channels, from_scratch):
 def classifier(config, model):
     """Compiles a model for labelled images, and builds it with its optimizer."""
     model.compile(
-        AdamW(
-            config.learning_rate,
-            config.weight_decay,
+        config.make_optimizer(
+            AdamW,
             beta_2=0.98,
             global_clipnorm=config.clip_norm,
             use_ema=config.ema is not None,
             ema_momentum=config.ema or 0.99,
-            **config.accumulation,
         ),
         keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=config.label_smoothing

@@ -102,12 +102,7 @@ def build_model(config, vocab_size):
         model = start_from(config.pretrained)
         if not isinstance(model, LanguageModel):
             raise ValueError(f"--pretrained: {config.pretrained} holds no language model.")
-        optimizer = AdamW(
-            config.learning_rate,
-            config.weight_decay,
-            global_clipnorm=1.0,
-            **config.accumulation,
-        )
+        optimizer = config.make_optimizer(AdamW, global_clipnorm=1.0)
         return texts.token_model(config, model, optimizer)
     model = LanguageModel.from_variant(
         config.variant,

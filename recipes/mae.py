@@ -78,7 +78,7 @@ def pretrain(config, folder, data, preprocessing, batches, valid):
         )
     model.build((None, *preprocessing.image_size, preprocessing.channels))
     model.compile(
-        AdamW(config.pretraining_rate, config.weight_decay, beta_2=0.95, **config.accumulation),
+        config.make_optimizer(AdamW, learning_rate=config.pretraining_rate, beta_2=0.95),
         jit_compile=config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)

@@ -187,12 +187,7 @@ def build_model(config, task, variant):
     x = keras.layers.GlobalAveragePooling1D()(x, mask=padding)
     model = keras.Model(inputs, keras.layers.Dense(len(task.classes))(x), name=variant)
     model.compile(
-        AdamW(
-            config.learning_rate,
-            config.weight_decay,
-            global_clipnorm=1.0,
-            **config.accumulation,
-        ),
+        config.make_optimizer(AdamW, global_clipnorm=1.0),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
         jit_compile=config.jit_compile,

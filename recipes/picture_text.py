@@ -139,12 +139,7 @@ def build_model(config, preprocessing, vocab_size):
     x = keras.layers.GlobalAveragePooling1D()(x, mask=padding)
     model = keras.Model({"picture": picture, "text": text}, keras.layers.Dense(2)(x))
     model.compile(
-        AdamW(
-            config.learning_rate,
-            config.weight_decay,
-            global_clipnorm=1.0,
-            **config.accumulation,
-        ),
+        config.make_optimizer(AdamW, global_clipnorm=1.0),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
         jit_compile=config.jit_compile,

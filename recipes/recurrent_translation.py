@@ -61,9 +61,7 @@ def load_data(config):
 def build_model(config, vocab_size):
     """The recurrent network with one shared table, compiled with Muon."""
     model = RecurrentTranslator(vocab_size, config.hidden_dim, dropout=config.dropout)
-    optimizer = Muon(
-        config.learning_rate, weight_decay=config.weight_decay, **config.accumulation
-    )
+    optimizer = config.make_optimizer(Muon)
     return seq2seq.prepare(config, model, optimizer)
 
 

@@ -123,12 +123,7 @@ def build_model(config, num_classes, vocab_size, start):
     if not model.built:
         model.build((None, None))
     model.compile(
-        AdamW(
-            config.learning_rate,
-            config.weight_decay,
-            global_clipnorm=1.0,
-            **config.accumulation,
-        ),
+        config.make_optimizer(AdamW, global_clipnorm=1.0),
         keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=config.label_smoothing
         ),

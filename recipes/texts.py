@@ -54,9 +54,7 @@ def token_model(config, model, optimizer=None):
     """Compiles a model that predicts tokens, and builds it with its optimizer."""
     padding = {"ignore_id": getattr(model, "padding_id", 0)}
     model.compile(
-        optimizer or Muon(
-            config.learning_rate, weight_decay=config.weight_decay, **config.accumulation
-        ),
+        optimizer or config.make_optimizer(Muon),
         SmoothedCrossEntropy(0.0, **padding),
         metrics=[MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
         jit_compile=config.jit_compile,

@@ -72,19 +72,12 @@ def build_model(config, vocab_size):
         model = start_from(config.pretrained)
         if not isinstance(model, Transformer):
             raise ValueError(f"--pretrained: {config.pretrained} holds no translator.")
-        optimizer = AdamW(
-            config.learning_rate,
-            config.weight_decay,
-            global_clipnorm=1.0,
-            **config.accumulation,
-        )
+        optimizer = config.make_optimizer(AdamW, global_clipnorm=1.0)
         return seq2seq.prepare(config, model, optimizer)
     model = Transformer.from_variant(
         config.variant, vocab_size, dropout=config.dropout, norm_first=True
     )
-    optimizer = Muon(
-        config.learning_rate, weight_decay=config.weight_decay, **config.accumulation
-    )
+    optimizer = config.make_optimizer(Muon)
     return seq2seq.prepare(config, model, optimizer)
 
 

@@ -132,7 +132,7 @@ class ExactResume(keras.callbacks.Callback):
             epoch, made = self._found[0]["made"]
             print(f"Going on after step {made} of epoch {epoch + 1}.")
             then, now = self._found[0].get("cores"), _cores()
-            if then != now:
+            if then not in (None, now):
                 print(f"It ran on {then} cores, now on {now}, which round sums in another order.")
             if len(self._stored("trainable")) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
