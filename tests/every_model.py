@@ -47,7 +47,7 @@ def pvt(rate):
 
 
 def mvit(rate):
-    return models.MViT(hidden_dim=4, drop_path=rate, **STAGES)
+    return models.MViT(hidden_dim=8, drop_path=rate, **STAGES)
 
 
 def mae(rate):
@@ -85,12 +85,13 @@ def data(name):
     return ({"source": IDS, "target": IDS[:, ::-1]} if pairs else IDS), IDS
 
 
-def trained(name, scope=None, precision="float32", jit_compile=True, rate=0.3):
+def trained(name, scope=None, precision="float32", jit_compile=True, rate=0.3, step=1e-2):
     """The weights and states after three steps, in float64, and the mean loss.
 
     Args:
         scope: In which the model is made.
         rate: Of all kinds of dropout.
+        step: The learning rate.
     """
     keras.utils.set_random_seed(2)
     keras.config.set_dtype_policy(precision)
@@ -105,7 +106,7 @@ def trained(name, scope=None, precision="float32", jit_compile=True, rate=0.3):
         elif name in OF_TOKENS:
             loss = SmoothedCrossEntropy(0.1)
         # Epsilon above the rounding of gradients that are zero, as that of the keys' bias is.
-        optimizer = keras.optimizers.Adam(1e-2, epsilon=1e-3)
+        optimizer = keras.optimizers.Adam(step, epsilon=1e-3)
         if precision == "mixed_float16":  # from Keras's scale, 2^15, the first steps are left out
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**8)
         model.compile(optimizer, loss, jit_compile=jit_compile)

@@ -5,8 +5,8 @@ import pytest
 
 from tests.every_model import MODELS, trained
 
-# Numbers are rounded to 11 and 8 bits; three layers of sums and three steps of Adam widen that.
-BOUNDS = {"mixed_float16": 5e-3, "mixed_bfloat16": 3e-2}
+# Numbers are rounded to 11 and 8 bits, which three layers of sums and norms of few channels widen.
+BOUNDS = {"mixed_float16": (2e-3, 1e-4), "mixed_bfloat16": (1e-2, 1e-3)}
 QUICK = ("vit", "mixed_float16")
 PAIRS = [
     pytest.param(name, precision, marks=() if (name, precision) == QUICK else pytest.mark.slow)
@@ -17,9 +17,10 @@ PAIRS = [
 
 @pytest.mark.parametrize(("name", "precision"), PAIRS)
 def test_three_steps_are_near_those_of_float32(name, precision):
-    """The loss, and the weights, of which no step moves one by more than about 0.01."""
-    weights, loss = trained(name, rate=0.0)
-    near, near_loss = trained(name, precision=precision, rate=0.0)
-    assert near_loss == pytest.approx(loss, rel=BOUNDS[precision])
+    """The loss, and the weights, which three steps move by some 3e-3."""
+    of_loss, of_weights = BOUNDS[precision]
+    weights, loss = trained(name, rate=0.0, step=1e-3)
+    near, near_loss = trained(name, precision=precision, rate=0.0, step=1e-3)
+    assert near_loss == pytest.approx(loss, rel=of_loss)
     squares = [np.mean((a - b) ** 2) for a, b in zip(weights, near, strict=True)]
-    assert np.sqrt(np.mean(squares)) < BOUNDS[precision] / 3
+    assert np.sqrt(np.mean(squares)) < of_weights
