@@ -92,8 +92,9 @@ def test_a_sampling_translator_obeys_its_seed_and_its_constraints(model, tokeniz
         search = Sampling(temperature=2.0, seed=seed, **settings)
         return Translator(model, tokenizer, search, (16,)).translate(LINES[:8])
 
-    assert translate(1) == translate(1) != translate(2)
-    first = translate(1)[0].split()[0]
+    drawn = translate(1)
+    assert translate(1) == drawn != translate(2)
+    first = drawn[0].split()[0]
     banned = tokenizer.tokenize([first]).numpy()[0, 0]
     constrained = translate(1, constraints=Constraints(banned=(int(banned),)))
     assert not any(first in line.split() for line in constrained)

@@ -7,15 +7,11 @@ from tests.every_model import MODELS, trained
 
 # Numbers are rounded to 11 and 8 bits, which three layers of sums and norms of few channels widen.
 BOUNDS = {"mixed_float16": (2e-3, 1e-4), "mixed_bfloat16": (1e-2, 1e-3)}
-QUICK = ("vit", "mixed_float16")
-PAIRS = [
-    pytest.param(name, precision, marks=() if (name, precision) == QUICK else pytest.mark.slow)
-    for name in MODELS
-    for precision in BOUNDS
-]
 
 
-@pytest.mark.parametrize(("name", "precision"), PAIRS)
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", BOUNDS)
+@pytest.mark.parametrize("name", MODELS)
 def test_three_steps_are_near_those_of_float32(name, precision):
     """The loss, and the weights, which three steps move by some 3e-3."""
     of_loss, of_weights = BOUNDS[precision]
