@@ -112,9 +112,11 @@ class RunFolder:
             writer.writerows(rows)
 
     def write_json(self, name, content):
-        """Writes a dict as JSON."""
+        """Writes a dict as JSON, at once: another host, or the run that goes on, may read it."""
         text = json.dumps(content, indent=2, default=str)
-        (self / name).write_text(text + "\n", encoding="utf-8")
+        unfinished = self / f"unfinished-{name}"
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.replace(self / name)
 
 
 class _HistoryFile(keras.callbacks.Callback):

@@ -63,5 +63,7 @@ def run(folder, data, tries, seed):
         resumed = Hosts(recipe, output, *arguments, "--resume")
         same = expected is not None and resumed.last(output, steps * epochs) == expected
         print(f"host {lost} lost at {place}: the other ended: {ended}; same: {same}", flush=True)
+        if not same:
+            print(*(host.said[-3000:] for host in resumed.each), sep="\n")
         survived += ended and same
     return {"one of two hosts killed": (tries, survived)}
