@@ -412,7 +412,8 @@ def test_a_graph_of_unknown_sizes_computes_the_same():
 # ------------------------------------------------------------------------------- training
 
 
-@pytest.mark.parametrize("kind", [pytest.param("learned", marks=pytest.mark.slow), "proposals"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["learned", "proposals"])
 def test_two_pictures_are_learned_by_heart_with_fit_alone(kind):
     images = np.zeros((2, 32, 48, 3), "float32")
     images[0, 4:20, 8:24] = images[1, 10:26, 30:46] = images[1, 2:8, 2:14] = 1.0
