@@ -52,7 +52,14 @@ class Rematerialized:
         wrapped = super().rematerialized_call(layer_call, *args, **kwargs)
         if wrapped is layer_call:  # the scope is for other layers
             return layer_call
-        return lambda *args, **kwargs: _rematerialized(self, layer_call, args, kwargs)
+
+        def call(*args, **kwargs):
+            # Without training nothing is kept, and exports do not know the seeds.
+            if not kwargs.get("training"):
+                return layer_call(*args, **kwargs)
+            return _rematerialized(self, layer_call, args, kwargs)
+
+        return call
 
 
 def _rematerialized(layer, call, args, kwargs):
