@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import pathlib
-import queue
 import subprocess
 import sys
 import tempfile
@@ -49,10 +48,9 @@ def a_core_each():
     """As many threads as cores, whose child processes keep to one core: XLA's processes that share
     cores spend most of their time waiting for one another.
     """
-    free = queue.SimpleQueue()
-    for core in (cores := os.sched_getaffinity(0)):
-        free.put(core)
-    return ThreadPoolExecutor(len(cores), initializer=lambda: os.sched_setaffinity(0, {free.get()}))
+    cores = os.sched_getaffinity(0)
+    free = iter(cores)
+    return ThreadPoolExecutor(len(cores), initializer=lambda: os.sched_setaffinity(0, {next(free)}))
 
 
 def main(seeds, recipes):

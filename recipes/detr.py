@@ -121,11 +121,10 @@ def build_model(config, num_classes):
         if not isinstance(model, DETR):
             raise ValueError(f"--pretrained: {config.pretrained} holds no DETR.")
         model = model.transferred(num_classes=num_classes)
-    options = {"global_clipnorm": config.clip_norm}
+    kind, options = AdamW, {}
     if config.optimizer == "muon":
-        optimizer = config.make_optimizer(Muon, adam_for=ADAM_FOR, steps=4, **options)
-    else:
-        optimizer = config.make_optimizer(AdamW, **options)
+        kind, options = Muon, {"adam_for": ADAM_FOR, "steps": 4}
+    optimizer = config.make_optimizer(kind, global_clipnorm=config.clip_norm, **options)
     model.compile(optimizer, jit_compile=config.jit_compile)
     model.optimizer.build(model.trainable_variables)
     return model

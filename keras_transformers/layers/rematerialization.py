@@ -50,16 +50,11 @@ class Rematerialized:
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """Called by Keras for a layer made inside `keras.RematScope`."""
         wrapped = super().rematerialized_call(layer_call, *args, **kwargs)
-        if wrapped is layer_call:  # the scope is for other layers
+        # The scope may be for other layers. Without training nothing is kept anyway, and an export
+        # of Keras would not know the seeds.
+        if wrapped is layer_call or not kwargs.get("training"):
             return layer_call
-
-        def call(*args, **kwargs):
-            # Without training nothing is kept, and exports do not know the seeds.
-            if not kwargs.get("training"):
-                return layer_call(*args, **kwargs)
-            return _rematerialized(self, layer_call, args, kwargs)
-
-        return call
+        return lambda *args, **kwargs: _rematerialized(self, layer_call, args, kwargs)
 
 
 def _rematerialized(layer, call, args, kwargs):

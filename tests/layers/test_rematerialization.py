@@ -57,6 +57,15 @@ def test_blocks_can_be_chosen_by_name(monkeypatch):
     assert blocks(layers.rematerialized_blocks()) == 2
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports are TensorFlow's")
+def test_a_model_of_such_blocks_can_be_exported(tmp_path):
+    inputs = keras.Input((7, 16))
+    with layers.rematerialized_blocks():
+        outputs = layers.EncoderBlock(2, 19, dropout=0.3, name="encoder_0")(inputs)
+    keras.Model(inputs, outputs).export(tmp_path, verbose=False)
+    assert (tmp_path / "saved_model.pb").is_file()
+
+
 def test_names_of_other_layers_are_not_those_of_blocks():
     names = layers.rematerialized_blocks().layer_names
     blocks = ("encoder_0", "decoder_11", "stage_3_block_12", "encoder_block", "swin_block_4")
