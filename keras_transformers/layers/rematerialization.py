@@ -50,8 +50,8 @@ class Rematerialized:
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """Called by Keras for a layer made inside `keras.RematScope`."""
         wrapped = super().rematerialized_call(layer_call, *args, **kwargs)
-        # The scope may be for other layers. Without training nothing is kept anyway, and an export
-        # of Keras would not know the seeds.
+        # The scope may be for other layers. Without training nothing is kept anyway, and a
+        # SavedModel would not know the seeds.
         if wrapped is layer_call or not kwargs.get("training"):
             return layer_call
         return lambda *args, **kwargs: _rematerialized(self, layer_call, args, kwargs)

@@ -59,10 +59,15 @@ def test_blocks_can_be_chosen_by_name(monkeypatch):
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports are TensorFlow's")
 def test_a_model_of_such_blocks_can_be_exported(tmp_path):
+    import tensorflow as tf
+
     inputs = keras.Input((7, 16))
     with layers.rematerialized_blocks():
         outputs = layers.EncoderBlock(2, 19, dropout=0.3, name="encoder_0")(inputs)
-    keras.Model(inputs, outputs).export(tmp_path, verbose=False)
+    module = tf.Module()
+    module.model = keras.Model(inputs, outputs)
+    serve = tf.function(module.model, input_signature=[tf.TensorSpec((None, 7, 16))])
+    tf.saved_model.save(module, str(tmp_path), signatures=serve.get_concrete_function())
     assert (tmp_path / "saved_model.pb").is_file()
 
 
