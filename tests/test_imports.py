@@ -41,7 +41,9 @@ MAY_IMPORT = {
     "models": ["layers", "detection"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
-    "export": ["layers", "models", "detection", "text", "vision", "generation"],
+    "predictors": [],
+    "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
+    "loading": ["models", "pretrained", "saving", "text", "vision", "export", "predictors"],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
