@@ -63,7 +63,7 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("command", "data", "devices", "flops", "folder", "images", "seq2seq", "texts")
+SHARED = ("bulk", "command", "data", "devices", "flops", "folder", "images", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
