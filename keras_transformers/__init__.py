@@ -2,7 +2,8 @@
 
 Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `inspection`,
 `precision`, `saving`; and, imported when first used, `text`, which needs tensorflow-text, and
-`vision`, `streams` and `export`, which need TensorFlow.
+`vision`, `streams`, `export` and `predictors`, which need TensorFlow. `load` makes of a folder the
+object that answers.
 """
 
 import importlib
@@ -20,12 +21,14 @@ from keras_transformers import (
 
 __version__ = "0.1.0"
 __all__ = [
-    "distribution", "export", "generation", "inspection", "layers", "models", "precision", "saving",
-    "streams", "text", "training", "vision",
+    "distribution", "export", "generation", "inspection", "layers", "load", "models", "precision",
+    "predictors", "saving", "streams", "text", "training", "vision",
 ]
 
 
 def __getattr__(name):
-    if name in ("text", "vision", "streams", "export"):
+    if name == "load":
+        return importlib.import_module("keras_transformers.loading").load
+    if name in ("text", "vision", "streams", "export", "predictors"):
         return importlib.import_module(f"keras_transformers.{name}")
     raise AttributeError(f"module 'keras_transformers' has no attribute {name!r}")

@@ -41,7 +41,9 @@ MAY_IMPORT = {
     "models": ["layers", "detection"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
-    "export": ["layers", "models", "detection", "text", "vision", "generation"],
+    "predictors": [],
+    "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
+    "loading": ["models", "pretrained", "saving", "text", "vision", "export", "predictors"],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
@@ -61,7 +63,7 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("command", "data", "devices", "flops", "folder", "images", "seq2seq", "texts")
+SHARED = ("bulk", "command", "data", "devices", "flops", "folder", "images", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

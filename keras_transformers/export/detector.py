@@ -39,6 +39,8 @@ class Detector(Served):
     {'boxes': (2, 40, 4), 'label': (2, 40), 'score': (2, 40), 'number': (2,)}
     """
 
+    kind = "detector"
+
     def __init__(self, model, labels, preprocessing, threshold=0.5):
         super().__init__(name="detector")
         settings = model.get_config()

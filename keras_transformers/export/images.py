@@ -51,6 +51,8 @@ class ImageClassifier(Served):
     {'label': (2,), 'probability': (2,), 'probabilities': (2, 2)}
     """
 
+    kind = "image_classifier"
+
     def __init__(self, model, labels, preprocessing=None):
         super().__init__(name="image_classifier")
         self._preprocessing = preprocessing or _of_model(model)

@@ -36,6 +36,8 @@ class MaskFiller(Served):
     [3, 2]
     """
 
+    kind = "mask_filler"
+
     def __init__(self, model, tokenizer, lengths=(32, 64, 128, 256, 512)):
         super().__init__(name="mask_filler")
         lengths = check_lengths("MaskFiller", "lengths", lengths)

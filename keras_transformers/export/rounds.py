@@ -1,10 +1,13 @@
 """Requests of any size, computed in rounds of a few sizes that XLA compiles once each."""
 
+import json
 import pathlib
+import sys
 
 import tensorflow as tf
 
 from keras_transformers.generation import Sampling
+from keras_transformers.predictors import KINDS
 
 LARGEST_BATCH = 64  # a larger request takes several rounds
 
@@ -50,10 +53,29 @@ def in_rounds(ids, compute, results, filling):
 class Served(tf.Module):
     """A module whose `__call__` is a traced function; `save` makes it a SavedModel's signature."""
 
+    kind = None  # one of `predictors.KINDS`
+
+    @property
+    def labels(self):
+        """Names of the classes, a list, or None."""
+        labels = getattr(self, "_labels", None)
+        return None if labels is None else [label.decode() for label in labels.numpy()]
+
+    def predict(self, raw, **options):
+        """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
+        return KINDS[self.kind](self, self.labels).predict(raw, **options)
+
     def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`."""
+        """Writes a SavedModel with the signature `serving_default`, which says what it is."""
+        path = pathlib.Path(path)
         tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        return pathlib.Path(path)
+        version = sys.modules[__name__.partition(".")[0]].__version__
+        about = {"kind": self.kind, "labels": self.labels, "version": version}
+        (path / "assets.extra").mkdir(exist_ok=True)
+        (path / "assets.extra" / "keras_transformers.json").write_text(
+            json.dumps(about, indent=2) + "\n", encoding="utf-8"
+        )
+        return path
 
 
 def for_lengths(lengths, branches):
@@ -70,7 +92,16 @@ def for_lengths(lengths, branches):
 
 
 def strings(texts):
-    """A list of str, which may be empty, as a tensor."""
+    """A list of str, which may be empty, as a tensor.
+
+    Raises:
+        TypeError: If it is one str, which would be a list of its characters.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError(
+            "Expected a list of texts; for one alone, use `predict` or [text]. "
+            f"Received: {texts[:60]!r}"
+        )
     return tf.constant(list(texts), tf.string, shape=[len(texts)])
 
 

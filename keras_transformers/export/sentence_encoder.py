@@ -39,6 +39,8 @@ class SentenceEncoder(Served):
     (2, 128)
     """
 
+    kind = "sentence_encoder"
+
     def __init__(
         self, model, tokenizer, pooling="mean", normalize=True, lengths=(32, 64, 128, 256)
     ):

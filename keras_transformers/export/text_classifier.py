@@ -35,6 +35,8 @@ class TextClassifier(Served):
     (2, 2)
     """
 
+    kind = "text_classifier"
+
     def __init__(self, model, tokenizer, labels, lengths=(32, 64, 128, 256, 512)):
         super().__init__(name="text_classifier")
         lengths = check_lengths("TextClassifier", "lengths", lengths)

@@ -54,6 +54,8 @@ class TextGenerator(Served):
     [True, True]
     """
 
+    kind = "text_generator"
+
     def __init__(self, model, tokenizer, search=None, new_tokens=128, prompt_lengths=None):
         super().__init__(name="text_generator")
         if new_tokens < 1:

@@ -51,6 +51,8 @@ class Translator(Served):
     3
     """
 
+    kind = "translator"
+
     def __init__(self, model, tokenizer, search=None, source_lengths=(16, 32, 64, 128)):
         super().__init__()
         lengths = check_lengths("Translator", "source_lengths", source_lengths)

@@ -1,0 +1,114 @@
+"""What a folder is, and the predictor that is made of it."""
+
+import json
+import pathlib
+
+from keras_transformers import pretrained, saving
+from keras_transformers.loading import saved_model
+
+CONFIG, MODEL, SAVED = "config.json", "model.keras", "saved_model"
+WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
+MOST_SHOWN = 8  # names of files, in a message
+
+
+def load(folder, signature="serving_default"):
+    """The predictor of a trained model: it takes text or pictures, and gives plain Python.
+
+    Args:
+        folder: One of three: the folder of a run of `recipes`; one with published weights, as the
+            Hugging Face hub lays it out; a SavedModel of `keras_transformers.export`, or the
+            folder of its versions, of which the newest is taken.
+        signature: Which of a SavedModel's programs answers: "serving_default", or "xla", compiled,
+            where there is one. What is published is always compiled.
+
+    Returns:
+        A predictor, see `keras_transformers.predictors`: `predict` answers, and `model`,
+        `tokenizer` and `preprocessing` are the parts, where the folder has them.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If it is none of the three, the model gives no answer (a masked autoencoder), or
+            there is no such signature.
+        ImportError: If a text model is to be loaded without tensorflow-text.
+
+    Example:
+    >>> import tempfile
+    >>> import keras_transformers, numpy as np
+    >>> from keras_transformers import export, models
+    >>> model = models.ViT.from_variant("Ti/14", num_classes=2, image_size=28, num_layers=1)
+    >>> model.build((None, 28, 28, 3))
+    >>> path = export.image_classifier(model, tempfile.mkdtemp(), ["cat", "dog"])
+    >>> classifier = keras_transformers.load(path)
+    >>> classifier.kind, classifier.labels
+    ('image_classifier', ['cat', 'dog'])
+    >>> picture = np.zeros((40, 30), "uint8")
+    >>> sorted(classifier.predict(picture)["probabilities"])
+    ['cat', 'dog']
+    """
+    folder = pathlib.Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"load: there is no folder {folder}.")
+    if (found := saved_model.newest(folder)) is not None:
+        return saved_model.predictor(found, signature)
+    if (folder / CONFIG).is_file() and any(path.suffix in WEIGHTS for path in folder.iterdir()):
+        from keras_transformers.loading import published  # which imports all exporters
+
+        return published.predictor(folder)
+    if (found := saved_model.newest(folder / SAVED)) is not None:
+        return saved_model.predictor(found, signature, _parts_of_run(folder), folder)
+    raise ValueError(f"load: {folder} {_what_it_is(folder)}")
+
+
+def _what_it_is(folder):
+    """The end of a sentence on a folder that cannot be loaded."""
+    there = sorted(path.name for path in folder.iterdir())
+    if {CONFIG, "figures"} <= set(there) or {CONFIG, MODEL} <= set(there):
+        return (
+            f"is the folder of a run that has left no {SAVED}: it is not finished, or exports "
+            "nothing."
+        )
+    more = ", ..." if len(there) > MOST_SHOWN else ""
+    return (
+        f"must be the folder of a run, with {SAVED}; have published weights, with {CONFIG} and "
+        f"model.safetensors; or be a SavedModel, with saved_model.pb. It has: "
+        f"{', '.join(there[:MOST_SHOWN]) or 'nothing'}{more}"
+    )
+
+
+def _parts_of_run(folder):
+    """Functions that read what a run has left beside its SavedModel."""
+    parts = {}
+    if (folder / MODEL).is_file():
+        parts["model"] = lambda: saving.load_model(folder / MODEL)
+    if (folder / "tokenizer.model").is_file():
+        parts["tokenizer"] = lambda: _sentence_pieces(folder)
+    elif (folder / "vocab.txt").is_file():
+        parts["tokenizer"] = lambda: _word_pieces(folder)
+    elif (folder / "published" / "tokenizer_config.json").is_file():
+        parts["tokenizer"] = lambda: pretrained.load_tokenizer(folder / "published")
+    if (folder / "preprocessing.json").is_file():
+        parts["preprocessing"] = lambda: _preprocessing(folder)
+    return parts
+
+
+def _sentence_pieces(folder):
+    from keras_transformers.text import SentencePieceTokenizer
+
+    return SentencePieceTokenizer.load(folder / "tokenizer.model")
+
+
+def _word_pieces(folder):
+    from keras_transformers.text import WordPieceTokenizer
+
+    lower_case = _json(folder / CONFIG).get("lower_case", True)
+    return WordPieceTokenizer.load(folder / "vocab.txt", lower_case)
+
+
+def _preprocessing(folder):
+    from keras_transformers.vision import Preprocessing
+
+    return Preprocessing(**_json(folder / "preprocessing.json"))
+
+
+def _json(path):
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,104 @@
+"""A folder of published weights as a predictor."""
+
+import json
+import pathlib
+
+from keras_transformers import export, models, pretrained
+from keras_transformers.predictors import KINDS
+
+CONFIG = "config.json"
+LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids
+POOLING = pathlib.Path("1_Pooling", CONFIG)  # of sentence-transformers
+NEW_TOKENS = 128  # of a continuation
+
+
+def predictor(folder):
+    """The predictor of published weights.
+
+    Raises:
+        ValueError: If the folder is broken, or its model gives no answer to text or pictures.
+    """
+    model = pretrained.load(folder)
+    served, parts = _served(folder, model)
+    parts["model"] = lambda: model
+    parts = {name: parts[name] for name in ("model", "tokenizer", "preprocessing") if name in parts}
+    return KINDS[served.kind](served, served.labels, parts, folder)
+
+
+def _served(folder, model):
+    """The object of `export` that answers, and its parts besides the model."""
+    config = model.get_config()
+    if isinstance(model, models.DETR) or config.get("num_classes") and _sees(model):
+        preprocessing = pretrained.load_preprocessing(folder)
+        make = export.Detector if isinstance(model, models.DETR) else export.ImageClassifier
+        served = make(model, pretrained.class_names(folder), preprocessing)
+        return served, {"preprocessing": lambda: preprocessing}
+    make = _of_text(model, config)
+    if make is None:
+        raise ValueError(
+            f"load: {folder} holds a {type(model).__name__}{_head(config)}, which answers no "
+            "text and no picture; keras_transformers.pretrained.load gives the model."
+        )
+    words = pretrained.load_tokenizer(folder)
+    return make(folder, model, words), {"tokenizer": lambda: words}
+
+
+def _sees(model):
+    return isinstance(model, models.ViT | models.Swin)
+
+
+def _head(config):
+    if config.get("head"):
+        return f" with a head for {config['head']}"
+    return " without a head" if "num_classes" in config else ""
+
+
+def _of_text(model, config):
+    """What makes a served object of folder, model and tokenizer; None where nothing does."""
+    if isinstance(model, models.Transformer):
+        return _translator
+    if isinstance(model, models.LanguageModel):
+        return _generator
+    if isinstance(model, models.TextEncoder):
+        heads = {None: _encoder, "masked_language": _filler, "classification": _classifier}
+        return heads.get(config["head"])
+    return None
+
+
+def _translator(folder, model, words):
+    return export.Translator(model, words, pretrained.load_search(folder))
+
+
+def _generator(folder, model, words):
+    # Half the positions are left for the prompt, where there are few.
+    new_tokens = min(NEW_TOKENS, (model.most_positions or 2 * NEW_TOKENS) // 2)
+    return export.TextGenerator(model, words, pretrained.load_search(folder), new_tokens)
+
+
+def _filler(folder, model, words):
+    return export.MaskFiller(model, words, _lengths(model))
+
+
+def _classifier(folder, model, words):
+    return export.TextClassifier(model, words, pretrained.class_names(folder), _lengths(model))
+
+
+def _encoder(folder, model, words):
+    pooling = "mean"
+    if (folder / POOLING).is_file():
+        asked = json.loads((folder / POOLING).read_text(encoding="utf-8"))
+        chosen = {name for name, value in asked.items() if value is True} - {"include_prompt"}
+        known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "token"}
+        if len(chosen) != 1 or not chosen <= known.keys():
+            raise ValueError(
+                f"load: {folder / POOLING} must ask for the mean or the first token. "
+                f"Received: {', '.join(sorted(chosen)) or 'neither'}"
+            )
+        pooling = known[chosen.pop()]
+    return export.SentenceEncoder(model, words, pooling, lengths=_lengths(model))
+
+
+def _lengths(model):
+    """The usual lengths, as far as the model has positions."""
+    most = model.get_config()["max_length"]
+    return (*(length for length in LENGTHS if length < most), min(most, LENGTHS[-1]))

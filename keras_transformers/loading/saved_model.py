@@ -1,0 +1,107 @@
+"""A SavedModel of `keras_transformers.export` as a predictor."""
+
+import json
+import pathlib
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from keras_transformers.predictors import KINDS
+
+PROGRAM = "saved_model.pb"
+ABOUT = pathlib.Path("assets.extra", "keras_transformers.json")
+# An output that only this kind has, for SavedModels that do not say what they are.
+KNOWN_BY = {
+    "translation": "translator",
+    "continuation": "text_generator",
+    "candidates": "mask_filler",
+    "embedding": "sentence_encoder",
+    "boxes": "detector",
+}
+
+
+def newest(folder):
+    """The SavedModel that a folder is, or the newest of the versions in it; None without one."""
+    if (folder / PROGRAM).is_file():
+        return folder
+    versions = [int(path.parent.name) for path in folder.glob(f"*/{PROGRAM}")
+                if path.parent.name.isdecimal()]
+    return folder / str(max(versions)) if versions else None
+
+
+def predictor(folder, signature, parts=None, source=None):
+    """The predictor of a SavedModel.
+
+    Args:
+        folder: Path of it.
+        signature: Name of the signature that answers.
+        parts: See `Predictor`.
+        source: What is named in messages; by default the folder.
+
+    Raises:
+        ValueError: If it has no such signature, or is none of ours.
+        ImportError: If it takes text and tensorflow-text is not installed.
+    """
+    inputs, outputs = _signature(folder, signature)
+    kind, labels = _about(folder, inputs, outputs)
+    made = KINDS[kind]
+    if made.takes == "text":
+        _register_text_ops(folder)
+    loaded = tf.saved_model.load(str(folder))
+    run = loaded.signatures[signature]
+    served = made(lambda strings: run(**{made.takes: strings}), labels, parts, source or folder)
+    served.loaded = loaded  # the program holds its variables weakly
+    return served
+
+
+def _signature(folder, name):
+    """Names of the inputs and outputs of a signature, without loading what computes them."""
+    program = saved_model_pb2.SavedModel()
+    try:
+        program.ParseFromString((folder / PROGRAM).read_bytes())
+    except Exception as error:  # protobuf's DecodeError is in no public module
+        raise ValueError(f"load: {folder / PROGRAM} is damaged: {error}") from None
+    found = program.meta_graphs[0].signature_def if program.meta_graphs else {}
+    if name not in found:
+        named = [each for each in sorted(found) if not each.startswith("__")]
+        raise ValueError(
+            f"load: `signature` must be one of those of {folder}: {', '.join(named) or 'none'}. "
+            f"Received: {name!r}"
+        )
+    return set(found[name].inputs), set(found[name].outputs)
+
+
+def _about(folder, inputs, outputs):
+    """Kind and labels, from what the exporter has written, or from the names of what goes through.
+
+    Raises:
+        ValueError: If it is of no kind that there is.
+    """
+    if (folder / ABOUT).is_file():
+        try:
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            kind, labels = about["kind"], about.get("labels")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
+        if kind in KINDS and inputs == {KINDS[kind].takes}:
+            return kind, labels
+        raise ValueError(
+            f"load: {folder / ABOUT}: `kind` must be one of {', '.join(KINDS)} that takes "
+            f"{', '.join(sorted(inputs))}. Received: {kind!r}"
+        )
+    kinds = [kind for name, kind in KNOWN_BY.items() if name in outputs]
+    if not kinds and {"label", "probability", "probabilities"} <= outputs:
+        kinds = ["image_classifier" if "image" in inputs else "text_classifier"]
+    if len(kinds) == 1 and inputs == {KINDS[kinds[0]].takes}:
+        return kinds[0], None
+    raise ValueError(
+        f"load: {folder} must be a SavedModel of keras_transformers.export. It makes "
+        f"{', '.join(sorted(outputs))} of {', '.join(sorted(inputs))}"
+    )
+
+
+def _register_text_ops(folder):
+    try:
+        import tensorflow_text  # noqa: F401  registers the tokenizers' ops
+    except ImportError as error:
+        raise ImportError(f"load: {folder} takes text; install tensorflow-text ({error})") from None

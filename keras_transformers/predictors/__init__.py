@@ -1,0 +1,40 @@
+"""Objects that take text and pictures as people hold them, and give plain Python."""
+
+from keras_transformers.predictors.base import Predictor, Refused
+from keras_transformers.predictors.images import (
+    DetectorPredictor,
+    ImageClassifierPredictor,
+    ImagePredictor,
+)
+from keras_transformers.predictors.texts import (
+    MaskFillerPredictor,
+    SentenceEncoderPredictor,
+    TextClassifierPredictor,
+    TextGeneratorPredictor,
+    TextPredictor,
+    TranslatorPredictor,
+)
+
+__all__ = [
+    "DetectorPredictor",
+    "ImageClassifierPredictor",
+    "ImagePredictor",
+    "MaskFillerPredictor",
+    "Predictor",
+    "Refused",
+    "SentenceEncoderPredictor",
+    "TextClassifierPredictor",
+    "TextGeneratorPredictor",
+    "TextPredictor",
+    "TranslatorPredictor",
+]
+OF_EVERY_KIND = (
+    DetectorPredictor,
+    ImageClassifierPredictor,
+    MaskFillerPredictor,
+    SentenceEncoderPredictor,
+    TextClassifierPredictor,
+    TextGeneratorPredictor,
+    TranslatorPredictor,
+)
+KINDS = {each.kind: each for each in OF_EVERY_KIND}

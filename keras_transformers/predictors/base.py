@@ -1,0 +1,217 @@
+"""From things as people hold them to plain Python, by way of one function of strings."""
+
+import dataclasses
+import itertools
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+SHOWN = 60  # characters of what was received, in a message
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """Stands in the place of an answer.
+
+    Args:
+        reason: What is wrong with the item, to be read after its name: "must be text ...".
+
+    Example:
+    >>> from keras_transformers.predictors import Refused
+    >>> Refused("must be text (str or UTF-8 bytes). Received: None").reason[:12]
+    'must be text'
+    """
+
+    reason: str
+
+
+class Predictor:
+    """What all predictors share: requests of raw things, answers in plain Python.
+
+    `keras_transformers.load` makes the fitting one of a folder.
+
+    Args:
+        run: Function from a string tensor `(batch,)` to a dict of tensors, batch first: an object
+            of `keras_transformers.export`, or the signature of a SavedModel.
+        labels: Names of the classes in the order of the model's, or None.
+        parts: Dict of "model", "tokenizer" and "preprocessing", where there are such, to a function
+            without arguments that gives it.
+        source: What they are read from, for messages.
+
+    Attributes:
+        kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
+            "image_classifier" or "detector".
+        takes: "text" or "image".
+        labels: As given.
+
+    Example:
+    >>> from keras_transformers.predictors import SentenceEncoderPredictor
+    >>> lengths = lambda text: {"embedding": tf.cast(tf.strings.length(text), tf.float32)[:, None]}
+    >>> SentenceEncoderPredictor(lengths).predict(["to be", "or"])
+    [[5.0], [2.0]]
+    """
+
+    kind = takes = None
+    rows = 1024  # of a request, where nothing else is said
+
+    def __init__(self, run, labels=None, parts=None, source="this object"):
+        self._run = run
+        self.labels = None if labels is None else [str(label) for label in labels]
+        self._parts, self._made, self._source = dict(parts or {}), {}, source
+
+    @property
+    def model(self):
+        """The Keras model, read when first used; AttributeError where there is none."""
+        return self._part("model")
+
+    @property
+    def tokenizer(self):
+        """The tokenizer, read when first used; AttributeError where there is none."""
+        return self._part("tokenizer")
+
+    @property
+    def preprocessing(self):
+        """The `vision.Preprocessing`, read when first used; AttributeError where there is none."""
+        return self._part("preprocessing")
+
+    def predict(self, raw, batch_size=None, verbose=0, details=False):
+        """Answers for one thing, or for many.
+
+        Args:
+            raw: One thing, or a list, tuple, array or other iterable of them. A text is a str or
+                UTF-8 bytes. A picture is the path of a file, the bytes of one, a uint8 array
+                `(height, width)` or `(height, width, channels)`, or a Pillow image; an array of
+                four axes is many pictures.
+            batch_size: Rows of a request; by default 1,024 texts or 64 pictures.
+            verbose: 1 shows a progress bar.
+            details: Whether everything that the model says is wanted, in a dict, where the answer
+                is a string, a vector, or only what the model is sure of. Dicts stay as they are.
+
+        Returns:
+            The answer to one thing, or a list of answers in the order of the things; see the class.
+
+        Raises:
+            ValueError: If a thing is no text or no picture; the message has its number.
+        """
+        items, alone = self._several(raw)
+        answers = []
+        for answer in self.each(items, batch_size, verbose, details):
+            if isinstance(answer, Refused):
+                raise ValueError(f"predict: item {len(answers)} {answer.reason}")
+            answers.append(answer)
+        return answers[0] if alone else answers
+
+    def each(self, items, batch_size=None, verbose=0, details=False):
+        """The answers one by one, as `predict` gives them; bad items are answered by a `Refused`.
+
+        Args:
+            items: Iterable of things.
+            batch_size, verbose, details: As `predict` takes them.
+
+        Yields:
+            An answer or a `Refused` for each item, in their order.
+
+        Raises:
+            ValueError: If `batch_size` is not positive.
+        """
+        size = self.rows if batch_size is None else batch_size
+        if size < 1:
+            raise ValueError(f"predict: `batch_size` must be positive. Received: {batch_size}")
+        number = len(items) if hasattr(items, "__len__") else None
+        bar = keras.utils.Progbar(number, unit_name="row") if verbose else None
+        items = iter(items)
+        while part := list(itertools.islice(items, size)):
+            yield from self._request(part, details)
+            if bar:
+                bar.add(len(part))
+
+    def _request(self, items, details):
+        """A list of answers, or `Refused`s, for a list of things."""
+        answers = [self._tried(item) for item in items]
+        good = [i for i, answer in enumerate(answers) if not isinstance(answer, Refused)]
+        if good:
+            found = self._found([answers[i] for i in good], details)
+            for i, answer in zip(good, found, strict=True):
+                if isinstance(answer, Refused):
+                    answer = Refused(f"{answer.reason} {received(items[i])}")
+                answers[i] = answer
+        return answers
+
+    def _tried(self, item):
+        """The string of a thing, or a `Refused`."""
+        try:
+            return self._encoded(_of_numpy(item))
+        except ValueError as error:
+            return Refused(str(error))
+
+    def _found(self, strings, details):
+        """The answers to strings; halves a request that fails, until its bad rows are found."""
+        try:
+            found = self._run(tf.constant(strings, tf.string))
+        except tf.errors.InvalidArgumentError as error:
+            if len(strings) == 1:
+                return [Refused(self._failure(error))]
+            half = len(strings) // 2
+            return [row for part in (strings[:half], strings[half:])
+                    for row in self._found(part, details)]
+        found = {name: np.asarray(values) for name, values in found.items()}
+        rows = [{name: found[name][i] for name in found} for i in range(len(strings))]
+        return [self._answer(row, details) for row in rows]
+
+    def _several(self, raw):
+        """A list of things, or another iterable of them, and whether it was one thing alone."""
+        raw = _of_numpy(raw)
+        if self._is_one(raw):
+            return [raw], True
+        return raw, False
+
+    def _is_one(self, raw):
+        """Whether it is one thing: a hook, for what is no plain value."""
+        return isinstance(raw, str | bytes | bytearray | dict | set) or not hasattr(raw, "__iter__")
+
+    def _encoded(self, item):
+        """The string that the model takes for a thing: a hook; ValueError says what is wrong."""
+        raise NotImplementedError
+
+    def _answer(self, row, details):
+        """The answer in plain Python, from a dict of arrays: a hook."""
+        raise NotImplementedError
+
+    def _failure(self, error):
+        """Why the model refused a string: a hook."""
+        return f"was refused by the model: {str(error).strip().splitlines()[0]}"
+
+    def _part(self, name):
+        if name not in self._parts:
+            raise AttributeError(f"{self._source} has no {name}.")
+        if name not in self._made:
+            self._made[name] = self._parts[name]()
+        return self._made[name]
+
+    def __repr__(self):
+        classes = "" if self.labels is None else f", {len(self.labels)} classes"
+        return f"<{type(self).__name__} of {self._source}{classes}>"
+
+
+def _of_numpy(thing):
+    """The NumPy array of a tensor, and what is in an array or tensor of no axes."""
+    thing = thing.numpy() if hasattr(thing, "numpy") else thing
+    return thing.item() if getattr(thing, "ndim", None) == 0 else thing
+
+
+def received(thing):
+    """How a message shows what it was given."""
+    text = repr(thing)
+    text = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return f"Received: {text} ({type(thing).__name__})"
+
+
+def named_probabilities(row, labels):
+    """The most probable class and all, from `label`, `probability` and `probabilities`."""
+    names = labels or [str(i) for i in range(len(row["probabilities"]))]
+    return {
+        "label": row["label"].decode(),
+        "probability": float(row["probability"]),
+        "probabilities": dict(zip(names, row["probabilities"].tolist(), strict=True)),
+    }

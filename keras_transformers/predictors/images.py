@@ -1,0 +1,131 @@
+"""Predictors that take pictures."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.predictors.base import Predictor, named_probabilities, received
+
+CHANNELS = (1, 3, 4)
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+class ImagePredictor(Predictor):
+    """A predictor of pictures: each a path, the bytes of a file, a uint8 array or a Pillow image.
+
+    Files are JPEG, PNG, GIF or BMP. Arrays and Pillow images go to the model as PNG, without loss.
+
+    Example:
+    >>> from keras_transformers.predictors import ImagePredictor
+    >>> ImagePredictor.takes
+    'image'
+    """
+
+    takes = "image"
+    rows = 64
+
+    def _is_one(self, raw):
+        if _is_pillow(raw) or isinstance(raw, pathlib.PurePath):
+            return True
+        if isinstance(raw, np.ndarray) and raw.dtype.kind not in "OSU":
+            return raw.ndim != 4
+        return super()._is_one(raw)
+
+    def _encoded(self, item):
+        if isinstance(item, str | pathlib.PurePath):
+            return _read(item)
+        if isinstance(item, bytes | bytearray):
+            return bytes(item)
+        if _is_pillow(item):
+            item = _pixels(item)
+        if not isinstance(item, np.ndarray):
+            raise ValueError(
+                "must be a picture: the path of a file, its bytes, a uint8 array or a Pillow "
+                f"image. {received(item)}"
+            )
+        return _png(item)
+
+    def _failure(self, error):
+        return "must be a JPEG, PNG, GIF or BMP picture that is whole; it cannot be decoded."
+
+
+class ImageClassifierPredictor(ImagePredictor):
+    """Classifies pictures: a dict of `label`, `probability` and `probabilities`.
+
+    `probabilities` is a dict from the name of each class; where the names are not known, from "0",
+    "1", ...
+
+    Example:
+    >>> import numpy as np, tensorflow as tf
+    >>> from keras_transformers.predictors import ImageClassifierPredictor
+    >>> def classify(image):
+    ...     return {"label": tf.constant(["cat"]), "probability": tf.constant([0.75]),
+    ...             "probabilities": tf.constant([[0.75, 0.25]])}
+    >>> classifier = ImageClassifierPredictor(classify, ["cat", "dog"])
+    >>> classifier.predict(np.zeros((28, 28), "uint8"))["label"]
+    'cat'
+    """
+
+    kind = "image_classifier"
+
+    def _answer(self, row, details):
+        return named_probabilities(row, self.labels)
+
+
+class DetectorPredictor(ImagePredictor):
+    """Finds boxes: for each picture a list of dicts of `label`, `score` and `box`, surest first.
+
+    A box is `[left, top, right, bottom]` in pixels of the picture. Those with a score of the
+    model's threshold or more are given; with `details` all of them.
+
+    Example:
+    >>> import numpy as np, tensorflow as tf
+    >>> from keras_transformers.predictors import DetectorPredictor
+    >>> def detect(image):
+    ...     return {"boxes": tf.constant([[[0., 0, 9, 5], [1, 1, 2, 2]]]),
+    ...             "label": tf.constant([["cat", "dog"]]), "score": tf.constant([[0.75, 0.25]]),
+    ...             "number": tf.constant([1])}
+    >>> DetectorPredictor(detect).predict(np.zeros((28, 28), "uint8"))
+    [{'label': 'cat', 'score': 0.75, 'box': [0.0, 0.0, 9.0, 5.0]}]
+    """
+
+    kind = "detector"
+
+    def _answer(self, row, details):
+        number = len(row["score"]) if details else int(row["number"])
+        found = zip(row["label"], row["score"].tolist(), row["boxes"].tolist(), strict=True)
+        answers = [{"label": n.decode(), "score": s, "box": box} for n, s, box in found]
+        return answers[:number]
+
+
+def _is_pillow(thing):
+    """Whether it is a Pillow image, which may not be installed."""
+    return hasattr(thing, "getbands") and hasattr(thing, "convert")
+
+
+def _read(path):
+    try:
+        return pathlib.Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"must be a file that can be read: {reason}. {received(path)}") from None
+
+
+def _pixels(image):
+    """The pixels of a Pillow image, uint8."""
+    if image.mode not in MODES.values():
+        transparent = image.mode in ("LA", "PA") or "transparency" in image.info
+        image = image.convert("RGBA" if transparent else "L" if image.mode == "1" else "RGB")
+    return np.asarray(image)
+
+
+def _png(pixels):
+    """PNG bytes of an array."""
+    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
+    if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in CHANNELS or 0 in shape:
+        raise ValueError(
+            "must be a uint8 array (height, width) or (height, width, channels) with 1, 3 or 4 "
+            f"channels. Received: {pixels.dtype} {pixels.shape}"
+        )
+    return tf.io.encode_png(pixels.reshape(shape)).numpy()

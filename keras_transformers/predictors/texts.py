@@ -1,0 +1,153 @@
+"""Predictors that take text."""
+
+from keras_transformers.predictors.base import Predictor, named_probabilities, received
+
+
+class TextPredictor(Predictor):
+    """A predictor of texts: each a str or UTF-8 bytes.
+
+    Example:
+    >>> from keras_transformers.predictors import TextPredictor
+    >>> TextPredictor.takes
+    'text'
+    """
+
+    takes = "text"
+
+    def _encoded(self, item):
+        if not isinstance(item, str | bytes):
+            raise ValueError(f"must be text (str or UTF-8 bytes). {received(item)}")
+        try:
+            if isinstance(item, str):
+                return item.encode()
+            item.decode()
+            return bytes(item)
+        except UnicodeError:
+            raise ValueError(f"must be text in UTF-8. {received(item)}") from None
+
+
+class TranslatorPredictor(TextPredictor):
+    """Translates: a str for each text; with `details` a dict.
+
+    That has `translation`, `score` and `truncated`, whether the end of the text was cut off.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import TranslatorPredictor
+    >>> def upper(text):
+    ...     truncated, scores = tf.zeros(len(text), tf.bool), tf.zeros(len(text))
+    ...     return {"translation": tf.strings.upper(text), "score": scores, "truncated": truncated}
+    >>> translator = TranslatorPredictor(upper)
+    >>> translator.predict("open the door"), translator.predict(["open", b"shut"])
+    ('OPEN THE DOOR', ['OPEN', 'SHUT'])
+    >>> translator.predict("open", details=True)
+    {'translation': 'OPEN', 'score': 0.0, 'truncated': False}
+    """
+
+    kind = "translator"
+
+    def _answer(self, row, details):
+        translation = _text(row["translation"])
+        if not details:
+            return translation
+        score, truncated = float(row["score"]), bool(row["truncated"])
+        return {"translation": translation, "score": score, "truncated": truncated}
+
+
+class TextGeneratorPredictor(TextPredictor):
+    """Goes on with a text: a str, prompt and continuation; with `details` a dict.
+
+    That has `text`, `continuation`, `finished`, whether the model ended the text, and `truncated`,
+    whether the beginning of the prompt was cut off.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import TextGeneratorPredictor
+    >>> TextGeneratorPredictor(lambda text: {"text": text + " ..."}).predict("Once")
+    'Once ...'
+    """
+
+    kind = "text_generator"
+
+    def _answer(self, row, details):
+        if not details:
+            return _text(row["text"])
+        texts = {name: _text(row[name]) for name in ("text", "continuation")}
+        return texts | {name: bool(row[name]) for name in ("finished", "truncated")}
+
+
+class MaskFillerPredictor(TextPredictor):
+    """Fills in `[MASK]`: a dict of `text`, `candidates` and `truncated` for each text.
+
+    `candidates` are dicts of `token` and `probability` for the first `[MASK]`, best first.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import MaskFillerPredictor
+    >>> def fill(text):
+    ...     return {"text": tf.constant(["to be"]), "candidates": tf.constant([["be", "do"]]),
+    ...             "probabilities": tf.constant([[0.75, 0.25]]), "truncated": tf.constant([False])}
+    >>> MaskFillerPredictor(fill).predict("to [MASK]")["candidates"][0]
+    {'token': 'be', 'probability': 0.75}
+    """
+
+    kind = "mask_filler"
+
+    def _answer(self, row, details):
+        pairs = zip(row["candidates"], row["probabilities"], strict=True)
+        return {
+            "text": _text(row["text"]),
+            # Without a mask they are empty and of probability 0.
+            "candidates": [
+                {"token": _text(token), "probability": float(p)} for token, p in pairs if p > 0
+            ],
+            "truncated": bool(row["truncated"]),
+        }
+
+
+class TextClassifierPredictor(TextPredictor):
+    """Classifies texts: a dict of `label`, `probability`, `probabilities` and `truncated`.
+
+    `probabilities` is a dict from the name of each class; where the names are not known, from "0",
+    "1", ...
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import TextClassifierPredictor
+    >>> def classify(text):
+    ...     return {"label": tf.constant(["cat"]), "probability": tf.constant([0.75]),
+    ...             "probabilities": tf.constant([[0.75, 0.25]]), "truncated": tf.constant([False])}
+    >>> TextClassifierPredictor(classify, ["cat", "dog"]).predict("miaow")["probabilities"]
+    {'cat': 0.75, 'dog': 0.25}
+    """
+
+    kind = "text_classifier"
+
+    def _answer(self, row, details):
+        answer = named_probabilities(row, self.labels)
+        return answer | {"truncated": bool(row["truncated"])}
+
+
+class SentenceEncoderPredictor(TextPredictor):
+    """Gives a vector for a text: a list of floats; with `details` a dict.
+
+    That has `embedding` and `truncated`.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import SentenceEncoderPredictor
+    >>> encode = lambda text: {"embedding": tf.ones((len(text), 2))}
+    >>> SentenceEncoderPredictor(encode).predict("to be")
+    [1.0, 1.0]
+    """
+
+    kind = "sentence_encoder"
+
+    def _answer(self, row, details):
+        vector = row["embedding"].tolist()
+        return {"embedding": vector, "truncated": bool(row["truncated"])} if details else vector
+
+
+def _text(value):
+    """A str; a generator may stop inside a character."""
+    return value.decode("utf-8", "replace")
