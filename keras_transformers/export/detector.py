@@ -4,16 +4,17 @@ import tensorflow as tf
 
 from keras_transformers.detection import best_answers
 from keras_transformers.export.images import decoded_or_named
-from keras_transformers.export.rounds import Served, round_size
+from keras_transformers.export.served import Served
 from keras_transformers.vision import fitted
 
 
 class Detector(Served):
     """A trained detector, its preprocessing and its class names as one function of encoded images.
 
-    A picture is scaled to fit into the preprocessing's square and its boxes are scaled back. The
+    It takes encoded images `(batch,)` and gives a dict of `boxes`, `label`, `score` and `number`. A
+    picture is scaled to fit into the preprocessing's square and its boxes are scaled back. The
     model's weights are shared, not copied. XLA compiles a handful of batch sizes, each when it is
-    first met.
+    first met; what `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A `models.DETR`, built.
@@ -42,7 +43,7 @@ class Detector(Served):
     kind = "detector"
 
     def __init__(self, model, labels, preprocessing, threshold=0.5):
-        super().__init__(name="detector")
+        super().__init__("detector", tf.TensorSpec([None], tf.string, name="image"))
         settings = model.get_config()
         size = preprocessing.image_size
         if len(labels) != settings["num_classes"]:
@@ -59,19 +60,8 @@ class Detector(Served):
         self._model, self._preprocessing = model, preprocessing
         self._labels = tf.constant(list(labels), tf.string)
         self._side, self._threshold = size[0], threshold
-        classification = model.criterion.classification
 
-        @tf.function(jit_compile=True)
-        def detect(pixels, mask):
-            images = preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
-            found = model({"images": images, "padding_mask": mask}, training=False)
-            return best_answers(found["logits"], found["boxes"], classification)
-
-        self._detect = detect
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
-    def __call__(self, image):
-        """Encoded images `(batch,)` -> dict of `boxes`, `label`, `score` and `number`."""
+    def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))
         side = self._side
         pixels, mask, inner, extents = tf.map_fn(
@@ -84,7 +74,14 @@ class Detector(Served):
                 tf.TensorSpec((2,), tf.int32),
             ),
         )
-        boxes, labels, scores = self._in_rounds(pixels, mask)
+        queries = self._model.get_config()["num_queries"]
+        results = {
+            "boxes": tf.TensorSpec([None, queries, 4], tf.float32),
+            "labels": tf.TensorSpec([None, queries], tf.int32),
+            "scores": tf.TensorSpec([None, queries], tf.float32),
+        }
+        found = rounds.run(rounds.program(self._detect), [pixels, mask], results)
+        boxes, labels, scores = (found[name] for name in results)
         # Shares of the square -> pixels of the picture, inside of it.
         extents = tf.cast(extents, tf.float32)
         factors = side * extents / tf.cast(inner, tf.float32)
@@ -105,27 +102,11 @@ class Detector(Served):
     def _decode(self, encoded):
         return tf.io.decode_image(encoded, 3, expand_animations=False)
 
-    @tf.function
-    def _in_rounds(self, pixels, mask):
-        batch = tf.shape(pixels)[0]
-        size = round_size(batch)
-        rounds = (batch + size - 1) // size
-        number = self._model.get_config()["num_queries"]
-        shapes = {"boxes": (tf.float32, 4), "labels": (tf.int32,), "scores": (tf.float32,)}
-        arrays = {
-            name: tf.TensorArray(
-                kind[0], rounds, infer_shape=False, element_shape=[None, number, *kind[1:]]
-            )
-            for name, kind in shapes.items()
-        }
-        for i in tf.range(rounds):
-            part, of_part = (x[i * size : (i + 1) * size] for x in (pixels, mask))
-            rows = tf.shape(part)[0]
-            part = tf.pad(part, ((0, size - rows), (0, 0), (0, 0), (0, 0)))
-            of_part = tf.pad(of_part, ((0, size - rows), (0, 0), (0, 0)), constant_values=True)
-            found = self._detect(part, of_part)
-            arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
-        return [array.concat() for array in arrays.values()]
+    def _detect(self, pixels, mask):
+        images = self._preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
+        found = self._model({"images": images, "padding_mask": mask}, training=False)
+        classification = self._model.criterion.classification
+        return best_answers(found["logits"], found["boxes"], classification)
 
 
 def detector(model, path, labels, preprocessing, threshold=0.5):

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import Served, round_size
+from keras_transformers.export.rounds import CompiledRounds
+from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 
 # The first bytes of JPEG, PNG, GIF and BMP files.
@@ -26,8 +27,9 @@ def decoded_or_named(number, encoded, decode):
 class ImageClassifier(Served):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
-    The model's weights are shared, not copied. XLA compiles a handful of batch sizes, each when it
-    is first met.
+    It takes encoded images `(batch,)` and gives a dict of `label`, `probability` and
+    `probabilities`. The model's weights are shared, not copied. XLA compiles a handful of batch
+    sizes, each when it is first met; what `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A model of `models` with classes, `ViT` or `Swin`, or any Keras model from normalised
@@ -54,10 +56,12 @@ class ImageClassifier(Served):
     kind = "image_classifier"
 
     def __init__(self, model, labels, preprocessing=None):
-        super().__init__(name="image_classifier")
+        super().__init__("image_classifier", tf.TensorSpec([None], tf.string, name="image"))
         self._preprocessing = preprocessing or _of_model(model)
         self._labels = tf.constant(list(labels), tf.string)
         self._model = model
+        compiled = CompiledRounds()
+        self._of_pixels = tf.function(lambda pixels: self._probabilities(pixels, compiled))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         width = model(keras.Input(shape)).shape[-1]
         if width != len(labels):
@@ -66,22 +70,13 @@ class ImageClassifier(Served):
                 f"logits. Received: {len(labels)}"
             )
 
-        @tf.function(jit_compile=True)
-        def classify(pixels):
-            logits = model(self._preprocessing.normalize(pixels), training=False)
-            return tf.nn.softmax(tf.cast(logits, tf.float32))
-
-        self._classify = classify
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image")])
-    def __call__(self, image):
-        """Encoded images `(batch,)` -> dict of `label`, `probability` and `probabilities`."""
+    def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         pixels = tf.map_fn(
             self._decode, (numbers, image), fn_output_signature=tf.TensorSpec(shape, tf.uint8)
         )
-        probabilities = self._in_rounds(pixels)
+        probabilities = self._probabilities(pixels, rounds)
         return {
             "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
             "probability": tf.reduce_max(probabilities, axis=1),
@@ -91,24 +86,19 @@ class ImageClassifier(Served):
     def _decode(self, numbered):
         return decoded_or_named(*numbered, self._preprocessing.decode)
 
-    @tf.function
-    def _in_rounds(self, pixels):
-        batch = tf.shape(pixels)[0]
-        size = round_size(batch)
-        rounds = (batch + size - 1) // size
-        row = [None, len(self._labels)]
-        found = tf.TensorArray(tf.float32, rounds, infer_shape=False, element_shape=row)
-        for i in tf.range(rounds):
-            part = pixels[i * size : (i + 1) * size]
-            rows = tf.shape(part)[0]
-            filled = tf.pad(part, ((0, size - rows), (0, 0), (0, 0), (0, 0)))
-            found = found.write(i, self._classify(filled)[:rows])
-        return found.concat()
+    def _probabilities(self, pixels, rounds):
+        results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
+        classify = rounds.program(self._classify)
+        return rounds.run(classify, [pixels], results)["probabilities"]
+
+    def _classify(self, pixels):
+        logits = self._model(self._preprocessing.normalize(pixels), training=False)
+        return {"probabilities": tf.nn.softmax(tf.cast(logits, tf.float32))}
 
     def probabilities(self, images):
         """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
         batches = images.batches(512, self._preprocessing)
-        return np.concatenate([self._in_rounds(pixels).numpy() for pixels, _ in batches])
+        return np.concatenate([self._of_pixels(pixels).numpy() for pixels, _ in batches])
 
 
 def _of_model(model):

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.rounds import Served, check_lengths, in_rounds, padded, strings
+from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.text import framed
 
 CANDIDATES = 5
@@ -12,7 +12,11 @@ class MaskFiller(Served):
     """A masked language model and its tokenizer as one function from text to text.
 
     Every `[MASK]` of a text is filled with the token that the model finds most probable there, each
-    by itself. Lengths and batch sizes are few, as in `TextClassifier`; weights are shared.
+    by itself. It takes UTF-8 strings `(batch,)`, with any number of `[MASK]` in each, and gives a
+    dict of `text` string `(batch,)`, as the tokenizer writes it; `candidates` string `(batch, 5)`
+    for the first `[MASK]`, best first, and their `probabilities` float32 `(batch, 5)`, "" and 0
+    where there is none; `truncated` bool `(batch,)`. For XLA lengths and batch sizes are few, as in
+    `TextClassifier`; weights are shared.
 
     Args:
         model: A `models.TextEncoder` with `head="masked_language"`, or any model from ids `(batch,
@@ -39,56 +43,45 @@ class MaskFiller(Served):
     kind = "mask_filler"
 
     def __init__(self, model, tokenizer, lengths=(32, 64, 128, 256, 512)):
-        super().__init__(name="mask_filler")
+        super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
         lengths = check_lengths("MaskFiller", "lengths", lengths)
         model(tf.ones((1, 2), tf.int32), training=False)
         self._variables = [variable.value for variable in model.variables]  # for the SavedModel
         self._tokenizer = tokenizer
-        self._longest = lengths[-1]
-        number = min(CANDIDATES, tokenizer.vocab_size)
+        self._model, self._lengths = model, lengths
+        self._candidates = min(CANDIDATES, tokenizer.vocab_size)
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
-        never = tf.reduce_max(special, axis=0)
+        self._never = tf.reduce_max(special, axis=0)
 
-        @tf.function(jit_compile=True)
-        def fill(ids):
-            logits = tf.cast(model(ids, training=False), tf.float32) - never
-            masked = ids == tokenizer.mask_id
-            filled = tf.where(masked, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
-            first = tf.argmax(tf.cast(masked, tf.int32), axis=1)
-            at_first = tf.nn.softmax(tf.gather(logits, first, batch_dims=1))
-            return filled, *tf.math.top_k(at_first, number), tf.reduce_any(masked, axis=1)
+    def _answer(self, text, rounds):
+        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+        fill, number = rounds.program(self._fill), self._candidates
+        detokenize = self._tokenizer.detokenize
 
         def compute(ids):
-            filled, probabilities, best, any_masked = fill(padded(ids, lengths))
-            words = tf.reshape(tokenizer.detokenize(tf.reshape(best, [-1, 1])), [-1, number])
+            filled, probabilities, best, any_masked = fill(rounds.padded(ids, self._lengths))
+            words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
             return {
-                "text": tokenizer.detokenize(filled),
+                "text": detokenize(filled),
                 "candidates": tf.where(any_masked[:, None], words, ""),
                 "probabilities": tf.where(any_masked[:, None], probabilities, 0.0),
             }
 
-        self._compute = compute
-        self._results = {
+        results = {
             "text": tf.TensorSpec([None], tf.string),
             "candidates": tf.TensorSpec([None, number], tf.string),
             "probabilities": tf.TensorSpec([None, number], tf.float32),
         }
+        return {**rounds.run_by_length(compute, ids, results), "truncated": truncated}
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def __call__(self, text):
-        """Fills in a batch of texts.
-
-        Args:
-            text: UTF-8 strings `(batch,)`, with any number of `[MASK]` in each.
-
-        Returns:
-            Dict of `text` string `(batch,)`, as the tokenizer writes it; `candidates` string
-            `(batch, 5)` for the first `[MASK]`, best first, and their `probabilities` float32
-            `(batch, 5)`, "" and 0 where there is none; `truncated` bool `(batch,)`.
-        """
-        ids, truncated = framed(self._tokenizer, text, self._longest)
-        found = in_rounds(ids, self._compute, self._results, self._tokenizer.end_id)
-        return {**found, "truncated": truncated}
+    def _fill(self, ids):
+        logits = tf.cast(self._model(ids, training=False), tf.float32) - self._never
+        masked = ids == self._tokenizer.mask_id
+        filled = tf.where(masked, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
+        first = tf.argmax(tf.cast(masked, tf.int32), axis=1)
+        at_first = tf.nn.softmax(tf.gather(logits, first, batch_dims=1))
+        best = tf.math.top_k(at_first, self._candidates)
+        return filled, *best, tf.reduce_any(masked, axis=1)
 
     def fill(self, texts):
         """Fills in a list of str."""

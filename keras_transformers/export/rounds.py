@@ -1,131 +1,146 @@
-"""Requests of any size, computed in rounds of a few sizes that XLA compiles once each."""
-
-import json
-import pathlib
-import sys
+"""Requests of any size, computed in rounds: for XLA, and for TensorFlow's own kernels."""
 
 import tensorflow as tf
 
+from keras_transformers.export.kernels import TensorFlowKernels
 from keras_transformers.generation import Sampling
-from keras_transformers.predictors import KINDS
+from keras_transformers.layers.portable import portable
 
 LARGEST_BATCH = 64  # a larger request takes several rounds
 
 
-def round_size(batch):
-    """Rows of a round for a request of `batch` rows (int32 scalar): a power of two, at most 64."""
-    powers = tf.constant([1 << i for i in range(31)])
-    enough = tf.reduce_min(tf.boolean_mask(powers, powers >= batch))  # 1 for 0
-    return tf.minimum(LARGEST_BATCH, enough)
+class Rounds:
+    """How a request is computed; a subclass says in which sizes.
 
-
-def in_rounds(ids, compute, results, filling):
-    """Computes any number of ragged rows, sorted by length, in rounds of a few sizes.
-
-    Args:
-        ids: int32 RaggedTensor `(batch, None)`.
-        compute: Function of a RaggedTensor `(size, None)` that gives a dict of tensors `(size,
-            ...)`.
-        results: Dict of their names to `tf.TensorSpec`s, without a batch size.
-        filling: Id of the row with which the last round is filled.
-
-    Returns:
-        Dict of the results of all rows, in the order of `ids`.
+    An exporter writes its arithmetic once, as functions of a batch, and gives them to `run`,
+    `run_by_length` and `program`.
     """
-    order = tf.argsort(ids.row_lengths(), stable=True)
-    sorted_ids, batch = tf.gather(ids, order), tf.cast(ids.nrows(), tf.int32)
-    size = round_size(batch)
-    rounds = (batch + size - 1) // size
-    arrays = {
-        name: tf.TensorArray(spec.dtype, rounds, infer_shape=False, element_shape=spec.shape)
-        for name, spec in results.items()
-    }
-    for i in tf.range(rounds):
-        part = sorted_ids[i * size : (i + 1) * size]
-        rows = tf.cast(part.nrows(), tf.int32)
-        empty = tf.fill([size - rows, 1], tf.constant(filling, ids.dtype))
-        found = compute(tf.concat([part, empty], axis=0))
-        arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
-    back = tf.argsort(order)
-    return {name: tf.gather(array.concat(), back) for name, array in arrays.items()}
+
+    compiled = False
+
+    def run(self, compute, inputs, results):
+        """Computes any number of rows.
+
+        Args:
+            compute: Function of as many tensors as `inputs`, of one round, that gives a dict of
+                tensors with as many rows.
+            inputs: List of tensors, or RaggedTensors, with the same number of rows.
+            results: Dict of the names of the results to `tf.TensorSpec`s, without a batch size.
+
+        Returns:
+            Dict of the results of all rows.
+        """
+        batch = _rows(inputs[0])
+        size = self.round_size(batch)
+        rounds = (batch + size - 1) // size
+        arrays = {
+            name: tf.TensorArray(spec.dtype, rounds, infer_shape=False, element_shape=spec.shape)
+            for name, spec in results.items()
+        }
+        for i in tf.range(rounds):
+            rows = tf.minimum(size, batch - i * size)
+            # The last row fills what is left of a round.
+            chosen = tf.minimum(i * size + tf.range(size if self.compiled else rows), batch - 1)
+            found = compute(*(tf.gather(x, chosen) for x in inputs))
+            arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
+        return {name: array.concat() for name, array in arrays.items()}
+
+    def run_by_length(self, compute, ids, results):
+        """`run` on a RaggedTensor, rows of nearly the same length together; in their own order."""
+        order = tf.argsort(ids.row_lengths(), stable=True)
+        found = self.run(compute, [tf.gather(ids, order)], results)
+        back = tf.argsort(order)
+        return {name: tf.gather(result, back) for name, result in found.items()}
 
 
-class Served(tf.Module):
-    """A module whose `__call__` is a traced function; `save` makes it a SavedModel's signature."""
+class CompiledRounds(Rounds):
+    """A few lengths and sizes, each of which XLA compiles when it is first met."""
 
-    kind = None  # one of `predictors.KINDS`
+    compiled = True
+    stages = 1  # of a search
 
-    @property
-    def labels(self):
-        """Names of the classes, a list, or None."""
-        labels = getattr(self, "_labels", None)
-        return None if labels is None else [label.decode() for label in labels.numpy()]
+    def __init__(self):
+        self._programs = {}
 
-    def predict(self, raw, **options):
-        """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
-        return KINDS[self.kind](self, self.labels).predict(raw, **options)
+    def program(self, function):
+        """A function as XLA compiles it."""
+        if function not in self._programs:
+            self._programs[function] = tf.function(function, jit_compile=True)
+        return self._programs[function]
 
-    def save(self, path):
-        """Writes a SavedModel with the signature `serving_default`, which says what it is."""
-        path = pathlib.Path(path)
-        tf.saved_model.save(self, str(path), signatures={"serving_default": self.__call__})
-        version = sys.modules[__name__.partition(".")[0]].__version__
-        about = {"kind": self.kind, "labels": self.labels, "version": version}
-        (path / "assets.extra").mkdir(exist_ok=True)
-        (path / "assets.extra" / "keras_transformers.json").write_text(
-            json.dumps(about, indent=2) + "\n", encoding="utf-8"
-        )
-        return path
+    def round_size(self, batch):
+        """A power of two, at most 64, for a request of `batch` rows (int32 scalar)."""
+        powers = tf.constant([1 << i for i in range(31)])
+        enough = tf.reduce_min(tf.boolean_mask(powers, powers >= batch))  # 1 for 0
+        return tf.minimum(LARGEST_BATCH, enough)
 
+    def padded(self, ids, lengths, padding=0):
+        """A dense tensor of ragged rows, padded to the first of `lengths` that is enough."""
+        lengths = tf.constant(lengths, tf.int64)
+        enough = tf.gather(lengths, _first_enough(ids, lengths))
+        dense = ids.to_tensor(padding)
+        short = tf.cast(enough, tf.int32) - tf.shape(dense)[1]
+        return tf.pad(dense, [[0, 0], [0, short]], constant_values=padding)
 
-def for_lengths(lengths, branches):
-    """One function of ragged ids: of `branches`, that of the first of `lengths` that is enough."""
-    limits = tf.constant(lengths, tf.int64)
-
-    def run(ids):
-        which = tf.searchsorted(limits, [tf.reduce_max(ids.row_lengths())])[0]
-        return tf.switch_case(
-            tf.cast(which, tf.int32), [lambda branch=branch: branch(ids) for branch in branches]
-        )
-
-    return run
+    def for_length(self, compute, ids, lengths):
+        """`compute(ids, length)` of the first of `lengths` that is enough, an int."""
+        branches = [lambda length=length: compute(ids, length) for length in lengths]
+        return tf.switch_case(_first_enough(ids, tf.constant(lengths, tf.int64)), branches)
 
 
-def strings(texts):
-    """A list of str, which may be empty, as a tensor.
+class PortableRounds(Rounds):
+    """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
 
-    Raises:
-        TypeError: If it is one str, which would be a list of its characters.
+    stages = None
+
+    def program(self, function):
+        """A function whose layers are traced for those kernels."""
+
+        def run(*arguments):
+            with portable(TensorFlowKernels()):
+                return function(*arguments)
+
+        return run
+
+    def round_size(self, batch):
+        """At most 64 rows of a request of `batch`."""
+        return tf.clip_by_value(batch, 1, LARGEST_BATCH)
+
+    def padded(self, ids, lengths, padding=0):
+        """A dense tensor of ragged rows, as long as the longest."""
+        return ids.to_tensor(padding)
+
+    def for_length(self, compute, ids, lengths):
+        """`compute(ids, None)`: no length is known when tracing."""
+        return compute(ids, None)
+
+
+def _rows(x):
+    return tf.cast(x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x)[0], tf.int32)
+
+
+def _first_enough(ids, lengths):
+    """Which of `lengths` (int64 tensor) the longest row of `ids` needs."""
+    return tf.cast(tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0], tf.int32)
+
+
+def alone_or_not(ids, compute):
+    """`compute(rows)` of ragged ids: `rows` is 1 for a row alone, else None.
+
+    A row alone is traced apart: layers take quicker ways when they know that it is one.
     """
-    if isinstance(texts, str | bytes):
-        raise TypeError(
-            "Expected a list of texts; for one alone, use `predict` or [text]. "
-            f"Received: {texts[:60]!r}"
-        )
-    return tf.constant(list(texts), tf.string, shape=[len(texts)])
-
-
-def padded(ids, lengths):
-    """A dense tensor of ragged rows, padded with 0 to the first of `lengths` that is enough."""
-    lengths = tf.constant(lengths, tf.int64)
-    enough = tf.gather(lengths, tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0])
-    dense = ids.to_tensor(0)
-    return tf.pad(dense, [[0, 0], [0, tf.cast(enough, tf.int32) - tf.shape(dense)[1]]])
-
-
-def check_lengths(owner, name, lengths):
-    """The lengths as a tuple; ValueError unless they increase."""
-    lengths = tuple(lengths)
-    if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
-        raise ValueError(f"{owner}: `{name}` must increase. Received: {lengths}")
-    return lengths
+    return tf.cond(tf.equal(ids.nrows(), 1), lambda: compute(1), lambda: compute(None))
 
 
 def uniform(search, max_length, batch):
-    """The random numbers of `Sampling`; those of a seed are the same in every round."""
+    """The random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
+
+    Those of a seed follow from row and position alone, whatever the sizes of a round.
+    """
     if not isinstance(search, Sampling):
         return None
-    shape = [batch, max_length, search.beams]
     if search.seed is None:
-        return tf.random.uniform(shape)
-    return tf.random.stateless_uniform(shape, seed=[search.seed, 0])
+        return tf.random.uniform([batch, max_length, search.beams])
+    shape = [max_length, LARGEST_BATCH, search.beams]
+    drawn = tf.random.stateless_uniform(shape, seed=[search.seed, 0])
+    return tf.transpose(drawn[:, :batch], [1, 0, 2])

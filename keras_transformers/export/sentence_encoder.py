@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.rounds import Served, check_lengths, in_rounds, padded, strings
+from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.text import framed
 
 
@@ -11,9 +11,11 @@ class SentenceEncoder(Served):
 
     The vector of a text is the mean of its tokens' (or its first token's), of length 1 on request,
     so that products are cosines (Reimers & Gurevych 2019, "Sentence-BERT",
-    https://arxiv.org/abs/1908.10084, section 3). Texts are sorted by length and padded to a few
-    lengths and batch sizes, so that XLA compiles a handful of shapes, each when it is first met.
-    The model's weights are shared, not copied.
+    https://arxiv.org/abs/1908.10084, section 3). It takes UTF-8 strings `(batch,)` and gives a dict
+    of `embedding` float32 `(batch, hidden_dim)` and `truncated` bool `(batch,)`. For XLA texts are
+    sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
+    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
+    not copied.
 
     Args:
         model: A `models.TextEncoder` without a head, or any model from ids `(batch, length)`, 0 =
@@ -44,7 +46,7 @@ class SentenceEncoder(Served):
     def __init__(
         self, model, tokenizer, pooling="mean", normalize=True, lengths=(32, 64, 128, 256)
     ):
-        super().__init__(name="sentence_encoder")
+        super().__init__("sentence_encoder", tf.TensorSpec([None], tf.string, name="text"))
         lengths = check_lengths("SentenceEncoder", "lengths", lengths)
         if pooling not in ("mean", "token"):
             raise ValueError(
@@ -58,34 +60,27 @@ class SentenceEncoder(Served):
             )
         self._variables = [variable.value for variable in model.variables]  # for the SavedModel
         self._tokenizer = tokenizer
-        self._longest, self._width = lengths[-1], shape[-1]
+        self._model, self._lengths, self._width = model, lengths, shape[-1]
+        self._pooling, self._normalize = pooling, normalize
 
-        @tf.function(jit_compile=True)
-        def encode(ids):
-            x = tf.cast(model(ids, training=False), tf.float32)
-            if pooling == "token":
-                vectors = x[:, 0]
-            else:
-                real = tf.cast(ids != tokenizer.pad_id, tf.float32)[..., None]
-                vectors = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
-            return tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors
-
-        self._encode = lambda ids: {"embedding": encode(padded(ids, lengths))}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def __call__(self, text):
-        """Encodes a batch of texts.
-
-        Args:
-            text: UTF-8 strings `(batch,)`.
-
-        Returns:
-            Dict of `embedding` float32 `(batch, hidden_dim)` and `truncated` bool `(batch,)`.
-        """
-        ids, truncated = framed(self._tokenizer, text, self._longest)
+    def _answer(self, text, rounds):
+        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
-        found = in_rounds(ids, self._encode, results, self._tokenizer.end_id)
+        encode = rounds.program(self._encode)
+        found = rounds.run_by_length(
+            lambda ids: encode(rounds.padded(ids, self._lengths)), ids, results
+        )
         return {**found, "truncated": truncated}
+
+    def _encode(self, ids):
+        x = tf.cast(self._model(ids, training=False), tf.float32)
+        if self._pooling == "token":
+            vectors = x[:, 0]
+        else:
+            real = tf.cast(ids != self._tokenizer.pad_id, tf.float32)[..., None]
+            vectors = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
+        vectors = tf.math.l2_normalize(vectors, axis=-1) if self._normalize else vectors
+        return {"embedding": vectors}
 
     def encode(self, texts):
         """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""

@@ -2,15 +2,18 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.rounds import Served, check_lengths, in_rounds, padded, strings
+from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.text import framed
 
 
 class TextClassifier(Served):
     """A trained encoder, its tokenizer and its class names as one function of raw text.
 
-    Texts are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles a
-    handful of shapes, each when it is first met. The model's weights are shared, not copied.
+    It takes UTF-8 strings `(batch,)` and gives a dict of `label` string, `probability` float32 and
+    `truncated` bool, each `(batch,)`, and `probabilities` float32 `(batch, classes)`. For XLA texts
+    are sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
+    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
+    not copied.
 
     Args:
         model: A `models.TextEncoder` with `head="classification"`, or any model from ids `(batch,
@@ -38,7 +41,7 @@ class TextClassifier(Served):
     kind = "text_classifier"
 
     def __init__(self, model, tokenizer, labels, lengths=(32, 64, 128, 256, 512)):
-        super().__init__(name="text_classifier")
+        super().__init__("text_classifier", tf.TensorSpec([None], tf.string, name="text"))
         lengths = check_lengths("TextClassifier", "lengths", lengths)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         if width != len(labels):
@@ -49,37 +52,25 @@ class TextClassifier(Served):
         self._variables = [variable.value for variable in model.variables]  # for the SavedModel
         self._tokenizer = tokenizer
         self._labels = tf.constant(list(labels), tf.string)
-        self._longest = lengths[-1]
+        self._model, self._lengths = model, lengths
 
-        @tf.function(jit_compile=True)
-        def classify(ids):
-            logits = model(ids, training=False)
-            return tf.nn.softmax(tf.cast(logits, tf.float32))
-
-        self._classify = lambda ids: {"probabilities": classify(padded(ids, lengths))}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def __call__(self, text):
-        """Classifies a batch of texts.
-
-        Args:
-            text: UTF-8 strings `(batch,)`.
-
-        Returns:
-            Dict of `label` string, `probability` float32 and `truncated` bool, each `(batch,)`, and
-            `probabilities` float32 `(batch, classes)`.
-        """
-        ids, truncated = framed(self._tokenizer, text, self._longest)
-        shape = [None, len(self._labels)]
-        results = {"probabilities": tf.TensorSpec(shape, tf.float32)}
-        found = in_rounds(ids, self._classify, results, self._tokenizer.end_id)
-        probabilities = found["probabilities"]
+    def _answer(self, text, rounds):
+        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+        results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
+        classify = rounds.program(self._classify)
+        probabilities = rounds.run_by_length(
+            lambda ids: classify(rounds.padded(ids, self._lengths)), ids, results
+        )["probabilities"]
         return {
             "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
             "truncated": truncated,
         }
+
+    def _classify(self, ids):
+        logits = self._model(ids, training=False)
+        return {"probabilities": tf.nn.softmax(tf.cast(logits, tf.float32))}
 
     def probabilities(self, texts):
         """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""

@@ -2,14 +2,8 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.rounds import (
-    Served,
-    check_lengths,
-    for_lengths,
-    in_rounds,
-    strings,
-    uniform,
-)
+from keras_transformers.export.rounds import uniform
+from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import padding_of
 
@@ -24,9 +18,13 @@ RESULTS = {
 class TextGenerator(Served):
     """A trained language model, its tokenizer and a search as one function from text to text.
 
-    Prompts are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles a
-    handful of shapes, each when it is first met; a prompt is taken in at once. The model's weights
-    are shared, not copied.
+    It takes UTF-8 strings `(batch,)`; after an empty one a new text begins. It gives a dict, each
+    `(batch,)`, of `text` string, the prompt and what follows; `continuation` string, what follows
+    alone; `finished` bool, whether the model ended the text; and `truncated` bool, whether the
+    beginning of the prompt was cut off. For XLA prompts are sorted by length and padded to a few
+    lengths and batch sizes, each compiled when it is first met; what `save` writes can be called
+    without XLA, see `Served`. A prompt is taken in at once. The model's weights are shared, not
+    copied.
 
     Args:
         model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`.
@@ -57,7 +55,7 @@ class TextGenerator(Served):
     kind = "text_generator"
 
     def __init__(self, model, tokenizer, search=None, new_tokens=128, prompt_lengths=None):
-        super().__init__(name="text_generator")
+        super().__init__("text_generator", tf.TensorSpec([None], tf.string, name="text"))
         if new_tokens < 1:
             raise ValueError(
                 f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
@@ -76,24 +74,11 @@ class TextGenerator(Served):
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
         self._variables = [variable.value for variable in model.variables]  # for the SavedModel
-        self._tokenizer = tokenizer
-        search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
-        branches = [_writer(model, search, length, new_tokens, tokenizer) for length in lengths]
-        self._write_chunk = for_lengths([length + 1 for length in lengths], branches)  # START
-        self._longest = lengths[-1]
+        self._model, self._tokenizer = model, tokenizer
+        self._search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
+        self._lengths, self._new_tokens = lengths, new_tokens
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def __call__(self, text):
-        """Goes on with a batch of texts.
-
-        Args:
-            text: UTF-8 strings `(batch,)`; after an empty one a new text begins.
-
-        Returns:
-            Dict, each `(batch,)`, of `text` string, the prompt and what follows; `continuation`
-            string, what follows alone; `finished` bool, whether the model ended the text; and
-            `truncated` bool, whether the beginning of the prompt was cut off.
-        """
+    def _answer(self, text, rounds):
         ids = self._tokenizer.tokenize(text)
         lengths = ids.row_lengths()
         # Something must stand before the first token that is chosen.
@@ -106,45 +91,59 @@ class TextGenerator(Served):
             )
         else:
             first = tf.fill([ids.nrows(), 1], start)
-        prompts = tf.concat([first, ids[:, -self._longest :]], axis=1)
-        found = in_rounds(prompts, self._write_chunk, RESULTS, start)
-        return {**found, "truncated": lengths > self._longest}
+        longest = self._lengths[-1]
+        prompts = tf.concat([first, ids[:, -longest:]], axis=1)
 
-    def write(self, prompts):
-        """Goes on with a list of str; returns the prompts with what follows."""
-        return [text.decode() for text in self(strings(prompts))["text"].numpy()]
+        def write(ids):
+            def of_length(ids, length):
+                return self._write(ids, length, rounds)
 
+            return rounds.for_length(of_length, ids, [length + 1 for length in self._lengths])
 
-def _writer(model, search, length, new_tokens, tokenizer):
-    """Continues ragged prompts, START first, of up to `length` tokens; XLA compiles the search."""
-    most, padding = length + new_tokens + 1, padding_of(model)
+        found = rounds.run_by_length(write, prompts, RESULTS)
+        return {**found, "truncated": lengths > longest}
 
-    @tf.function(jit_compile=True)
-    def run(start, forced, drawn):
-        # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
-        # must not depend on its neighbours in the batch. The END that is forced there is cut off.
-        size = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1)
-        limits = (None, size + new_tokens + 1)
-        request = Request(forced, start, tokenizer.end_id, *limits, drawn, length, padding)
-        tokens = decode(model, forced, search, request)["tokens"]
-        tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
-        within = tf.range(most) < (size + new_tokens)[:, None]
-        finished = tf.reduce_any((tokens == tokenizer.end_id) & within, axis=1)
-        return tf.where(within, tokens, padding), finished
-
-    def write(ids):
+    def _write(self, ids, length, rounds):
+        """Continues ragged prompts, START first, of up to `length` ids (None: of any number)."""
+        padding, end = padding_of(self._model), self._tokenizer.end_id
+        size = length or tf.cast(tf.reduce_max(ids.row_lengths()), tf.int32)
+        most = size + self._new_tokens
         start = ids[:, :1].to_tensor(padding, shape=[None, 1])
-        forced = ids[:, 1:].to_tensor(padding, shape=[None, most])
-        tokens, finished = run(start[:, 0], forced, uniform(search, most, tf.shape(forced)[0]))
+        forced = ids[:, 1:].to_tensor(padding)
+        forced = tf.pad(
+            forced, [[0, 0], [0, most - tf.shape(forced)[1]]], constant_values=padding
+        )
+        if length:
+            forced = tf.ensure_shape(forced, [None, most])
+        drawn = uniform(self._search, most, tf.shape(forced)[0])
+        decode_rows = rounds.program(self._decode)
+        tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
         # Part of the text, where it is no mark.
-        shown = tf.where(start == tokenizer.end_id, padding, start)
+        shown = tf.where(start == end, padding, start)
         prompts, texts = (
-            tokenizer.detokenize(tf.concat([shown, rest], axis=1)) for rest in (forced, tokens)
+            self._tokenizer.detokenize(tf.concat([shown, rest], axis=1))
+            for rest in (forced, tokens)
         )
         rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
         return {"text": texts, "continuation": rest, "finished": finished}
 
-    return write
+    def _decode(self, start, forced, drawn, prompt_length, stages):
+        """Tokens of prompts, dense ids without START, and whether their texts ended."""
+        padding, end, most = padding_of(self._model), self._tokenizer.end_id, tf.shape(forced)[1]
+        # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
+        # must not depend on its neighbours in the batch. The END that is forced there is cut off.
+        size = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1)
+        limits = (None, size + self._new_tokens + 1)
+        request = Request(forced, start, end, *limits, drawn, prompt_length, padding)
+        tokens = decode(self._model, forced, self._search, request, stages)["tokens"]
+        tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
+        within = tf.range(most) < (size + self._new_tokens)[:, None]
+        finished = tf.reduce_any((tokens == end) & within, axis=1)
+        return tf.where(within, tokens, padding), finished
+
+    def write(self, prompts):
+        """Goes on with a list of str; returns the prompts with what follows."""
+        return [text.decode() for text in self(strings(prompts))["text"].numpy()]
 
 
 def text_generator(model, tokenizer, path, search=None, new_tokens=128, prompt_lengths=None):

@@ -3,14 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import (
-    Served,
-    check_lengths,
-    for_lengths,
-    in_rounds,
-    strings,
-    uniform,
-)
+from keras_transformers.export.rounds import alone_or_not, uniform
+from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import most_tokens, padding_of
 
@@ -23,11 +17,13 @@ RESULTS = {
 class Translator(Served):
     """A trained model, its tokenizer and a search as one function from text to text.
 
-    Sentences are sorted by length and padded to a few lengths and batch sizes, so that XLA compiles
-    a handful of shapes, each when it is first met. A sentence of n pieces, END included, gets a
-    translation of at most `min(2 n + 10, n + 50)` (n + 50: Vaswani et al. 2017, section 6.1). The
-    model's weights are shared, not copied: used during training it translates with the weights of
-    the moment.
+    It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
+    search's, and `truncated` bool, whether the end of the sentence was cut off, each `(batch,)`. An
+    empty sentence gets an empty translation. One of n pieces, END included, gets a translation of
+    at most `min(2 n + 10, n + 50)` (n + 50: Vaswani et al. 2017, section 6.1). For XLA sentences
+    are sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
+    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
+    not copied: used during training it translates with the weights of the moment.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
@@ -54,39 +50,62 @@ class Translator(Served):
     kind = "translator"
 
     def __init__(self, model, tokenizer, search=None, source_lengths=(16, 32, 64, 128)):
-        super().__init__()
-        lengths = check_lengths("Translator", "source_lengths", source_lengths)
+        super().__init__("translator", tf.TensorSpec([None], tf.string, name="text"))
+        self._lengths = check_lengths("Translator", "source_lengths", source_lengths)
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         self._variables = [variable.value for variable in model.variables]  # for the SavedModel
-        self._tokenizer = tokenizer
-        search = BeamSearch() if search is None else search
-        branches = [_decoder(model, search, length, tokenizer) for length in lengths]
-        self._translate_chunk = for_lengths(lengths, branches)
-        self._longest = lengths[-1]
+        self._model, self._tokenizer = model, tokenizer
+        self._search = BeamSearch() if search is None else search
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def __call__(self, text):
-        """Translates a batch of sentences.
-
-        Args:
-            text: UTF-8 strings `(batch,)`; an empty one gives an empty translation.
-
-        Returns:
-            Dict of `translation` string `(batch,)`; `score` float32 `(batch,)`, the search's score;
-            `truncated` bool `(batch,)`, whether the end of the sentence was cut off.
-        """
+    def _answer(self, text, rounds):
         ids = self._tokenizer.tokenize(text)
-        lengths = ids.row_lengths()
+        lengths, longest = ids.row_lengths(), self._lengths[-1]
         end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
-        sources = tf.concat([ids[:, : self._longest - 1], end], axis=1)
-        found = in_rounds(sources, self._translate_chunk, RESULTS, self._tokenizer.end_id)
+        sources = tf.concat([ids[:, : longest - 1], end], axis=1)
+
+        def translate(ids):
+            def of_length(ids, length):
+                return self._translate(ids, length, rounds)
+
+            return rounds.for_length(of_length, ids, self._lengths)
+
+        found = rounds.run_by_length(translate, sources, RESULTS)
         empty = lengths == 0
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
-            "truncated": lengths > self._longest - 1,
+            "truncated": lengths > longest - 1,
         }
+
+    def _translate(self, ids, length, rounds):
+        """Translates ragged ids, padded to `length` pieces (None: to the longest)."""
+        search = rounds.program(self._decode)
+
+        def decode_rows(rows):
+            # Made here: of a tensor that both branches share TensorFlow folds the number of rows
+            # into a wrong constant.
+            source = ids.to_tensor(padding_of(self._model), shape=[rows, length])
+            drawn = uniform(self._search, _most(source), ids.nrows())
+            return search(source, drawn, 1 if rows else rounds.stages)
+
+        tokens, scores = alone_or_not(ids, decode_rows)
+        if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
+            tokens, scores = tokens[:, 0], scores[:, 0]
+        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+
+    def _decode(self, source, drawn, stages):
+        """Tokens and scores of sources, dense ids."""
+        padding, limits = padding_of(self._model), self._search.constraints.limits
+        # Each sentence's limit follows from its own length, whatever it is padded to: what it
+        # becomes must not depend on its neighbours in the batch.
+        pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
+        limits = limits(pieces, most_tokens(pieces, tf.minimum))
+        forced = tf.fill([source.shape[0] or tf.shape(source)[0], _most(source)], padding)
+        marks = (self._tokenizer.start_id, self._tokenizer.end_id)
+        request = Request(forced, *marks, *limits, drawn, padding_id=padding)
+        found = decode(self._model, source, self._search, request, stages)
+        return found["tokens"], found["scores"]
 
     def translate(self, sentences):
         """Translates a list of str to a list of str."""
@@ -94,36 +113,10 @@ class Translator(Served):
         return [text.decode() for text in result["translation"].numpy()]
 
 
-def _decoder(model, search, length, tokenizer):
-    """Translates ragged ids of up to `length` pieces; the search is compiled by XLA."""
-    most, padding = most_tokens(length), padding_of(model)
-
-    @tf.function(jit_compile=True)
-    def run(source, drawn):
-        # Each sentence's limit follows from its own length, whatever it is padded to: what it
-        # becomes must not depend on its neighbours in the batch.
-        pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
-        limits = search.constraints.limits(pieces, most_tokens(pieces, tf.minimum))
-        forced = tf.fill([source.shape[0] or tf.shape(source)[0], most], padding)
-        marks = (tokenizer.start_id, tokenizer.end_id)
-        request = Request(forced, *marks, *limits, drawn, padding_id=padding)
-        return decode(model, source, search, request)
-
-    def translate(ids):
-        source = ids.to_tensor(padding, shape=[None, length])
-        # A sentence alone is traced apart: layers take quicker ways when they know it is.
-        # (TensorFlow folds a condition on the shape of `source` into a wrong constant.)
-        result = tf.cond(
-            tf.equal(ids.nrows(), 1),
-            lambda: run(tf.ensure_shape(source, [1, length]), uniform(search, most, 1)),
-            lambda: run(source, uniform(search, most, tf.shape(source)[0])),
-        )
-        tokens, scores = result["tokens"], result["scores"]
-        if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
-            tokens, scores = tokens[:, 0], scores[:, 0]
-        return {"translation": tokenizer.detokenize(tokens), "score": scores}
-
-    return translate
+def _most(source):
+    """Most tokens of a batch of sources, an int where their length is known when tracing."""
+    length = source.shape[1]
+    return most_tokens(tf.shape(source)[1], tf.minimum) if length is None else most_tokens(length)
 
 
 def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):

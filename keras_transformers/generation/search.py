@@ -95,7 +95,8 @@ class Search:
             def shared_step(ids, index, state, ancestry):
                 return step(ids, index, state, ancestry, shared)
 
-            return index + 1, *self.advance(shared_step, index, found, state, request)
+            after = self.advance(shared_step, index, found, state, request)
+            return index + 1, *keras.tree.map_structure(_of_known_shape, after, (found, state))
 
         return ops.while_loop(more, advance, (index, found, state))
 
@@ -111,6 +112,14 @@ def _rows(tree, rows, batch):
     if tree is None:
         return None
     return keras.tree.map_structure(take, tree)
+
+
+def _of_known_shape(after, before):
+    """A tensor of the loop with the sizes that were known when it entered, as loops want."""
+    sizes = [-1 if size is None else size for size in before.shape]
+    if after.shape == before.shape or sizes.count(-1) > 1:
+        return after
+    return ops.reshape(after, sizes)
 
 
 def _put_back(first, last, order):

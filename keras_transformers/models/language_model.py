@@ -236,7 +236,9 @@ class LanguageModel(keras.Model):
         Raises:
             ValueError: If there may be more steps than positions.
         """
-        if self.most_positions is not None and max_length > self.most_positions:
+        # A tensor is what nobody knows while tracing; who traces sees to it.
+        known = isinstance(max_length, int) and self.most_positions is not None
+        if known and max_length > self.most_positions:
             raise ValueError(
                 f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
                 f"{self.most_positions}. Received: {max_length}"

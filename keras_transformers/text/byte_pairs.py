@@ -6,7 +6,6 @@ import pathlib
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_transformers.text.files import read_bytes
 
@@ -217,6 +216,8 @@ def _words(strings):
     # Of several spaces the last goes with what follows.
     several = rf"([{SPACES}])([{SPACES}][^{SPACES}{MARK}])"
     text = tf.strings.regex_replace(text, several, rf"\1{BORDER}\2")
+    import tensorflow_text as tf_text  # only who tokenizes needs it
+
     return tf_text.regex_split(text, WORD, NOT_A_BORDER)
 
 

@@ -4,7 +4,6 @@ import base64
 
 import keras
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 SPACE = "▁"
 CODE = r"(?s)^(>>.*?<<).*$"  # ">>fra<<" before a text names the language to translate to
@@ -85,6 +84,8 @@ class MarianTokenizer(tf.Module):
     def _op(self, sample):
         """The tensorflow-text op, made anew wherever it is used; see `SentencePieceTokenizer`."""
         sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
+        import tensorflow_text as tf_text  # only who tokenizes needs it
+
         return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.string, **sampling)
 
     def _ids(self, pieces):

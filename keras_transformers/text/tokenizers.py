@@ -9,7 +9,6 @@ import tempfile
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 LOSSLESS = {
@@ -200,6 +199,8 @@ class SentencePieceTokenizer(tf.Module):
         `keras.utils.set_random_seed` makes it do. Inside a graph the model becomes a part of it.
         """
         sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
+        import tensorflow_text as tf_text  # only who tokenizes needs it
+
         return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.int32, **sampling)
 
     def detokenize(self, ids):

@@ -1,7 +1,6 @@
 """Text into words as BERT splits it, in the TensorFlow graph."""
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What a special token is among the words: a control character, which cleaned text cannot hold.
@@ -37,6 +36,8 @@ def bert_words(strings, lower_case):
         text = replace(text, rf"\[{token[1:-1]}\]", f" {mark} ")
     text = replace(replace(text, SPACES, " "), NOTHING, "")
     if lower_case:
+        import tensorflow_text as tf_text  # only who tokenizes needs it
+
         text = replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
         # Letter by letter: `lower` would make a last sigma of one at a word's end.
         text = tf.strings.lower(replace(text, "Σ", "σ"), "utf-8")

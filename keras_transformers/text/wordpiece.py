@@ -6,7 +6,6 @@ import pathlib
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_transformers.text.word_splitting import MARKS, SPECIAL, bert_words
 from keras_transformers.text.wordpiece_training import learn_vocabulary
@@ -62,6 +61,8 @@ class WordPieceTokenizer(tf.Module):
         marked = [MARKS.get(piece, piece) for piece in vocab]
         longest, unknown = 4 * max_word_length, MARKS["[UNK]"]  # in bytes of UTF-8
         # With words split already, and no joining of ids.
+        import tensorflow_text as tf_text  # only who tokenizes needs it
+
         model = tf_text.build_fast_wordpiece_model(marked, longest, "##", unknown, True, False)
         self._model = np.frombuffer(model, np.uint8)
 
@@ -143,6 +144,8 @@ class WordPieceTokenizer(tf.Module):
             tf.where(length > self.max_word_length, MARKS["[UNK]"], words.flat_values)
         )
         # Made anew wherever it is used: a tensor made beforehand could not enter every graph.
+        import tensorflow_text as tf_text  # only who tokenizes needs it
+
         op = tf_text.FastWordpieceTokenizer(
             model_buffer=tf.constant(self._model), token_out_type=tf.int32
         )

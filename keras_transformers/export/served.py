@@ -1,0 +1,115 @@
+"""What all exports share: two signatures, a folder, an account of what is in it."""
+
+import json
+import pathlib
+import sys
+
+import tensorflow as tf
+
+from keras_transformers.export.rounds import CompiledRounds, PortableRounds
+from keras_transformers.export.warm_up import write_warm_up
+from keras_transformers.predictors import KINDS
+
+
+class Served(tf.Module):
+    """A function of raw requests, for processes with XLA and for all others.
+
+    A subclass has `_answer(request, rounds)`, which gives a dict of tensors whose first axis is the
+    batch's. Called in Python it is compiled by XLA. Saved, it has two signatures with the same
+    inputs, outputs and variables: `serving_default`, which runs wherever TensorFlow's own kernels
+    run, and `xla`.
+
+    Args:
+        name: What it is, for TensorFlow.
+        request: `tf.TensorSpec` of the requests.
+    """
+
+    kind = None  # one of `predictors.KINDS`
+
+    def __init__(self, name, request):
+        super().__init__(name=name)
+        self._request = request
+        self._compiled = self._traced(CompiledRounds())
+        self._portable = self._traced(PortableRounds())
+
+    def _traced(self, rounds):
+        def answer(request):
+            # A server does not look at shapes; this names the input that has another.
+            return self._answer(tf.ensure_shape(request, self._request.shape), rounds)
+
+        return tf.function(answer, input_signature=[self._request])
+
+    def __call__(self, request):
+        """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
+        return self._compiled(request)
+
+    def portable(self, request):
+        """Answers a batch without XLA, as `serving_default` does."""
+        return self._portable(request)
+
+    @property
+    def labels(self):
+        """Names of the classes, a list, or None."""
+        labels = getattr(self, "_labels", None)
+        return None if labels is None else [label.decode() for label in labels.numpy()]
+
+    def predict(self, raw, **options):
+        """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
+        return KINDS[self.kind](self, self.labels).predict(raw, **options)
+
+    def save(self, path, version=None, warmup=()):
+        """Writes a SavedModel with the signatures `serving_default` and `xla`.
+
+        Args:
+            path: Folder to write.
+            version: Optional positive integer: writes `path/version`, the layout of a server's
+                model folder.
+            warmup: Requests, each a list of texts or of encoded images (bytes), that TensorFlow
+                Serving sends itself before it answers others; see `write_warm_up`.
+
+        Returns:
+            The folder that holds `saved_model.pb`, a `pathlib.Path`.
+
+        Raises:
+            ValueError: If `version` is not a positive integer.
+            ImportError: If there is `warmup` and tensorflow-serving-api is not installed.
+        """
+        if version is not None and not (isinstance(version, int) and version > 0):
+            raise ValueError(
+                f"{type(self).__name__}: `version` must be a positive integer. "
+                f"Received: {version!r}"
+            )
+        path = pathlib.Path(path) if version is None else pathlib.Path(path, str(version))
+        signatures = {"serving_default": self._portable, "xla": self._compiled}
+        tf.saved_model.save(self, str(path), signatures=signatures)
+        package = sys.modules[__name__.partition(".")[0]]
+        about = {"kind": self.kind, "labels": self.labels, "version": package.__version__}
+        (path / "assets.extra").mkdir(exist_ok=True)
+        (path / "assets.extra" / "keras_transformers.json").write_text(
+            json.dumps(about, indent=2) + "\n", encoding="utf-8"
+        )
+        if warmup:
+            write_warm_up(path, self._request.name, warmup)
+        return path
+
+
+def strings(texts):
+    """A list of str, which may be empty, as a tensor.
+
+    Raises:
+        TypeError: If it is one str, which would be a list of its characters.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError(
+            "Expected a list of texts; for one alone, use `predict` or [text]. "
+            f"Received: {texts[:60]!r}"
+        )
+    return tf.constant(list(texts), tf.string, shape=[len(texts)])
+
+
+def check_lengths(owner, name, lengths):
+    """The lengths as a tuple; ValueError unless they increase."""
+    lengths = tuple(lengths)
+    if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
+        raise ValueError(f"{owner}: `{name}` must increase. Received: {lengths}")
+    return lengths

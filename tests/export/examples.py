@@ -1,0 +1,105 @@
+"""A small one of every export, for the claims that hold for all of them."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers import export, models
+from keras_transformers.generation import BeamSearch, Greedy, Sampling
+from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
+from keras_transformers.vision import Preprocessing
+
+WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
+LINES = [" ".join(np.random.default_rng(i).choice(WORDS, 1 + i % 13)) for i in range(70)]
+TEXTS = [*LINES, "", "   ", "日本語 😀", "\x00", "ein Satz, der nicht dazu gehört"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+MASKED = [line.replace("cat", "[MASK]", 1) for line in LINES]
+
+
+@functools.cache
+def tokenizer():
+    return SentencePieceTokenizer.train(LINES, vocab_size=36)
+
+
+@functools.cache
+def word_pieces():
+    return WordPieceTokenizer([*SPECIAL, *sorted(set(WORDS))])
+
+
+@functools.cache
+def images():
+    """Encoded pictures of several sizes and kinds."""
+    rng = np.random.default_rng(0)
+    sizes = [(40, 30, 3), (17, 23, 1), (64, 64, 3), (5, 90, 4)]
+    pixels = [rng.integers(0, 256, sizes[i % 4], "uint8") for i in range(7)]
+    encoded = [tf.io.encode_png(each).numpy() for each in pixels]
+    return [*encoded, tf.io.encode_jpeg(pixels[0]).numpy()]
+
+
+def _translator(search, **settings):
+    vocab = tokenizer().vocab_size
+    size = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 2}
+    model = models.Transformer(vocab, **size, **settings)
+    return export.Translator(model, tokenizer(), search, (8, 16))
+
+
+def _recurrent():
+    model = models.RecurrentTranslator(tokenizer().vocab_size, 32)
+    return export.Translator(model, tokenizer(), BeamSearch(3, coverage_penalty=0.2), (8, 16))
+
+
+def _generator(search, style):
+    model = models.LanguageModel.from_variant("tiny", tokenizer().vocab_size, style=style)
+    return export.TextGenerator(model, tokenizer(), search, 11, (4, 8))
+
+
+def _encoder(head=None, **settings):
+    return models.TextEncoder.from_variant(
+        "tiny", word_pieces().vocab_size, head=head, num_layers=1, **settings
+    )
+
+
+def _classifier(model, channels=3):
+    model.build((None, 28, 28, channels))
+    return export.ImageClassifier(model, ["cat", "dog", "bird"])
+
+
+def _detector():
+    model = models.DETR.from_variant("mini", num_classes=2, num_queries=7)
+    model.build((None, 64, 64, 3))
+    return export.Detector(model, ["cat", "dog"], Preprocessing(64))
+
+
+CLASSES = {"num_classes": 3}
+MAKE = {
+    "translator, beams": lambda: _translator(BeamSearch(3), norm_first=True),
+    "translator, greedy": lambda: _translator(Greedy()),
+    "translator, sampling": lambda: _translator(Sampling(seed=5, num_samples=2, top_k=7)),
+    "translator, recurrent": _recurrent,
+    "text generator, gpt2": lambda: _generator(Sampling(seed=3, top_p=0.9), "gpt2"),
+    "text generator, modern": lambda: _generator(BeamSearch(2), "modern"),
+    "text classifier": lambda: export.TextClassifier(
+        _encoder("classification", **CLASSES), word_pieces(), ["a", "b", "c"], (8, 16)
+    ),
+    "mask filler": lambda: export.MaskFiller(
+        _encoder("masked_language"), word_pieces(), lengths=(8, 16)
+    ),
+    "sentence encoder": lambda: export.SentenceEncoder(_encoder(), word_pieces(), lengths=(8, 16)),
+    "image classifier, vit": lambda: _classifier(
+        models.ViT.from_variant("Ti/14", image_size=28, num_layers=2, **CLASSES)
+    ),
+    "detector": _detector,
+}
+
+
+def requests(served):
+    """What an export is asked: many at once, one, none."""
+    if served.kind in ("image_classifier", "detector"):
+        return [images(), images()[:1], []]
+    texts = MASKED if served.kind == "mask_filler" else TEXTS
+    return [texts, texts[:1], texts[5:9], []]
+
+
+def as_tensor(request):
+    return tf.constant(request, tf.string, shape=[len(request)])
