@@ -195,8 +195,8 @@ class Predictor:
 
 
 def _of_numpy(thing):
-    """The NumPy array of a tensor, and what is in an array or tensor of no axes."""
-    thing = thing.numpy() if hasattr(thing, "numpy") else thing
+    """The NumPy array of any library's, and what is in an array of no axes."""
+    thing = np.asarray(thing) if hasattr(thing, "__array__") else thing
     return thing.item() if getattr(thing, "ndim", None) == 0 else thing
 
 

@@ -10,7 +10,9 @@ import contextlib
 import itertools
 import logging
 import os
+import pathlib
 import pickle
+import warnings
 
 WINDOW = 1024  # shards that are with Ray at once: the memory that a long input takes
 TRIES = 4  # of a shard whose worker is lost; more often than that, it is the shard's fault
@@ -51,6 +53,7 @@ def answers(shards, config):
         ValueError: If Ray is not installed, or workers are lost again and again.
     """
     ray = _ray()
+    folder = pathlib.Path(config.folder).absolute()  # a worker may be at work in another
     cpus = config.worker_cpus
     if cpus is None:  # cores of this machine are shared out; of a cluster's, each has one
         cpus = 1 if config.address else max((os.cpu_count() or 1) // config.workers, 1)
@@ -60,7 +63,7 @@ def answers(shards, config):
             items = [{"shard": number, "rows": pickle.dumps(rows)} for number, rows in window]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
-                fn_constructor_args=(config.folder, config.signature, cpus),
+                fn_constructor_args=(str(folder), config.signature, cpus),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(config.workers, len(items))),
                 num_cpus=cpus,
@@ -104,6 +107,10 @@ def _cluster(ray, config, cpus):
     context.enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            # What says how often a shard is tried; without it, one that ends every worker would be
+            # tried for ever.
+            warnings.filterwarnings("ignore", ".*ray_remote_args. is deprecated")
+            yield
     finally:
         ray.shutdown()

@@ -221,6 +221,7 @@ def test_a_lost_worker_loses_and_doubles_nothing(slow_shouter, lines, tmp_path):
     workers = [pid for pid, name in descendants(process.pid) if name.startswith("ray::MapWorker")]
     assert len(workers) == 2
     os.kill(workers[0], signal.SIGKILL)
+    assert len(list(output.glob("shards/*.jsonl"))) < ROWS // SHARD - 2
     printed, errors = process.communicate()
     assert process.returncode == 0, errors[-3000:]
     assert f"{ROWS} rows" in printed
