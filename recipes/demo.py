@@ -1,0 +1,84 @@
+"""A page to try a trained model, in the browser.
+
+    python -m recipes.demo runs/translation
+    python -m recipes.demo runs/vit --port 8000
+
+The folder is that of a run, of published weights, or of a SavedModel: whatever
+`keras_transformers.load` takes. What the page shows follows from the kind of model. It is served
+to this machine alone and fetches nothing from others; `--host 0.0.0.0` lets others reach it.
+"""
+
+import dataclasses
+import importlib.util
+import os
+
+import tyro
+
+# Before gradio is imported: it says nothing to anyone, and asks nobody for a newer version.
+QUIET = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What the page is told."""
+
+    folder: tyro.conf.Positional[str]  # of a run, of published weights, or a SavedModel
+    port: int = 7860
+    host: str = "127.0.0.1"  # this machine alone
+
+
+def run(config, wait=True):
+    """Loads the folder and serves its page; returns its address, if it need not wait.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError: If there is nothing to load, or something is not
+            installed.
+        OSError: If the port is taken.
+    """
+    if importlib.util.find_spec("gradio") is None:
+        raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'")
+    os.environ.update(QUIET)
+    import keras_transformers
+    from recipes.pages import layout
+
+    predictor = keras_transformers.load(config.folder)
+    blocks = layout.page(predictor, config.folder)
+    _, address, _ = blocks.launch(
+        server_name=config.host,
+        server_port=config.port,
+        share=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        enable_monitoring=False,
+        footer_links=[],
+        theme=layout.theme(),
+        css=layout.CSS,
+        prevent_thread_lock=True,
+        quiet=True,
+    )
+    print(f"The page is at {address} (to end: Control-C)", flush=True)
+    if wait:
+        blocks.block_thread()
+    return address
+
+
+def main():
+    """The command line; bad input ends in one sentence."""
+    name = "recipes.demo"
+    config = tyro.cli(Config, prog=f"python -m {name}", description=__doc__)
+    try:
+        run(config)
+    except (ValueError, FileNotFoundError, ImportError) as error:
+        raise SystemExit(f"{name}: {error}") from None
+    except OSError as error:
+        raise SystemExit(f"{name}: {error.strerror or error}") from None
+
+
+if __name__ == "__main__":
+    main()
