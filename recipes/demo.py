@@ -32,8 +32,8 @@ class Config:
     host: str = "127.0.0.1"  # this machine alone
 
 
-def run(config, wait=True):
-    """Loads the folder and serves its page; returns its address, if it need not wait.
+def serve(config):
+    """Loads the folder and serves its page until `close()`; returns it, a `gradio.Blocks`.
 
     Raises:
         FileNotFoundError, ValueError, ImportError: If there is nothing to load, or something is not
@@ -48,7 +48,7 @@ def run(config, wait=True):
 
     predictor = keras_transformers.load(config.folder)
     blocks = layout.page(predictor, config.folder)
-    _, address, _ = blocks.launch(
+    blocks.launch(
         server_name=config.host,
         server_port=config.port,
         share=False,
@@ -62,10 +62,8 @@ def run(config, wait=True):
         prevent_thread_lock=True,
         quiet=True,
     )
-    print(f"The page is at {address} (to end: Control-C)", flush=True)
-    if wait:
-        blocks.block_thread()
-    return address
+    print(f"The page is at {blocks.local_url} (to end: Control-C)", flush=True)
+    return blocks
 
 
 def main():
@@ -73,7 +71,7 @@ def main():
     name = "recipes.demo"
     config = tyro.cli(Config, prog=f"python -m {name}", description=__doc__)
     try:
-        run(config)
+        serve(config).block_thread()
     except (ValueError, FileNotFoundError, ImportError) as error:
         raise SystemExit(f"{name}: {error}") from None
     except OSError as error:

@@ -22,7 +22,7 @@ def image_classifier(predictor, folder):
         with gr.Column():
             answer = gr.Label(label="Most probable classes", elem_id="answer")
             shown = gr.Image(
-                label="Attention", elem_id="attention", interactive=False, buttons=[],
+                label="Attention", elem_id="attention", interactive=False, buttons=[], height=320,
                 visible=not why,
             )
             note = message()
