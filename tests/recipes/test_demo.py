@@ -1,0 +1,204 @@
+"""Claims about the page: served, opened in a browser, asked and read; and about its command."""
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import keras_transformers
+from recipes import demo
+from tests.recipes import tiny_folders
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+MISSING = [name for name in ("gradio", "selenium") if not importlib.util.find_spec(name)]
+MISSING += [] if BROWSER and DRIVER else ["chromium and chromium-driver (of Debian)"]
+in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+SECONDS = 120  # that an answer may take: the first one compiles
+OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for option in OPTIONS:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def asked_for():
+    """Names of the hosts that this process looks up or calls while the pages are served."""
+    names, patch = set(), pytest.MonkeyPatch()
+    look_up, connect = socket.getaddrinfo, socket.socket.connect
+    patch.setattr(
+        socket, "getaddrinfo", lambda host, *more, **m: names.add(host) or look_up(host, *more, **m)
+    )
+    patch.setattr(
+        socket.socket,
+        "connect",
+        lambda self, address: names.add(address[0]) or connect(self, address),
+    )
+    yield names
+    patch.undo()
+
+
+def served(folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return demo.serve(demo.Config(str(folder), port))
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory, asked_for):
+    folder = tiny_folders.translator(tmp_path_factory.mktemp("translator"))
+    page = served(folder)
+    yield page.local_url, folder
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, asked_for):
+    folder = tiny_folders.image_classifier(tmp_path_factory.mktemp("classifier"))
+    page = served(folder)
+    yield page.local_url, folder
+    page.close()
+
+
+def wait(browser, condition, seconds=SECONDS):
+    """What the condition gives as soon as that is true."""
+    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    ignored = [StaleElementReferenceException]
+    return WebDriverWait(browser, seconds, 0.2, ignored).until(lambda _: condition())
+
+
+def one(browser, selector):
+    """The element of a CSS selector, once it is there."""
+    return wait(browser, lambda: (browser.find_elements("css selector", selector) or [None])[0])
+
+
+def type_in(browser, text):
+    box = one(browser, "#input textarea")
+    box.clear()
+    box.send_keys(text)
+    one(browser, "#ask").click()
+
+
+def message(browser):
+    return one(browser, "#message").text.strip()
+
+
+@in_browser
+def test_a_sentence_is_typed_and_its_translation_read(browser, translator):
+    address, folder = translator
+    browser.get(address)
+    type_in(browser, "the cat sat")
+    wait(browser, lambda: message(browser).startswith("Score:"))
+    translation = one(browser, "#answer textarea").get_property("value")
+    assert translation == keras_transformers.load(folder).predict("the cat sat") != ""
+    rows = wait(browser, lambda: browser.find_elements("css selector", "#alternatives tbody tr"))
+    assert translation in rows[0].text and len(rows) > 1
+    assert wait(browser, lambda: one(browser, "#alignment img").get_property("naturalWidth")) > 100
+
+
+@in_browser
+def test_nothing_typed_is_answered_by_a_sentence(browser, translator):
+    browser.get(translator[0])
+    type_in(browser, "  ")
+    assert wait(browser, lambda: message(browser)) == "Type a text first."
+    assert one(browser, "#answer textarea").get_property("value") == ""
+
+
+@in_browser
+def test_the_page_of_a_bare_saved_model_says_what_it_cannot_show(browser, translator):
+    page = served(translator[1] / "saved_model")
+    try:
+        browser.get(page.local_url)
+        assert "needs the Keras model" in one(browser, "#missing").text
+        type_in(browser, "a dog")
+        wait(browser, lambda: one(browser, "#answer textarea").get_property("value"))
+        assert not browser.find_elements("css selector", "#alternatives tbody tr")
+    finally:
+        page.close()
+
+
+@in_browser
+def test_a_picture_is_uploaded_and_its_class_read(browser, classifier, tmp_path):
+    address, folder = classifier
+    noise = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    PIL.Image.fromarray(noise).save(tmp_path / "a.png")
+    browser.get(address)
+    one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
+    found = keras_transformers.load(folder).predict(tmp_path / "a.png")
+    answer = wait(browser, lambda: "%" in (text := one(browser, "#answer").text) and text)
+    assert found["label"] in answer and f"{found['probability']:.0%}" in answer
+    assert answer.count("%") == 5
+    assert wait(browser, lambda: one(browser, "#attention img").get_property("naturalWidth")) == 448
+
+
+@in_browser
+def test_a_file_that_is_no_picture_is_answered_by_a_sentence(browser, classifier, tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    browser.get(classifier[0])
+    one(browser, "#ask").click()
+    assert wait(browser, lambda: message(browser)) == "Choose a picture first."
+    one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
+    wait(browser, lambda: message(browser).startswith("This file is no picture"))
+
+
+@in_browser
+def test_a_page_needs_no_other_machine(browser, translator, classifier, asked_for):
+    for address in (translator[0], classifier[0]):
+        browser.get_log("performance")
+        browser.get(address)
+        one(browser, "#ask")
+        events = [json.loads(row["message"])["message"] for row in browser.get_log("performance")]
+        asked = [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+        assert len(asked) > 5
+        own = (address, "data:", "blob:")
+        assert [url for url in asked if not url.startswith(own)] == []
+    assert {str(name) for name in asked_for} <= {"127.0.0.1", "localhost", "::1"}
+    assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
+
+
+def command(code, *arguments):
+    """What came of the command line, after some code."""
+    program = f"import sys\n{code}\nfrom recipes import demo\ndemo.main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
+    )
+
+
+def test_a_missing_gradio_is_said_in_a_sentence(tmp_path):
+    result = command("sys.modules['gradio'] = None", tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.strip() == (
+        "recipes.demo: the page needs gradio: pip install 'keras_transformers[demo]'"
+    )
+
+
+@pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
+def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
+    result = command("", tmp_path / "none")
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last == f"recipes.demo: load: there is no folder {tmp_path / 'none'}."
