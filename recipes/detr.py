@@ -209,6 +209,7 @@ def run(config):
         "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    folder.show_use(folder.write_example(np.asarray(test.pixels(0))), "len({})", len)
     return metrics
 
 

@@ -9,6 +9,7 @@ import time
 
 import keras
 
+import keras_transformers
 from keras_transformers import distribution, streams
 from keras_transformers.training import ExactResume
 
@@ -103,6 +104,30 @@ class RunFolder:
             number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
             print(f"  {name:32} {number}")
         print(f"Everything is in {self.path}")
+
+    def write_example(self, pixels):
+        """Writes a picture, uint8 `(height, width, channels)`, as `example.png`; its path."""
+        path = self / "example.png"
+        keras.utils.save_img(path, pixels, scale=False)
+        return str(path)
+
+    def show_use(self, raw, shown="{}", of=lambda answer: answer, repeatable=True):
+        """Prints the line that uses what was exported, and its answer, for which it is asked.
+
+        Args:
+            raw: What to ask, a str.
+            shown: Expression of the answer, which stands for `{}`.
+            of: Function of the answer that gives the same.
+            repeatable: Whether the answer is the same each time.
+        """
+        quoted = (json.dumps(str(each), ensure_ascii=False) for each in (self.path, raw))
+        line = shown.format("keras_transformers.load({}).predict({})".format(*quoted))
+        try:
+            answer = of(keras_transformers.load(self.path).predict(raw))
+        except Exception as error:  # which costs a sentence, not the run
+            print(f"What was exported gives no answer: {error}")
+            return
+        print(f"{line}  # {'' if repeatable else 'another each time: '}{answer!r}")
 
     def write_table(self, name, header, rows, delimiter="\t"):
         """Writes rows as values separated by tabs."""

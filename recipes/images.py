@@ -281,4 +281,11 @@ def run(config, smoke, build_model, attention, draw_more=None):
     for row in scores.table:
         print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
     folder.write_metrics(metrics)
+    show_use(folder, data.test, preprocessing)
     return metrics
+
+
+def show_use(folder, corpus, preprocessing):
+    """Writes the first picture of a corpus, and prints how its class can be asked for."""
+    picture = corpus.select([0]).decoded(preprocessing).images[0]
+    folder.show_use(folder.write_example(picture), '{}["label"]', lambda answer: answer["label"])

@@ -208,6 +208,7 @@ def run(config):
         "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    folder.show_use(config.prompts[-1], repeatable=False)
     return metrics
 
 

@@ -206,6 +206,7 @@ def run(config):
         "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    images.show_use(folder, data.test, preprocessing)
     return metrics
 
 

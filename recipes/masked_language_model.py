@@ -130,6 +130,7 @@ def run(config):
         "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    folder.show_use(config.samples[0], '{}["text"]', lambda answer: answer["text"])
     return metrics
 
 

@@ -320,6 +320,11 @@ def run(config):
     }
     metrics["seconds"] = folder.seconds()
     folder.write_metrics(metrics)
+    if model is not None:
+        picture = images.load("fashion-mnist-12k").test.images[0]
+        folder.show_use(
+            folder.write_example(picture), '{}["label"]', lambda answer: answer["label"]
+        )
     return metrics
 
 

@@ -222,4 +222,5 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
         "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    folder.show_use(_sentence_to_draw(rows, tokenizer)[0])
     return metrics

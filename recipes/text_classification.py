@@ -235,6 +235,8 @@ def run(config):
         "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    example = min(data.test.texts, key=len)
+    folder.show_use(example, '{}["label"]', lambda answer: answer["label"])
     return metrics
 
 

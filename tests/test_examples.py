@@ -18,7 +18,8 @@ ON_EVERY_BACKEND = (
     "distribution",
 )
 DOCUMENTED = ["layers", "models", "generation", "detection", "training", "saving", "distribution"]
-DOCUMENTED += ["text", "vision", "pretrained", "export", "predictors", "loading"] if ON_TENSORFLOW else []
+DOCUMENTED += ["text", "vision", "pretrained", "export", "predictors"] if ON_TENSORFLOW else []
+DOCUMENTED += ["loading"] if ON_TENSORFLOW else []
 
 
 def modules_with_examples():

@@ -62,7 +62,7 @@ def load(folder, signature="serving_default"):
 def _what_it_is(folder):
     """The end of a sentence on a folder that cannot be loaded."""
     there = sorted(path.name for path in folder.iterdir())
-    if {CONFIG, "checkpoints"} <= set(there) or {CONFIG, MODEL} <= set(there):
+    if {CONFIG, "figures"} <= set(there) or {CONFIG, MODEL} <= set(there):
         return (
             f"is the folder of a run that has left no {SAVED}: it is not finished, or exports "
             "nothing."

@@ -36,7 +36,7 @@ def _served(folder, model):
     make = _of_text(model, config)
     if make is None:
         raise ValueError(
-            f"load: {folder} holds a {type(model).__name__} {_head(config)}, which answers no "
+            f"load: {folder} holds a {type(model).__name__}{_head(config)}, which answers no "
             "text and no picture; keras_transformers.pretrained.load gives the model."
         )
     words = pretrained.load_tokenizer(folder)
@@ -48,7 +48,9 @@ def _sees(model):
 
 
 def _head(config):
-    return f"with a head for {config['head']}" if config.get("head") else "without a head"
+    if config.get("head"):
+        return f" with a head for {config['head']}"
+    return " without a head" if "num_classes" in config else ""
 
 
 def _of_text(model, config):

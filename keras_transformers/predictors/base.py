@@ -141,7 +141,7 @@ class Predictor:
     def _tried(self, item):
         """The string of a thing, or a `Refused`."""
         try:
-            return self._encoded(item)
+            return self._encoded(_of_numpy(item))
         except ValueError as error:
             return Refused(str(error))
 
@@ -161,17 +161,14 @@ class Predictor:
 
     def _several(self, raw):
         """A list of things, or another iterable of them, and whether it was one thing alone."""
-        if hasattr(raw, "numpy"):  # a tensor
-            raw = raw.numpy()
-        if getattr(raw, "ndim", None) == 0:
-            raw = raw.item()
+        raw = _of_numpy(raw)
         if self._is_one(raw):
             return [raw], True
         return raw, False
 
     def _is_one(self, raw):
         """Whether it is one thing: a hook, for what is no plain value."""
-        return isinstance(raw, str | bytes | dict | set) or not hasattr(raw, "__iter__")
+        return isinstance(raw, str | bytes | bytearray | dict | set) or not hasattr(raw, "__iter__")
 
     def _encoded(self, item):
         """The string that the model takes for a thing: a hook; ValueError says what is wrong."""
@@ -195,6 +192,12 @@ class Predictor:
     def __repr__(self):
         classes = "" if self.labels is None else f", {len(self.labels)} classes"
         return f"<{type(self).__name__} of {self._source}{classes}>"
+
+
+def _of_numpy(thing):
+    """The NumPy array of a tensor, and what is in an array or tensor of no axes."""
+    thing = thing.numpy() if hasattr(thing, "numpy") else thing
+    return thing.item() if getattr(thing, "ndim", None) == 0 else thing
 
 
 def received(thing):

@@ -37,8 +37,6 @@ class ImagePredictor(Predictor):
             return _read(item)
         if isinstance(item, bytes | bytearray):
             return bytes(item)
-        if hasattr(item, "numpy"):
-            item = item.numpy()
         if _is_pillow(item):
             item = _pixels(item)
         if not isinstance(item, np.ndarray):

@@ -241,3 +241,5 @@ def test_examples_are_what_the_run_was_scored_on(translating, tmp_path):
     assert len(shown) == examples.NUMBER and shown[0].shape == (28, 28, 1)
     (tmp_path / "config.json").write_text('{"dataset": "tfds:mnist"}')  # not on this machine
     assert examples.pictures(tmp_path) == []
+    PIL.Image.new("L", (7, 5)).save(tmp_path / "example.png")
+    assert [shown.shape for shown in examples.pictures(tmp_path)] == [(5, 7)]

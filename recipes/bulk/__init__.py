@@ -1,0 +1,1 @@
+"""Many rows: read from files, answered in shards that survive a kill, on one machine or several."""
