@@ -1,10 +1,13 @@
 """Pages for pictures, laid out with gradio: a function for each kind of predictor."""
 
+import atexit
 import pathlib
+import shutil
 import tempfile
 
 import gradio as gr
 import numpy as np
+import PIL.Image
 
 from recipes.pages import examples, pictures
 from recipes.pages.asking import lacks
@@ -88,10 +91,9 @@ def place():
 
 
 def files(pixels):
-    """Files of example pictures."""
-    import PIL.Image
-
+    """Files of example pictures, which are there as long as this process is."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="examples-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     paths = [folder / f"{number}.png" for number in range(len(pixels))]
     for path, each in zip(paths, pixels, strict=True):
         PIL.Image.fromarray(np.squeeze(each)).save(path)

@@ -9,6 +9,7 @@ from recipes.pages.asking import cut, lacks
 from recipes.pages.frame import button, connect, message, missing, offer
 
 ALTERNATIVES = 4
+NOTHING = "The model makes nothing of this text."
 SCORE = "Score: log-probability over the search's length penalty; nearer to 0 is surer."
 
 
@@ -37,8 +38,8 @@ def translator(predictor, folder):
     def translate(text):
         found = translating.translate(predictor, text)
         translation, end = found["translation"], cut(found)
-        if why:
-            yield translation, None, None, end
+        if why or not translation:
+            yield translation, None, None, end if translation else NOTHING
             return
         yield translation, None, None, f"{end} Looking for alternatives ...".strip()
         ranked = translating.alternatives(predictor, text, search)

@@ -1,6 +1,11 @@
 """Pages for pictures: classes and what they draw on; boxes."""
 
+import matplotlib
 import numpy as np
+import PIL.Image
+import PIL.ImageDraw
+import PIL.ImageOps
+import tensorflow as tf
 
 from recipes.heat import heat
 from recipes.pages.asking import most_probable
@@ -15,9 +20,6 @@ def opened(path):
     Raises:
         ValueError: If there is none, or it cannot be read.
     """
-    import PIL.Image
-    import PIL.ImageOps
-
     if not path:
         raise ValueError("Choose a picture first.")
     try:
@@ -40,8 +42,6 @@ def attention(predictor, picture):
     Returns:
         uint8 pixels, or None where nothing says what an answer draws on; and a sentence.
     """
-    import tensorflow as tf
-
     preprocessing = predictor.preprocessing
     pixels = np.asarray(picture)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
@@ -54,9 +54,6 @@ def attention(predictor, picture):
 
 def over(pixels, warmth):
     """Pixels `(height, width, 1 or 3)` with a map of any size over them as colours, enlarged."""
-    import matplotlib
-    import PIL.Image
-
     height, width = pixels.shape[:2]
     factor = max(1, -(-SIDE // min(height, width)))
     size = (width * factor, height * factor)
@@ -89,8 +86,6 @@ def rows_of(found):
 
 def with_boxes(picture, found):
     """Pixels of the picture, enlarged where it is small, with its boxes, labels and scores."""
-    import PIL.ImageDraw
-
     factor = max(1, -(-SIDE // min(picture.size)))
     drawn = picture.convert("RGB").resize([factor * side for side in picture.size])
     pen = PIL.ImageDraw.Draw(drawn)

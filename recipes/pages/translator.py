@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 import numpy as np
+import PIL.Image
 
 from keras_transformers.generation import BeamSearch, generate_all
 from keras_transformers.models import Transformer
@@ -69,8 +70,6 @@ def alignment_picture(predictor, text, translation):
 
     Rows are the pieces of the translation, columns those of the text.
     """
-    import PIL.Image
-
     match = READ_BY[isinstance(predictor.model, Transformer)]
     weights, queries, keys = alignment(
         predictor.model, predictor.tokenizer, text, translation, match

@@ -13,6 +13,7 @@ import PIL.Image
 import pytest
 
 import keras_transformers
+from keras_transformers.predictors import KINDS
 from recipes import demo
 from tests.recipes import tiny_folders
 
@@ -20,6 +21,7 @@ BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 MISSING = [name for name in ("gradio", "selenium") if not importlib.util.find_spec(name)]
 MISSING += [] if BROWSER and DRIVER else ["chromium and chromium-driver (of Debian)"]
 in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+with_gradio = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
 SECONDS = 120  # that an answer may take: the first one compiles
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900")
 
@@ -101,6 +103,30 @@ def type_in(browser, text):
 
 def message(browser):
     return one(browser, "#message").text.strip()
+
+
+@with_gradio
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_predictor_has_a_page(kind, tmp_path):
+    from recipes.pages import layout
+
+    (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')  # no examples to read
+    page = layout.page(KINDS[kind](None), tmp_path)
+    shown = {block.elem_id for block in page.blocks.values()}
+    assert {"input", "ask", "answer", "message"} <= shown
+    assert ("missing" in shown) == (kind in ("translator", "text_generator", "image_classifier"))
+
+
+@with_gradio
+def test_what_fails_without_a_word_is_answered_by_a_sentence(capsys):
+    from recipes.pages import frame
+
+    def fails(request):
+        yield request, "half"
+        raise RuntimeError("whatever")
+
+    assert list(frame.answered(fails, 1)(7)) == [(7, "half"), (None, frame.WRONG)]
+    assert "RuntimeError: whatever" in capsys.readouterr().err
 
 
 @in_browser
@@ -196,7 +222,7 @@ def test_a_missing_gradio_is_said_in_a_sentence(tmp_path):
     )
 
 
-@pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
+@with_gradio
 def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
     result = command("", tmp_path / "none")
     assert result.returncode == 1
