@@ -10,7 +10,8 @@ from recipes.pages.frame import button, connect, message, missing, offer
 
 ALTERNATIVES = 4
 NOTHING = "The model makes nothing of this text."
-SCORE = "Score: log-probability over the search's length penalty; nearer to 0 is surer."
+SCORES = "Score: log-probability over length penalty; nearer to 0 is surer."
+ALIGNED = "Alignment: what each piece of the translation (a row) looks at in the text (the columns)"
 
 
 def translator(predictor, folder):
@@ -26,11 +27,13 @@ def translator(predictor, folder):
             note = message()
             table = gr.Dataframe(
                 headers=["score", "translation"], label="Alternatives", elem_id="alternatives",
-                interactive=False, wrap=True, column_widths=["90px", "auto"], visible=not why,
+                interactive=False, wrap=True, column_widths=["18%", "80%"], visible=not why,
             )
+            gr.Markdown(SCORES, visible=not why, elem_classes="caption")
+    gr.Markdown(ALIGNED, visible=not why, elem_classes="caption")
     picture = gr.Image(
-        label="Alignment: what each piece of the translation (a row) looks at",
-        elem_id="alignment", interactive=False, buttons=[], visible=not why,
+        show_label=False, elem_id="alignment", interactive=False, buttons=[], height=460,
+        visible=not why,
     )
     missing("Showing alternatives and the alignment", why)
     search = None if why else translating.search_of(folder, ALTERNATIVES)
@@ -45,7 +48,7 @@ def translator(predictor, folder):
         ranked = translating.alternatives(predictor, text, search)
         rows = [[f"{score:.2f}", each] for score, each in ranked]
         drawn = translating.alignment_picture(predictor, text, translation)
-        yield translation, rows, drawn, f"{end} {SCORE}".strip()
+        yield translation, rows, drawn, end
 
     connect(translate, [text], [answer, table, picture], note, [ask.click, text.submit])
 

@@ -6,7 +6,8 @@ from recipes.pages import for_pictures, for_texts
 from recipes.pages.asking import described
 
 CSS = """
-#message p, #missing p { color: var(--body-text-color-subdued); margin: 0; }
+#message p, #missing p, .caption p { opacity: 0.8; margin: 0; }
+#alternatives .cell-wrap, #boxes .cell-wrap, #answer, #candidates { font-family: var(--font); }
 """
 PAGES = {
     "translator": for_texts.translator,
