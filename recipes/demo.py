@@ -43,6 +43,8 @@ def serve(config):
     if importlib.util.find_spec("gradio") is None:
         raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'")
     os.environ.update(QUIET)
+    own = (os.environ.get("no_proxy"), "127.0.0.1", "localhost")  # no way around by a proxy
+    os.environ["no_proxy"] = ",".join(filter(None, own))
     import keras_transformers
     from recipes.pages import layout
 

@@ -41,7 +41,8 @@ def most_probable(answer, number=5):
 
 def described(predictor, folder):
     """What stands under the title: the folder, and the size of the model."""
-    classes = f", {len(predictor.labels)} classes" if predictor.labels else ""
+    number = len(predictor.labels or ())
+    classes = f", {number} class{'es' if number > 1 else ''}" if number else ""
     if not hasattr(predictor, "model"):
         return f"`{pathlib.Path(folder)}`{classes}"
     size = predictor.model.count_params()

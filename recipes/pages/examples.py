@@ -1,5 +1,6 @@
 """What may be tried first: from what a run has left, and from the data that it is scored on."""
 
+import contextlib
 import csv
 import io
 import json
@@ -94,7 +95,8 @@ def _data(load, folder, usual, own_files=True):
     names = ("train", "valid", "test") if own_files else ()
     files = {name: settings.get(name) for name in names}
     try:
-        return load(dataset, **files)
+        with contextlib.redirect_stdout(io.StringIO()):  # the run has said what was read
+            return load(dataset, **files)
     except (ValueError, OSError):
         return None
 

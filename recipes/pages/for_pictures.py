@@ -63,7 +63,7 @@ def detector(predictor, folder):
 
     def drawn(opened, found, threshold):
         kept = pictures.sure(found, threshold)
-        number = f"{len(kept)} of {len(found)} boxes have such a score."
+        number = f"Boxes with a score of {threshold:.2f} or more: {len(kept)} of {len(found)}."
         return pictures.with_boxes(opened, kept), pictures.rows_of(kept), number
 
     def detect(upload, threshold):
@@ -79,7 +79,8 @@ def detector(predictor, folder):
     connect(
         detect, [picture, bar], [everything, *outputs], note, triggers, preprocess=False
     )
-    connect(again, [everything, bar], outputs, note, [bar.release], show_progress="hidden")
+    options = {"show_progress": "hidden", "trigger_mode": "always_last"}
+    connect(again, [everything, bar], outputs, note, [bar.change], **options)
 
 
 def place():

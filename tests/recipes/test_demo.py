@@ -1,9 +1,7 @@
 """Claims about the page: served, opened in a browser, asked and read; and about its command."""
 
-import importlib.util
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,31 +9,20 @@ import sys
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 import keras_transformers
 from keras_transformers.predictors import KINDS
-from recipes import demo
 from tests.recipes import tiny_folders
+from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-MISSING = [name for name in ("gradio", "selenium") if not importlib.util.find_spec(name)]
-MISSING += [] if BROWSER and DRIVER else ["chromium and chromium-driver (of Debian)"]
 in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
 with_gradio = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
-SECONDS = 120  # that an answer may take: the first one compiles
-OPTIONS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900")
 
 
 @pytest.fixture(scope="module")
 def browser():
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for option in OPTIONS:
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    driver = start()
     yield driver
     driver.quit()
 
@@ -57,13 +44,6 @@ def asked_for():
     patch.undo()
 
 
-def served(folder):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return demo.serve(demo.Config(str(folder), port))
-
-
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory, asked_for):
     folder = tiny_folders.translator(tmp_path_factory.mktemp("translator"))
@@ -78,31 +58,6 @@ def classifier(tmp_path_factory, asked_for):
     page = served(folder)
     yield page.local_url, folder
     page.close()
-
-
-def wait(browser, condition, seconds=SECONDS):
-    """What the condition gives as soon as that is true."""
-    from selenium.common.exceptions import StaleElementReferenceException
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    ignored = [StaleElementReferenceException]
-    return WebDriverWait(browser, seconds, 0.2, ignored).until(lambda _: condition())
-
-
-def one(browser, selector):
-    """The element of a CSS selector, once it is there."""
-    return wait(browser, lambda: (browser.find_elements("css selector", selector) or [None])[0])
-
-
-def type_in(browser, text):
-    box = one(browser, "#input textarea")
-    box.clear()
-    box.send_keys(text)
-    one(browser, "#ask").click()
-
-
-def message(browser):
-    return one(browser, "#message").text.strip()
 
 
 @with_gradio
@@ -185,6 +140,59 @@ def test_a_file_that_is_no_picture_is_answered_by_a_sentence(browser, classifier
     assert wait(browser, lambda: message(browser)) == "Choose a picture first."
     one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
     wait(browser, lambda: message(browser).startswith("This file is no picture"))
+
+
+@pytest.fixture
+def stand_in(monkeypatch, tmp_path):
+    """Serves the page of a predictor that is made of a function, until the test is over."""
+    pages = []
+
+    def serve(kind, run):
+        predictor = KINDS[kind](run)
+        monkeypatch.setattr(keras_transformers, "load", lambda folder: predictor, raising=False)
+        (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
+        pages.append(served(tmp_path))
+        return pages[-1].local_url
+
+    yield serve
+    for page in pages:
+        page.close()
+
+
+@in_browser
+def test_two_texts_are_compared(browser, stand_in):
+    def encode(text):
+        lengths = tf.cast(tf.strings.length(text), tf.float32)
+        embedding = tf.stack([tf.math.cos(lengths), tf.math.sin(lengths)], axis=1)
+        return {"embedding": embedding, "truncated": tf.zeros(len(lengths), tf.bool)}
+
+    browser.get(stand_in("sentence_encoder", encode))
+    one(browser, "#other textarea").send_keys("three")
+    type_in(browser, "one")
+    found = wait(browser, lambda: one(browser, "#answer textarea").get_property("value"))
+    assert found == f"{np.cos(2):.3f}"
+
+
+@in_browser
+def test_another_least_score_shows_other_boxes(browser, stand_in, tmp_path):
+    def detect(image):
+        return {
+            "boxes": tf.constant([[[10.0, 10, 30, 40], [20, 30, 50, 70]]]),
+            "label": tf.constant([["cat", "dog"]]),
+            "score": tf.constant([[0.75, 0.25]]),
+            "number": tf.constant([1]),
+        }
+
+    PIL.Image.new("RGB", (80, 80)).save(tmp_path / "a.png")
+    browser.get(stand_in("detector", detect))
+    one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
+    wait(browser, lambda: message(browser) == "Boxes with a score of 0.50 or more: 1 of 2.")
+    least = one(browser, "#threshold input[type=number]")
+    least.clear()
+    least.send_keys("0.2\t")
+    wait(browser, lambda: message(browser) == "Boxes with a score of 0.20 or more: 2 of 2.")
+    listed = wait(browser, lambda: browser.find_elements("css selector", "#boxes .body-cell"))
+    assert [cell.text for cell in listed[:6]] == ["cat", "75", "10", "10", "30", "40"]
 
 
 @in_browser
