@@ -29,7 +29,6 @@ from recipes.bulk.answers import answered
 from recipes.bulk.shards import BAD_ROWS, LINE, Shards
 
 SHARD_ROWS = {"text": 1024, "image": 128}  # what a kill costs at most
-WEIGHTS = ("saved_model.pb", "saved_model/saved_model.pb", "model.safetensors")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _rows_of(i, size, total):
 def _about(config, found, size, form):
     """What must be the same for a run to go on."""
     folder = pathlib.Path(config.folder).resolve()
-    files = [path for path in map(folder.joinpath, WEIGHTS) if path.is_file()]
+    files = sorted([*folder.rglob("saved_model.pb"), *folder.glob("*.safetensors")])
     model = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
     return {
         "model": [str(folder), model, config.signature],

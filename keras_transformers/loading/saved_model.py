@@ -83,7 +83,8 @@ def _about(folder, inputs, outputs):
             kind, labels = about["kind"], about.get("labels")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
-        if kind in KINDS and inputs == {KINDS[kind].takes}:
+        known = isinstance(kind, str) and kind in KINDS and isinstance(labels, list | None)
+        if known and inputs == {KINDS[kind].takes}:
             return kind, labels
         raise ValueError(
             f"load: {folder / ABOUT}: `kind` must be one of {', '.join(KINDS)} that takes "

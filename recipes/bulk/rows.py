@@ -3,6 +3,7 @@
 import dataclasses
 import glob
 import gzip
+import hashlib
 import json
 import pathlib
 import zlib
@@ -50,7 +51,8 @@ class Rows:
         alone = len(self.files) == 1
         for place, path in enumerate(self.files, 1):
             if self._is_picture(path):
-                yield Row(place, str(path), str(path))
+                # Whole, for a worker may be at work in another folder.
+                yield Row(place, str(path), str(path.absolute()))
                 continue
             for number, content, line in self._of_file(path):
                 shown = line if isinstance(content, Refused) else None
@@ -67,7 +69,13 @@ class Rows:
         except OSError as error:
             raise ValueError(f"--input: {error.filename}: {error.strerror}.") from None
         files = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
-        return {"files": files, "column": self.column, "field": self.field}
+        return {
+            "files": len(files),
+            "bytes": sum(size for _, size, _ in files),
+            "written": hashlib.sha256(json.dumps(files).encode()).hexdigest(),
+            "column": self.column,
+            "field": self.field,
+        }
 
     def _is_picture(self, path):
         return self.takes == "image" and _ending(path) not in LISTS
@@ -162,6 +170,7 @@ def _lines(path):
 def _beside(path, name):
     """The path of a picture that is named in a list, from the folder of which it is seen."""
     try:
-        return str(path.parent / (name.decode() if isinstance(name, bytes) else name))
+        name = name.decode() if isinstance(name, bytes) else name
+        return str(path.parent.absolute() / name)
     except (UnicodeError, TypeError):
         return Refused("must be the path of a file, in UTF-8.")

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import os
+import pathlib
 import pickle
 
 WINDOW = 1024  # shards that are with Ray at once: the memory that a long input takes
@@ -51,6 +52,7 @@ def answers(shards, config):
         ValueError: If Ray is not installed, or workers are lost again and again.
     """
     ray = _ray()
+    folder = pathlib.Path(config.folder).absolute()  # a worker may be at work in another
     cpus = config.worker_cpus
     if cpus is None:  # cores of this machine are shared out; of a cluster's, each has one
         cpus = 1 if config.address else max((os.cpu_count() or 1) // config.workers, 1)
@@ -60,7 +62,7 @@ def answers(shards, config):
             items = [{"shard": number, "rows": pickle.dumps(rows)} for number, rows in window]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
-                fn_constructor_args=(config.folder, config.signature, cpus),
+                fn_constructor_args=(str(folder), config.signature, cpus),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(config.workers, len(items))),
                 num_cpus=cpus,

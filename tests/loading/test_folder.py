@@ -117,7 +117,9 @@ def test_signatures_that_there_are_not_are_refused(shouter):
         keras_transformers.load(shouter, signature="xla")
 
 
-@pytest.mark.parametrize("about", ["{", "[]", {"labels": []}, {"kind": "poet"}, {"kind": "detector"}])
+@pytest.mark.parametrize(
+    "about", ["{", "[]", {"labels": []}, {"kind": "poet"}, {"kind": "detector"}]
+)
 def test_a_damaged_note_is_refused(about, tmp_path):
     with pytest.raises(ValueError, match="keras_transformers.json"):
         keras_transformers.load(save_shouter(tmp_path / "saved", about=about))

@@ -5,6 +5,10 @@ import os
 import subprocess
 import sys
 
+import keras_transformers
+
+PRINTED = {}  # of the runs, by folder
+
 
 def command(recipe, output, *arguments, environment=None):
     """What came of `python -m recipes.RECIPE`."""
@@ -23,4 +27,16 @@ def run(recipe, output, *arguments, environment=None):
     metrics = json.loads((output / "metrics.json").read_text())
     assert all(abs(value) < float("inf") for value in metrics.values())
     assert set(metrics) <= set(result.stdout.split())
+    PRINTED[output] = result.stdout
     return metrics
+
+
+def assert_last_line_is_true(output, repeatable=True):
+    """The line that a run ends with uses what it has exported; here it is executed."""
+    line = PRINTED[output].rstrip("\n").split("\n")[-1]
+    code, said = line.split("  # ")
+    answer = eval(code, {"keras_transformers": keras_transformers})
+    if repeatable:
+        assert repr(answer) == said
+    else:
+        assert said.startswith("another each time: ") and isinstance(answer, str)

@@ -12,7 +12,7 @@ from keras_transformers.training import score_boxes
 from keras_transformers.vision import Preprocessing, fitted, training_boxes
 from recipes import detr
 from recipes.data import boxes
-from tests.recipes.command import run
+from tests.recipes.command import assert_last_line_is_true, run
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,10 @@ def test_a_run_leaves_the_whole_folder(smoke):
     for name in names:
         assert (folder / "figures" / f"{name}.png").stat().st_size > 10_000
     assert 0 <= metrics["test_ap50"] <= 100 and 0 <= metrics["held_out_recall"] <= 100
+
+
+def test_the_run_ends_with_the_line_that_uses_it(smoke):
+    assert_last_line_is_true(smoke[0])
 
 
 def test_the_saved_model_finds_boxes_in_a_photograph(smoke):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from recipes import mae
 from recipes.data import images
-from tests.recipes.command import run
+from tests.recipes.command import assert_last_line_is_true, run
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +36,4 @@ def test_what_a_run_leaves_can_be_used(smoke):
     serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
     result = serve(image=tf.stack([tf.io.encode_png(images.load().test.images[0])]))
     assert result["probabilities"].shape == (1, 10)
+    assert_last_line_is_true(folder)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from recipes import mixers
-from tests.recipes.command import run
+from tests.recipes.command import assert_last_line_is_true, run
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,7 @@ def test_a_run_leaves_table_picture_and_the_best_model(smoke):
     serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
     png = tf.io.encode_png(np.zeros((28, 28, 1), "uint8"))
     assert serve(image=tf.stack([png]))["probabilities"].shape == (1, 10)
+    assert_last_line_is_true(folder)
 
 
 @pytest.mark.slow

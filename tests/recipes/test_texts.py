@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 
 from recipes import text_classification
-from tests.recipes.command import run
+from tests.recipes.command import assert_last_line_is_true, run
 
 COMMON = {"config.json", "metrics.json", "history.csv", "model.keras", "saved_model", "figures"}
 
@@ -68,6 +68,10 @@ def test_scores_of_a_language_model_follow_from_one_another(language):
     )
 
 
+def test_the_run_ends_with_the_line_that_uses_it(language):
+    assert_last_line_is_true(language[0], repeatable=False)
+
+
 def test_the_saved_model_goes_on_with_a_prompt(language):
     result = serve(language[0], ["ROMEO.\n", ""])
     assert result["text"][0].numpy().startswith(b"ROMEO.\n")
@@ -81,6 +85,7 @@ def test_a_masked_language_model_leaves_the_whole_folder(pretrained):
     samples = rows(folder / "samples.tsv")
     served = serve(folder, [row["text"] for row in samples])["text"].numpy()
     assert [text.decode() for text in served] == [row["filled"] for row in samples]
+    assert_last_line_is_true(folder)
 
 
 @pytest.mark.slow
@@ -94,6 +99,7 @@ def test_a_classifier_leaves_the_whole_folder(classified):
     result = serve(folder, ["To be, or not to be"])
     model = keras.models.load_model(folder / "model.keras")
     assert result["probabilities"].shape == (1, model.head.num_classes)
+    assert_last_line_is_true(folder)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
-from tests.recipes.command import run
+from tests.recipes.command import assert_last_line_is_true, run
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,10 @@ def test_the_saved_model_gives_the_translations_of_the_run(smoke):
     result = serve(text=tf.constant([row["source"] for row in rows]))
     served = [text.decode() for text in result["translation"].numpy()]
     assert served == [row["translation"] for row in rows]
+
+
+def test_the_run_ends_with_the_line_that_uses_it(smoke):
+    assert_last_line_is_true(smoke[0])
 
 
 def test_the_keras_file_holds_the_model(smoke):

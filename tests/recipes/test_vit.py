@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_transformers.vision import Preprocessing
 from recipes import vit
 from recipes.data import images
-from tests.recipes.command import run
+from tests.recipes.command import assert_last_line_is_true, run
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,10 @@ def test_the_saved_model_gives_the_predictions_of_the_run(smoke):
     assert [name.decode() for name in result["label"].numpy()] == [row["predicted"] for row in rows]
     probabilities = [float(row["probability"]) for row in rows]
     np.testing.assert_allclose(result["probability"], probabilities, atol=1e-5)
+
+
+def test_the_run_ends_with_the_line_that_uses_it(smoke):
+    assert_last_line_is_true(smoke[0])
 
 
 def test_the_preprocessing_of_a_run_can_be_had_again(smoke):

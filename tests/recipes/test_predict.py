@@ -1,0 +1,236 @@
+"""Claims about `recipes.predict`: one answer or very many, and none lost or doubled."""
+
+import gzip
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from keras_transformers.predictors import ImageClassifierPredictor
+from recipes import predict
+from tests.loading.saved import save_shouter
+
+ROOT = pathlib.Path(__file__).parents[2]
+ROWS, SHARD = 400, 10
+
+
+@pytest.fixture(scope="module")
+def shouter(tmp_path_factory):
+    """A translator that writes in capitals."""
+    return str(save_shouter(tmp_path_factory.mktemp("shouter")))
+
+
+@pytest.fixture(scope="module")
+def slow_shouter(tmp_path_factory):
+    """The same, but a request takes its time."""
+    return str(save_shouter(tmp_path_factory.mktemp("slow"), work=300))
+
+
+@pytest.fixture
+def lines(tmp_path):
+    path = tmp_path / "lines.txt"
+    content = [f"line {i} of all" for i in range(ROWS)]
+    path.write_bytes(b"".join(b"\xff\n" if i == 7 else content[i].encode() + b"\n"
+                              for i in range(ROWS)))
+    return path
+
+
+def expected(line):
+    return b"" if line == b"\xff" else line.upper()
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def ask(shouter, source, tmp_path, **options):
+    """Runs in this process; the folder of the answers."""
+    output = tmp_path / "answers"
+    predict.run(predict.Config(shouter, input=str(source), output=str(output), **options))
+    return output
+
+
+def started(*arguments):
+    command = [sys.executable, "-m", "recipes.predict", *map(str, arguments)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_shards(output, number, process):
+    while len(list(output.glob("shards/*.jsonl"))) < number:
+        assert process.poll() is None, process.communicate()[1][-2000:]
+        time.sleep(0.01)
+
+
+def test_the_command_answers_each_argument_on_a_line(shouter, capsys):
+    predict.run(predict.Config(shouter, ("Open the door", "é")))
+    assert capsys.readouterr().out == "OPEN THE DOOR\nÉ\n"
+
+
+def test_answers_come_in_the_order_of_the_lines(shouter, lines, tmp_path, capsys):
+    output = ask(shouter, lines, tmp_path, shard_rows=64)
+    found = (output / "predictions.txt").read_bytes().splitlines()
+    assert found == [expected(line) for line in lines.read_bytes().splitlines()]
+    head, bad = (output / "bad_rows.tsv").read_text().splitlines()
+    assert bad.startswith("8\t\tmust be text in UTF-8") and bad.endswith("\t\\xff")
+    printed = capsys.readouterr().out
+    assert "400 rows, in" in printed and "rows a second" in printed and "1 bad rows" in printed
+    assert {path.name for path in output.iterdir()} == {
+        "predictions.txt", "bad_rows.tsv", "job.json", "lock"
+    }
+
+
+def test_a_finished_job_is_not_done_again(shouter, lines, tmp_path, capsys):
+    before = (ask(shouter, lines, tmp_path) / "predictions.txt").stat().st_mtime_ns
+    output = ask(shouter, lines, tmp_path)
+    assert "are finished" in capsys.readouterr().out
+    assert (output / "predictions.txt").stat().st_mtime_ns == before
+
+
+def test_another_input_in_the_same_folder_is_refused(shouter, lines, tmp_path):
+    ask(shouter, lines, tmp_path)
+    with pytest.raises(ValueError, match="begun with another shard size.*There: 1024.*: 5"):
+        ask(shouter, lines, tmp_path, shard_rows=5)
+    lines.write_bytes(lines.read_bytes() + b"one more\n")
+    with pytest.raises(ValueError, match="begun with another input; choose another --output"):
+        ask(shouter, lines, tmp_path)
+
+
+def test_tables_and_json_lines_are_read_with_their_bad_rows(shouter, tmp_path):
+    table = b"\xef\xbb\xbfid\ttext\r\n1\tone\r\n2\r\n3\tthree\r\n"
+    (tmp_path / "in").mkdir()
+    with gzip.open(tmp_path / "in" / "a.tsv.gz", "wb") as file:
+        file.write(table)
+    told = ['{"text": "four", "n": 1}', "{broken", '{"n": 2}', '{"text": 5}', "[]", '{"text": ""}']
+    (tmp_path / "in" / "b.jsonl").write_text("\n".join(told))
+    output = ask(shouter, tmp_path / "in" / "*", tmp_path, column="text", format="jsonl")
+    found = rows(output / "predictions.jsonl")
+    names = [pathlib.Path(row["file"]).name for row in found]
+    assert list(zip(names, (row["row"] for row in found), strict=True)) == [
+        *[("a.tsv.gz", number) for number in (2, 3, 4)],
+        *[("b.jsonl", number) for number in range(1, 7)],
+    ]
+    answers = [row.get("translation") for row in found]
+    assert answers == ["ONE", None, "THREE", "FOUR", None, None, None, None, ""]
+    reasons = ["2 columns", "object in JSON", "the field 'text'", "must be text", "object in JSON"]
+    bad = (output / "bad_rows.tsv").read_text().splitlines()[1:]
+    assert all(reason in line for reason, line in zip(reasons, bad, strict=True))
+    assert bad[1].endswith("{broken")
+
+
+def test_pictures_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatch):
+    def classify(image):
+        return {
+            "label": tf.map_fn(lambda each: tf.cast(
+                tf.strings.as_string(tf.shape(tf.io.decode_image(each))[0]), tf.string), image),
+            "probability": tf.ones(tf.shape(image)),
+            "probabilities": tf.ones((tf.size(image), 1)),
+        }
+
+    classifier = ImageClassifierPredictor(classify, ["any"])
+    monkeypatch.setattr(predict.keras_transformers, "load", lambda *_: classifier)
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name, height in (("b.png", 5), ("a.jpg", 7), ("deep/c.png", 3)):
+        PIL.Image.fromarray(np.zeros((height, 4), np.uint8)).save(tmp_path / "in" / name)
+    (tmp_path / "in" / "notes.md").write_text("no picture")
+    found = rows(ask("a model", tmp_path / "in", tmp_path) / "predictions.jsonl")
+    told = [(pathlib.Path(row["file"]).name, row["row"], row.get("label")) for row in found]
+    assert told == [("a.jpg", 1, "7"), ("b.png", 2, "5"), ("c.png", 3, "3"), ("notes.md", 4, None)]
+    (tmp_path / "list.txt").write_text("in/b.png\nin/nowhere.png\n")
+    found = rows(ask("a model", tmp_path / "list.txt", tmp_path / "of_list") / "predictions.jsonl")
+    assert found[0]["label"] == "5" and "No such file" in found[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({}, "Give texts or pictures"),
+        ({"raw": ("a",), "input": "b"}, "and not both"),
+        ({"input": "lines.txt"}, "--input and --output go together"),
+        ({"input": "nowhere.txt", "output": "out"}, "there is no file nowhere.txt"),
+        ({"raw": ("a",), "address": "auto"}, "--address needs --workers"),
+        ({"raw": ("a",), "workers": -1}, "--workers must be 0 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(options, advice, shouter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, FileNotFoundError), match=advice):
+        predict.run(predict.Config(shouter, **options))
+
+
+def test_a_broken_archive_is_refused(shouter, tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a line\n" * 99)[:-9])
+    with pytest.raises(ValueError, match="a.txt.gz cannot be read to its end"):
+        ask(shouter, tmp_path / "a.txt.gz", tmp_path)
+
+
+def test_a_killed_run_goes_on_and_loses_and_doubles_nothing(slow_shouter, lines, tmp_path):
+    output = tmp_path / "answers"
+    command = (slow_shouter, "--input", lines, "--output", output, "--shard-rows", SHARD)
+    process = started(*command)
+    wait_for_shards(output, 5, process)
+    with pytest.raises(ValueError, match="Another process is at work"):
+        ask(slow_shouter, lines, tmp_path, shard_rows=SHARD)
+    process.kill()
+    process.communicate()
+    there = {path.name: path.stat().st_mtime_ns for path in output.glob("shards/*.jsonl")}
+    assert 5 <= len(there) < ROWS // SHARD and not (output / "predictions.txt").exists()
+    ask(slow_shouter, lines, tmp_path, shard_rows=SHARD)
+    found = (output / "predictions.txt").read_bytes().splitlines()
+    assert found == [expected(line) for line in lines.read_bytes().splitlines()]
+    finished = json.loads((output / "job.json").read_text())["finished"]
+    assert finished["rows"] == ROWS
+    assert finished["rows_of_this_process"] == ROWS - SHARD * len(there)
+
+
+def descendants(pid):
+    """Ids and commands of the processes that a process has started, and of those that they have."""
+    children = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            name = (path / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue  # it has ended
+        children.setdefault(parent, []).append((int(path.name), name))
+    found, waiting = [], [pid]
+    while waiting:
+        for each in children.get(waiting.pop(), []):
+            found.append(each)
+            waiting.append(each[0])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pathlib.Path("/proc").is_dir(), reason="needs /proc to find the workers")
+def test_a_lost_worker_loses_and_doubles_nothing(slow_shouter, lines, tmp_path):
+    pytest.importorskip("ray.data")
+    output = tmp_path / "answers"
+    command = (slow_shouter, "--input", lines, "--output", output, "--shard-rows", SHARD)
+    process = started(*command, "--workers", 2, "--worker-cpus", 1)
+    wait_for_shards(output, 4, process)
+    workers = [pid for pid, name in descendants(process.pid) if name.startswith("ray::MapWorker")]
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGKILL)
+    assert len(list(output.glob("shards/*.jsonl"))) < ROWS // SHARD - 2
+    printed, errors = process.communicate()
+    assert process.returncode == 0, errors[-3000:]
+    assert f"{ROWS} rows" in printed
+    found = (output / "predictions.txt").read_bytes().splitlines()
+    assert found == [expected(line) for line in lines.read_bytes().splitlines()]
+
+
+def test_bad_input_ends_in_a_sentence(tmp_path):
+    process = started(tmp_path, "a text")
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "recipes.predict: load: " in errors and "Traceback" not in errors
