@@ -32,14 +32,18 @@ def asked_for():
     """Names of the hosts that this process looks up or calls while the pages are served."""
     names, patch = set(), pytest.MonkeyPatch()
     look_up, connect = socket.getaddrinfo, socket.socket.connect
-    patch.setattr(
-        socket, "getaddrinfo", lambda host, *more, **m: names.add(host) or look_up(host, *more, **m)
-    )
-    patch.setattr(
-        socket.socket,
-        "connect",
-        lambda self, address: names.add(address[0]) or connect(self, address),
-    )
+
+    def noted_look_up(host, *more, **options):
+        names.add(host)
+        return look_up(host, *more, **options)
+
+    def noted_connect(self, address):
+        if self.family != socket.AF_UNIX:
+            names.add(address[0])
+        return connect(self, address)
+
+    patch.setattr(socket, "getaddrinfo", noted_look_up)
+    patch.setattr(socket.socket, "connect", noted_connect)
     yield names
     patch.undo()
 
