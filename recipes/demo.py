@@ -9,7 +9,6 @@ to this machine alone and fetches nothing from others; `--host 0.0.0.0` lets oth
 """
 
 import dataclasses
-import importlib.util
 import os
 
 import tyro
@@ -36,36 +35,45 @@ def serve(config):
     """Loads the folder and serves its page until `close()`; returns it, a `gradio.Blocks`.
 
     Raises:
-        FileNotFoundError, ValueError, ImportError: If there is nothing to load, or something is not
-            installed.
-        OSError: If the port is taken.
+        FileNotFoundError, ValueError, ImportError: If there is nothing to load, the port is taken,
+            or something is not installed.
     """
-    if importlib.util.find_spec("gradio") is None:
-        raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'")
     os.environ.update(QUIET)
     own = (os.environ.get("no_proxy"), "127.0.0.1", "localhost")  # no way around by a proxy
     os.environ["no_proxy"] = ",".join(filter(None, own))
+    try:
+        from gradio import Blocks  # noqa: F401  a folder of that name is no gradio
+    except ImportError:
+        raise ImportError(
+            "the page needs gradio: pip install 'keras_transformers[demo]'"
+        ) from None
     import keras_transformers
     from recipes.pages import layout
 
     predictor = keras_transformers.load(config.folder)
     blocks = layout.page(predictor, config.folder)
-    blocks.launch(
-        server_name=config.host,
-        server_port=config.port,
-        share=False,
-        ssr_mode=False,
-        pwa=False,
-        mcp_server=False,
-        enable_monitoring=False,
-        footer_links=[],
-        theme=layout.theme(),
-        css=layout.CSS,
-        prevent_thread_lock=True,
-        quiet=True,
-    )
+    try:
+        blocks.launch(server_name=config.host, server_port=config.port, **launching(layout))
+    except OSError:
+        raise ValueError(f"--port: {config.port} is taken; choose another.") from None
     print(f"The page is at {blocks.local_url} (to end: Control-C)", flush=True)
     return blocks
+
+
+def launching(layout):
+    """How gradio serves a page: for itself, without what it could fetch or offer."""
+    return {
+        "share": False,
+        "ssr_mode": False,  # which needs node
+        "pwa": False,
+        "mcp_server": False,
+        "enable_monitoring": False,
+        "footer_links": [],
+        "theme": layout.theme(),
+        "css": layout.CSS,
+        "prevent_thread_lock": True,
+        "quiet": True,
+    }
 
 
 def main():

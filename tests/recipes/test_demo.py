@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers.predictors import KINDS
+from recipes import demo
 from tests.recipes import tiny_folders
 from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
 
@@ -240,3 +241,16 @@ def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
     assert result.returncode == 1
     last = result.stderr.strip().splitlines()[-1]
     assert last == f"recipes.demo: load: there is no folder {tmp_path / 'none'}."
+
+
+@with_gradio
+def test_a_port_that_is_taken_is_said_in_a_sentence(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
+    stand_in = KINDS["mask_filler"](None)
+    monkeypatch.setattr(keras_transformers, "load", lambda folder: stand_in, raising=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"^--port: {port} is taken; choose another.$"):
+            demo.serve(demo.Config(str(tmp_path), port))
