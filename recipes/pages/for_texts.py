@@ -9,6 +9,7 @@ from recipes.pages.asking import cut, lacks
 from recipes.pages.frame import button, connect, message, missing, offer
 
 ALTERNATIVES = 4
+LONG = "The alignment has too many pieces to be read, and is not drawn."
 NOTHING = "The model makes nothing of this text."
 SCORES = "Score: log-probability over length penalty; nearer to 0 is surer."
 ALIGNED = "Alignment: what each piece of the translation (a row) looks at in the text (the columns)"
@@ -48,7 +49,7 @@ def translator(predictor, folder):
         ranked = translating.alternatives(predictor, text, search)
         rows = [[f"{score:.2f}", each] for score, each in ranked]
         drawn = translating.alignment_picture(predictor, text, translation)
-        yield translation, rows, drawn, end
+        yield translation, rows, drawn, f"{end} {LONG if drawn is None else ''}".strip()
 
     connect(translate, [text], [answer, table, picture], note, [ask.click, text.submit])
 

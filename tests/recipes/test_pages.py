@@ -208,17 +208,17 @@ def test_the_nucleus_is_the_fewest_tokens_that_sum_to_top_p():
         np.testing.assert_array_equal(found[kept], logits[0, kept])
 
 
-def test_a_writer_takes_another_temperature_without_compiling():
+def test_a_writer_takes_another_temperature_without_compiling(monkeypatch):
     tokenizer = SentencePieceTokenizer.train(tiny_folders.SENTENCES * 9, vocab_size=23)
     model = LanguageModel.from_variant("tiny", tokenizer.vocab_size)
     pen = writer.Writer(model, tokenizer, new_tokens=8)
     greedy = TextGenerator(model, tokenizer, Greedy(), new_tokens=8).write(["the cat"])[0]
     assert pen.write("the cat", 1.0, 0.001) == (greedy, "")  # the most probable token alone
+    monkeypatch.setattr(LanguageModel, "decode_step", None)  # what is compiled needs it no more
     assert pen.write("the cat", 0.001, 1.0) == (greedy, "")
     bold = {pen.write("the cat", 2.0, 1.0)[0] for _ in range(4)}
     assert len(bold) > 1 and all(text.startswith("the cat") for text in bold)
-    assert pen._generator.__call__.experimental_get_tracing_count() == 1
-    assert pen.write("", 1.0, 1.0)[0] is not None
+    assert pen.write("", 1.0, 1.0)[1] == ""
     with pytest.raises(ValueError, match="above 0"):
         pen.write("the cat", 0.0, 1.0)
 
