@@ -12,6 +12,7 @@ import logging
 import os
 import pathlib
 import pickle
+import warnings
 
 WINDOW = 1024  # shards that are with Ray at once: the memory that a long input takes
 TRIES = 4  # of a shard whose worker is lost; more often than that, it is the shard's fault
@@ -106,6 +107,10 @@ def _cluster(ray, config, cpus):
     context.enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            # What says how often a shard is tried; without it, one that ends every worker would be
+            # tried for ever.
+            warnings.filterwarnings("ignore", ".*ray_remote_args. is deprecated")
+            yield
     finally:
         ray.shutdown()
