@@ -119,7 +119,7 @@ class BeamSearch(Search):
         return self.beam_size
 
     def start(self, request, opening):
-        batch, max_length = ops.shape(request.forced)[0], request.forced.shape[1]
+        batch, max_length = ops.shape(request.forced)
         shape = (batch, self.beam_size)
         ids, tokens, scores = (
             ops.repeat(part, self.beam_size, axis=1) for part in opening.sequences(request)

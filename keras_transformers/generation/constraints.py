@@ -139,7 +139,7 @@ class Constraints:
             ),
             axis=-2,
         )
-        room = tokens.shape[-1] - index
+        room = ops.shape(tokens)[-1] - index
         if request.max_lengths is not None:
             room = ops.minimum(room, request.max_lengths - index)[:, None, None]
         allowed = ops.logical_and(allowed, ops.logical_or(number == 0, ops.logical_not(is_end)))
@@ -148,7 +148,7 @@ class Constraints:
 
     def _repeats(self, tokens, index, vocab):
         """Tokens that would complete an n-gram which the sequence already has."""
-        size, max_length = self.no_repeat_ngram, tokens.shape[-1]
+        size, max_length = self.no_repeat_ngram, ops.shape(tokens)[-1]
         places = ops.arange(max_length)
         match = ops.logical_and(places < index, places >= size - 1)
         for back in range(1, size):

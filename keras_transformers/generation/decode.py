@@ -13,7 +13,8 @@ def decode(model, source, search, request, stages=1):
         source: Integer ids `(batch, source_length)`.
         search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)`.
         request: A `Request`.
-        stages: See `generate_all`.
+        stages: See `generate_all`; None where nothing is compiled: rows leave the batch when half
+            of it is done.
 
     Returns:
         The search's dict of `tokens`, `scores` and `lengths`.
@@ -31,11 +32,12 @@ def decode(model, source, search, request, stages=1):
     """
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
     state, shared = model.start_decoding(
-        source, search.beams, request.forced.shape[1], **options
+        source, search.beams, ops.shape(request.forced)[1], **options
     )
 
     opening = None
-    if request.prompt_length and hasattr(model, "prefill"):
+    has_prompt = not isinstance(request.prompt_length, int) or request.prompt_length > 0
+    if has_prompt and hasattr(model, "prefill"):
         opening, state = _take_in(model, state, search.beams, request)
 
     def step(ids, index, state, ancestry, shared):

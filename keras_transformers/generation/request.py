@@ -24,7 +24,7 @@ class Request(NamedTuple):
         min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
         max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
         uniform: Random numbers in [0, 1) `(batch, max_length, beams)`, for `Sampling`.
-        prompt_length: Number, not a tensor: beyond this place `forced` begins no sequence. A model
+        prompt_length: Number (a scalar tensor where nothing is compiled): beyond this place `forced` begins no sequence. A model
             that has `prefill` takes in so much at once.
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
 
@@ -58,7 +58,7 @@ class Opening(NamedTuple):
 
     def sequences(self, request):
         """Each sequence's last token, all its tokens and its score: `(batch, 1, ...)`."""
-        before = ops.arange(request.forced.shape[1]) < self.places
+        before = ops.arange(ops.shape(request.forced)[1]) < self.places
         tokens = ops.where(before, request.forced, request.padding_id)
         last = ops.take(request.forced, ops.maximum(self.places - 1, 0), axis=1)
         ids = ops.where(self.places > 0, last, request.start_id)
@@ -87,7 +87,7 @@ class Ancestry(NamedTuple):
 
 def put(tokens, ids, index):
     """Writes `ids` (..., ) at place `index` of the last axis of `tokens` (..., length)."""
-    here = ops.arange(tokens.shape[-1]) == index
+    here = ops.arange(ops.shape(tokens)[-1]) == index
     return ops.where(here, ids[..., None], tokens)
 
 

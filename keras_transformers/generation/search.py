@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformers.generation.request import Opening, Request
+from keras_transformers.generation.request import Opening
 
 
 class Search:
@@ -24,7 +24,8 @@ class Search:
             request: A `Request`.
             shared: Tensors like those of `state` that no step changes.
             stages: Loops, each to be compiled: from one to the next the batch is halved, when half
-                of its sequences are done, and the others go on without them.
+                of its sequences are done, and the others go on without them. None for as many as it
+                takes, where nothing is compiled and the batch is of any size.
             opening: An `Opening`, where the model has taken in the first tokens already.
 
         Returns:
@@ -35,6 +36,9 @@ class Search:
             nothing = ops.zeros((ops.shape(request.forced)[0],), "float32")
             opening = Opening(ops.convert_to_tensor(0, "int32"), nothing)
         index, found, left = opening.places, self.start(request, opening), []
+        if stages is None:
+            index, found = self._in_dwindling_batches(step, index, found, state, request, shared)
+            return self.finish(found, index, request)
         for stage in range(stages):
             batch = ops.shape(request.forced)[0]
             most = 0 if stage == stages - 1 else batch // 2
@@ -52,9 +56,36 @@ class Search:
             found = _put_back(found, done, order)
         return self.finish(found, index, request)
 
+    def _in_dwindling_batches(self, step, index, found, state, request, shared):
+        """Loops until half of the rows are done, then goes on with the others alone."""
+        max_length = ops.shape(request.forced)[1]
+        asked = {name: part for name, part in request._asdict().items() if _is_of_rows(name, part)}
+
+        def more(index, rows, *_):
+            return ops.logical_and(index < max_length, ops.shape(rows)[0] > 0)
+
+        def advance(index, rows, kept, found, state, asked, shared):
+            batch = ops.shape(rows)[0]
+            of_rows = request._replace(**asked)
+            index, found, state = self._loop(
+                step, index, found, state, of_rows, shared, batch // 2
+            )
+            kept = keras.tree.map_structure(
+                lambda all, some: ops.scatter_update(all, rows[:, None], some), kept, found
+            )
+            (going_on,) = ops.nonzero(ops.logical_not(self.done(found)))
+            parts = (rows, found, state, asked, shared)
+            rows, found, state, asked, shared = (_rows(part, going_on, batch) for part in parts)
+            return index, rows, kept, found, state, asked, shared
+
+        rows = ops.arange(ops.shape(request.forced)[0], dtype="int32")
+        first = (index, rows, found, found, state, asked, {} if shared is None else shared)
+        index, _, kept, *_ = ops.while_loop(more, advance, first)
+        return index, kept
+
     def _loop(self, step, index, found, state, request, shared, most):
         """Until at most `most` rows are open, or the limit is reached."""
-        max_length = request.forced.shape[1]
+        max_length = ops.shape(request.forced)[1]
 
         def more(index, found, state):
             number = ops.sum(ops.cast(ops.logical_not(self.done(found)), "int32"))
@@ -93,8 +124,13 @@ def _put_back(first, last, order):
 
 
 def _rows_of_request(request, rows, batch):
-    parts = request._asdict()
-    for name in ("forced", "start_id", "min_lengths", "max_lengths", "uniform"):
-        if not isinstance(parts[name], int):
-            parts[name] = _rows(parts[name], rows, batch)
-    return Request(**parts)
+    parts = request._asdict().items()
+    return request._replace(
+        **{name: _rows(part, rows, batch) for name, part in parts if _is_of_rows(name, part)}
+    )
+
+
+def _is_of_rows(name, part):
+    """Whether a part of a request is a tensor with a row for each sequence."""
+    of_rows = ("forced", "start_id", "min_lengths", "max_lengths", "uniform")
+    return name in of_rows and part is not None and not isinstance(part, int)

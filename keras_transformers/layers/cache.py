@@ -9,6 +9,8 @@ which slots each beam's own past lies.
 
 from keras import ops
 
+from keras_transformers.layers.portable import current_kernels
+
 
 def empty_cache(batch, beams, max_length, heads, key_dim, value_dim, dtype):
     """Zeros; the keys of several beams are columns.
@@ -17,18 +19,21 @@ def empty_cache(batch, beams, max_length, heads, key_dim, value_dim, dtype):
     by 7 %), and that of a single query slower (a step of one by 15 %).
     """
     places = beams * max_length
-    key_shape = (key_dim, places) if beams > 1 else (places, key_dim)
-    return {
-        "key": ops.zeros((batch, heads, *key_shape), dtype),
-        "value": ops.zeros((batch, heads, places, value_dim), dtype),
-    }
+    value = ops.zeros((batch, heads, places, value_dim), dtype)
+    key_shape = (key_dim, places) if _in_columns(beams) else (places, key_dim)
+    return {"key": ops.zeros((batch, heads, *key_shape), dtype), "value": value}
 
 
 def write_cache(cache, key, value, index):
     """Puts one token of every beam, `(batch, heads, beams, dim)`, at position `index`."""
-    beams, place = key.shape[2], (0, 0, index * key.shape[2], 0)
-    key_place = place
-    if beams > 1:
+    beams = key.shape[2]
+    if current_kernels():
+        return {
+            name: current_kernels().update_slice(cache[name], index * beams, new)
+            for name, new in (("key", key), ("value", value))
+        }
+    place = key_place = (0, 0, index * beams, 0)
+    if _in_columns(beams):
         key, key_place = ops.swapaxes(key, 2, 3), (0, 0, 0, index * beams)
     return {
         "key": ops.slice_update(cache["key"], key_place, key),
@@ -39,18 +44,26 @@ def write_cache(cache, key, value, index):
 def fill_cache(cache, key, value, beams):
     """Puts the first tokens of sequences, `(batch, heads, length, dim)`, into all beams' slots."""
     key, value = (ops.repeat(x, beams, axis=2) if beams > 1 else x for x in (key, value))
-    key = ops.swapaxes(key, 2, 3) if beams > 1 else key
-    start = (0, 0, 0, 0)
+    axis = 2
+    if _in_columns(beams):
+        key, axis = ops.swapaxes(key, 2, 3), 3
+    filled = ops.shape(value)[2]
+    rest = cache["key"][:, :, filled:] if axis == 2 else cache["key"][..., filled:]
     return {
-        "key": ops.slice_update(cache["key"], start, key),
-        "value": ops.slice_update(cache["value"], start, value),
+        "key": ops.concatenate([key, rest], axis=axis),
+        "value": ops.concatenate([value, cache["value"][:, :, filled:]], axis=2),
     }
 
 
 def read_cache(cache, beams):
     """Keys and values, both `(batch, heads, places, dim)`."""
-    key = cache["key"]
-    return (ops.swapaxes(key, 2, 3) if beams > 1 else key), cache["value"]
+    key, value = cache["key"], cache["value"]
+    return (ops.swapaxes(key, 2, 3) if _in_columns(beams) else key), value
+
+
+def _in_columns(beams):
+    """Whether keys are columns."""
+    return beams > 1 and not current_kernels()
 
 
 def visible_slots(index, max_length, beams, slots=None):
@@ -71,4 +84,5 @@ def visible_slots(index, max_length, beams, slots=None):
         slots = ops.arange(beams)[None, :, None]
     own = ops.equal(slots[..., None], ops.arange(beams, dtype=slots.dtype))
     visible = ops.logical_and(own, past[:, None])
-    return ops.reshape(visible, (-1, beams, max_length * beams))
+    batch = -1 if visible.shape[0] is None else visible.shape[0]
+    return ops.reshape(visible, (batch, beams, max_length * beams if batch == -1 else -1))

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
+from keras_transformers.layers.portable import current_kernels
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.projections import known_rows
 
@@ -104,6 +105,8 @@ class TokenEmbedding(keras.layers.Layer):
         rows = ops.reshape(ops.cast(x, self.compute_dtype), (-1, self.hidden_dim))
         if self.table_scale is not None:
             y = self._int8_logits(rows)
+        elif current_kernels():
+            y = current_kernels().table_product(rows, ops.cast(self.table, rows.dtype))
         else:
             blocks = math.gcd(BLOCKS, self.vocab_size) if known_rows(x) in (1, 2, 3, 4) else 1
             y = _times_table(ops.cast(self.table, rows.dtype), rows, blocks)

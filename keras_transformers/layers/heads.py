@@ -5,10 +5,18 @@ import math
 from keras import ops
 
 from keras_transformers.layers.masks import combine_masks, masked_softmax, wide
+from keras_transformers.layers.portable import current_kernels
 
 
 def swap_heads(x):
     """`(batch, length, heads, dim)` -> `(batch, heads, length, dim)`, and back."""
+    if 1 in x.shape[1:3]:  # nothing moves
+        batch, length, heads, dim = x.shape
+        moved = [-1 if size is None else size for size in (batch, heads, length, dim)]
+        if moved.count(-1) < 2:
+            return ops.reshape(x, moved)
+    if current_kernels():
+        return current_kernels().swap(x)
     return ops.transpose(x, (0, 2, 1, 3))
 
 
@@ -53,7 +61,7 @@ def attend(query, key, value, compare, mask=None, bias=None, dropout=None, value
         scores = ops.cast(scores, bias.dtype) + bias
     weights = ops.cast(masked_softmax(scores, mask), query.dtype)
     dropped = weights if dropout is None else dropout(weights)
-    output = part(ops.matmul(share(dropped), value))
+    output = part(_product(share(dropped), value))
     more = None if values is None else values(dropped)
     return output if more is None else output + more, weights
 
@@ -92,4 +100,11 @@ def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None)
 
 def dot_products(query, key):
     """`q^T k` of every query with every key: `(..., queries, dim)`, `(..., keys, dim)`."""
-    return ops.matmul(query, ops.swapaxes(key, -1, -2))
+    return _product(query, key, transposed=True)
+
+
+def _product(x, y, transposed=False):
+    """`x y` of each head, or `x y^T`."""
+    if current_kernels():
+        return current_kernels().batch_product(x, y, transposed)
+    return ops.matmul(x, ops.swapaxes(y, -1, -2) if transposed else y)

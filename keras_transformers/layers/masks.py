@@ -6,6 +6,8 @@ True always means "may be attended" or "is a real token".
 import keras
 from keras import ops
 
+from keras_transformers.layers.portable import current_kernels
+
 
 def padding_mask(ids, ignore_id=0):
     """Marks the real tokens of a batch of padded sequences.
@@ -177,6 +179,8 @@ def masked_softmax(scores, mask=None):
     [[0.5, 0.5], [0.0, 0.0]]
     """
     scores = ops.cast(scores, wide(scores.dtype))
+    if mask is not None and current_kernels():
+        return current_kernels().softmax(scores, mask)
     if mask is not None:
         # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
         scores = ops.where(mask, scores, -1e38)

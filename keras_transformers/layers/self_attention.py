@@ -148,9 +148,9 @@ class CausalSelfAttention(SelfAttention):
         )
         cache = write_cache(cache, self._prepare_key(key, here), value, index)
         if visible is None:
-            visible = visible_slots(index, cache["value"].shape[2] // beams, beams)
+            visible = visible_slots(index, ops.shape(cache["value"])[2] // beams, beams)
         first, keys, values, visible = self._past(index, *read_cache(cache, beams), visible)
-        places = (here, first + ops.arange(values.shape[2], dtype="int32") // beams)
+        places = (here, first + ops.arange(ops.shape(values)[2], dtype="int32") // beams)
         query = self._prepare_query(query, here)
         return self._step(query, keys, values, places, visible[:, None])[0], cache
 

@@ -22,7 +22,7 @@ def step_blocks(blocks, x, index, caches, ancestry, contexts=None, context_mask=
         cross-attention `(batch, heads, beams, context_length)`, None without a context.
     """
     beams = x.shape[1]
-    max_length = caches[0]["value"].shape[2] // beams
+    max_length = ops.shape(caches[0]["value"])[2] // beams
     slots = None if ancestry is None else ancestry.slots
     visible = visible_slots(index, max_length, beams, slots)
     contexts = [None] * len(blocks) if contexts is None else contexts

@@ -257,18 +257,32 @@ class LanguageModel(keras.Model):
         Returns:
             Log-probabilities of `following`, float32 `(batch, length)`, and the new `state`.
         """
-        x = self._embed(ids, ops.arange(ids.shape[1], dtype="int32")[None])
+        x = self._embed(ids, ops.arange(ops.shape(ids)[1], dtype="int32")[None])
         caches = []
         for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
             x, cache = block.prefill(x, cache, beams)
             caches.append(cache)
-        x, scores = self.norm(x), []
-        for start in range(0, ids.shape[1], AT_A_TIME):
+        return self._score(self.norm(x), following), {**state, "cache": caches}
+
+    def _score(self, x, following):
+        """Log-probabilities of `following`, a few positions at a time: logits are large."""
+        length = ops.shape(x)[1]
+
+        def score(start, scores):
             part = slice(start, start + AT_A_TIME)
             logits = ops.cast(self.token_embedding.logits(x[:, part]), "float32")
             chosen = ops.take_along_axis(logits, following[:, part, None], axis=-1)[..., 0]
-            scores.append(chosen - ops.logsumexp(logits, axis=-1))
-        return ops.concatenate(scores, axis=1), {**state, "cache": caches}
+            more = chosen - ops.logsumexp(logits, axis=-1)
+            return start + AT_A_TIME, ops.concatenate([scores, more], axis=1)
+
+        if x.shape[1] is not None:
+            scores = ops.zeros((ops.shape(x)[0], 0), "float32")
+            for start in range(0, length, AT_A_TIME):
+                _, scores = score(start, scores)
+            return scores
+        start = ops.convert_to_tensor(0, "int32")
+        scores = ops.cast(following[:, :start], "float32")  # none yet, of no fixed number
+        return ops.while_loop(lambda start, _: start < length, score, (start, scores))[1]
 
     def decode_step(self, ids, index, state, shared=None, ancestry=None):
         """Scores the next token of every sequence.

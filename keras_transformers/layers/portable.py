@@ -1,0 +1,49 @@
+"""The same mathematics, written for TensorFlow's own kernels instead of for a compiler.
+
+XLA fuses what stands side by side and knows all sizes. Without it every operation is a call, and
+what is quick is another thing: products of two matrices, slices written in place, no copies. What
+differs asks `current_kernels()` here; who traces such a program provides them.
+"""
+
+import contextlib
+import contextvars
+import typing
+
+_kernels = contextvars.ContextVar("kernels", default=None)
+
+
+class Kernels(typing.Protocol):
+    """What `keras.ops` has no quick or no portable operation for."""
+
+    def update_slice(self, x, start, new):
+        """`x` with `new` in the place of as many rows of axis 2, from `start` on."""
+
+    def product(self, x, kernel):
+        """`x W`, `(rows, width)` and `(width, outputs)`."""
+
+    def table_product(self, x, table):
+        """`x E^T`, `(rows, width)` and `(outputs, width)`."""
+
+    def batch_product(self, x, y, transposed=False):
+        """`x y` of each batch and head, or `x y^T`."""
+
+    def swap(self, x):
+        """`(batch, a, b, dim)` -> `(batch, b, a, dim)`."""
+
+    def softmax(self, scores, mask):
+        """Over the last axis, where `mask` is True; zeros in a row that has nothing."""
+
+
+@contextlib.contextmanager
+def portable(kernels):
+    """A scope in which a program is traced that no compiler will see."""
+    token = _kernels.set(kernels)
+    try:
+        yield
+    finally:
+        _kernels.reset(token)
+
+
+def current_kernels():
+    """The kernels of the program that is traced now; None where XLA compiles it."""
+    return _kernels.get()
