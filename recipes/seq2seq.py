@@ -151,19 +151,27 @@ def draw(folder, history, model, tokenizer, rows, match, title):
     groups = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
     training_curves(history, folder.figures / "training_curves.png", groups)
     source, translation = _sentence_to_draw(rows, tokenizer)
+    attention_heat_map(
+        *alignment(model, tokenizer, source, translation, match),
+        path=folder.figures / "cross_attention.png",
+        title=title,
+    )
+
+
+def alignment(model, tokenizer, source, translation, match):
+    """What each piece of a translation looks at: weights, pieces produced, pieces of the source.
+
+    The weights are those of the last attention layer whose path contains `match`, the mean of its
+    heads, `(pieces produced, pieces of the source)`; END is a piece on both sides.
+    """
     of_source, of_target = both(tokenizer)
     ids = {
         "source": of_source.tokenize([source], end=True).to_tensor(),
         "target": of_target.tokenize([translation], start=True).to_tensor(),
     }
     *_, last = attention_maps(model, ids, match=match).values()
-    attention_heat_map(
-        last[0].mean(axis=0),  # its heads
-        queries=[*of_target.pieces(ids["target"][0])[1:], "</s>"],  # what each query produces
-        keys=of_source.pieces(ids["source"][0]),
-        path=folder.figures / "cross_attention.png",
-        title=title,
-    )
+    queries = [*of_target.pieces(ids["target"][0])[1:], "</s>"]  # what each query produces
+    return last[0].mean(axis=0), queries, of_source.pieces(ids["source"][0])
 
 
 def _sentence_to_draw(rows, tokenizer):

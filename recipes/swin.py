@@ -12,12 +12,10 @@ top-1 in 10.2 minutes of training and evaluation (seed 1).
 import dataclasses
 import typing
 
-import numpy as np
-import tensorflow as tf
-
 from keras_transformers.models import Swin
 from recipes import images
 from recipes.command import main
+from recipes.heat import importance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,21 +42,6 @@ def build_model(config, num_classes, channels):
         )
 
     return images.prepared(config, num_classes, channels, from_scratch)
-
-
-def importance(model, pictures):
-    """How much the answer hangs on each patch, `(batch, rows, columns)`: gradient times input.
-
-    Baehrens et al. 2010, Shrikumar et al. 2016 (https://arxiv.org/abs/1605.01713). Attention of
-    windows does not tell: no weight joins a patch to the answer.
-    """
-    pictures = tf.convert_to_tensor(pictures)
-    with tf.GradientTape() as tape:
-        tape.watch(pictures)
-        best = tf.reduce_sum(tf.reduce_max(model(pictures), axis=1))
-    share = tf.reduce_sum(tf.abs(tape.gradient(best, pictures) * pictures), axis=-1, keepdims=True)
-    side = model.strides()[0]
-    return np.asarray(tf.nn.avg_pool2d(share, side, side, "SAME"))[..., 0]
 
 
 def run(config):

@@ -13,14 +13,13 @@ import dataclasses
 import typing
 
 import keras
-import numpy as np
 
-from keras_transformers.inspection import attention_maps, attention_rollout
 from keras_transformers.layers import sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
 from recipes import images
 from recipes.command import main
+from recipes.heat import attention_to_patches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,20 +48,6 @@ def build_model(config, num_classes, channels):
         )
 
     return images.prepared(config, num_classes, channels, from_scratch)
-
-
-def attention_to_patches(model, pictures):
-    """How much the answer draws on each patch, `(batch, rows, columns)`, by attention roll-out."""
-    maps = attention_maps(model, pictures)
-    pooled = [maps.pop(path) for path in list(maps) if "attention_pooling" in path]
-    rollout = attention_rollout(maps)
-    if pooled:
-        rollout = np.einsum("bqt,btk->bk", pooled[0].mean(axis=1), rollout)
-    elif model.pooling == "token":
-        rollout = rollout[:, 0]
-    else:
-        rollout = rollout[:, model.prefix_tokens :].mean(axis=1)
-    return rollout[:, model.prefix_tokens :].reshape(-1, *model.grid(pictures.shape[1:3]))
 
 
 def draw(folder, model, preprocessing):

@@ -1,0 +1,114 @@
+"""What may be tried first: from what a run has left, and from the data that it is scored on."""
+
+import contextlib
+import csv
+import io
+import json
+import pathlib
+
+import numpy as np
+import PIL.Image
+
+from recipes.data import boxes, documents, images
+
+NUMBER = 5
+LONGEST = 120  # characters of an example
+SENTENCES = ["Open the door.", "Shut the window.", "Where is the next station?"]
+PROMPTS = ["", "Once upon a time", "To be, or not to be"]
+
+
+def settings_of(folder):
+    """The numbers of a run, a dict; empty where the folder has none."""
+    try:
+        found = json.loads(pathlib.Path(folder, "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def threshold(folder):
+    """The score from which on a box is an answer, as a run has chosen it."""
+    try:
+        metrics = json.loads(pathlib.Path(folder, "metrics.json").read_text(encoding="utf-8"))
+        return min(max(float(metrics["test_threshold"]), 0.0), 1.0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.5
+
+
+def sentences(folder):
+    """Sentences that the run was scored on, of moderate length."""
+    found = _column(folder, "translations.tsv", "source")
+    return [text for text in found if 15 <= len(text) <= LONGEST][:NUMBER] or SENTENCES
+
+
+def prompts(folder):
+    """Beginnings that the run went on with."""
+    return list(settings_of(folder).get("prompts") or PROMPTS)
+
+
+def masked(folder):
+    """Texts that the run filled in."""
+    return _column(folder, "samples.tsv", "text")[:NUMBER] or ["To be, or not to [MASK]."]
+
+
+def labelled_texts(folder):
+    """Texts of the test set of a run; none where that would be downloaded, or is gone."""
+    data = _data(documents.load_labelled, folder, "shakespeare-plays")
+    return [text[: 4 * LONGEST] for text in data.test.texts[:NUMBER]] if data else []
+
+
+def pictures(folder):
+    """Pixels of test pictures of different classes of a run."""
+    data = _data(images.load, folder, "fashion-mnist-12k", own_files=False)
+    if not data:
+        return _example(folder)
+    _, first = np.unique(np.asarray(data.test.labels), return_index=True)
+    return [_pixels(data.test, i) for i in first[:NUMBER]]
+
+
+def scenes(folder):
+    """Pixels of test pictures with boxes of a run, as it looks at them."""
+    data = _data(boxes.load, folder, "tree-crowns")
+    if not data:
+        return _example(folder)
+    window = settings_of(folder).get("window")
+    test = data.test.tiles(window) if window else data.test
+    places = np.linspace(0, len(test) - 1, min(NUMBER, len(test))).astype(int)
+    return [test.pixels(i) for i in places]
+
+
+def _column(folder, name, column):
+    """A column of a run's table, a list of str; empty without one."""
+    try:
+        with open(pathlib.Path(folder, name), newline="", encoding="utf-8") as file:
+            return [row[column] for row in csv.DictReader(file, delimiter="\t")]
+    except (OSError, KeyError):
+        return []
+
+
+def _data(load, folder, usual, own_files=True):
+    """The data set of a run, or the usual one; None where it is not on this machine."""
+    settings = settings_of(folder)
+    dataset = settings.get("dataset", usual)
+    if str(dataset).startswith("tfds:"):
+        return None
+    names = ("train", "valid", "test") if own_files else ()
+    files = {name: settings.get(name) for name in names}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # the run has said what was read
+            return load(dataset, **files)
+    except (ValueError, OSError):
+        return None
+
+
+def _example(folder):
+    """The picture that a run has left."""
+    path = pathlib.Path(folder, "example.png")
+    return [np.asarray(PIL.Image.open(path))] if path.is_file() else []
+
+
+def _pixels(corpus, number):
+    pixels = corpus.select([number]).images[0]
+    if isinstance(pixels, np.ndarray):
+        return pixels
+    return np.asarray(PIL.Image.open(io.BytesIO(pixels) if isinstance(pixels, bytes) else pixels))

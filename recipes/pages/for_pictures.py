@@ -1,0 +1,101 @@
+"""Pages for pictures, laid out with gradio: a function for each kind of predictor."""
+
+import atexit
+import pathlib
+import shutil
+import tempfile
+
+import gradio as gr
+import numpy as np
+import PIL.Image
+
+from recipes.pages import examples, pictures
+from recipes.pages.asking import lacks
+from recipes.pages.frame import button, connect, message, missing, offer
+
+
+def image_classifier(predictor, folder):
+    """Picture -> classes; with the Keras model also what they draw on."""
+    why = lacks(predictor, "model", "preprocessing")
+    with gr.Row():
+        with gr.Column():
+            picture = place()
+            ask = button("Classify")
+            offer(files(examples.pictures(folder)), picture)
+        with gr.Column():
+            answer = gr.Label(label="Most probable classes", elem_id="answer")
+            shown = gr.Image(
+                label="Attention", elem_id="attention", interactive=False, buttons=[], height=320,
+                visible=not why,
+            )
+            note = message()
+    missing("Showing what the answer draws on", why)
+
+    def classify(upload):
+        opened = pictures.opened(upload and upload["path"])
+        found = pictures.classify(predictor, opened)
+        over, how = (None, "") if why else pictures.attention(predictor, opened)
+        yield found, over, how
+
+    triggers = [ask.click, picture.upload]
+    connect(classify, [picture], [answer, shown], note, triggers, preprocess=False)
+
+
+def detector(predictor, folder):
+    """Picture -> boxes, above a score that can be moved."""
+    threshold = examples.threshold(folder)
+    with gr.Row():
+        with gr.Column():
+            picture = place()
+            bar = gr.Slider(
+                0, 1, threshold, step=0.01, elem_id="threshold", label="Least score of a box"
+            )
+            ask = button("Find")
+            offer(files(examples.scenes(folder)), picture)
+        with gr.Column():
+            shown = gr.Image(label="Found", elem_id="answer", interactive=False, buttons=[])
+            note = message()
+            table = gr.Dataframe(
+                headers=["label", "score %", "left", "top", "right", "bottom"],
+                label="Boxes in pixels", elem_id="boxes", interactive=False, max_height=300,
+            )
+    everything = gr.State()  # so that another threshold needs no other answer
+
+    def drawn(opened, found, threshold):
+        kept = pictures.sure(found, threshold)
+        number = f"Boxes with a score of {threshold:.2f} or more: {len(kept)} of {len(found)}."
+        return pictures.with_boxes(opened, kept), pictures.rows_of(kept), number
+
+    def detect(upload, threshold):
+        opened = pictures.opened(upload and upload["path"])
+        found = pictures.detect(predictor, opened)
+        yield (opened, found), *drawn(opened, found, threshold)
+
+    def again(kept, threshold):
+        yield drawn(*kept, threshold) if kept else (None, None, "")
+
+    outputs = [shown, table]
+    triggers = [ask.click, picture.upload]
+    connect(
+        detect, [picture, bar], [everything, *outputs], note, triggers, preprocess=False
+    )
+    options = {"show_progress": "hidden", "trigger_mode": "always_last"}
+    connect(again, [everything, bar], outputs, note, [bar.change], **options)
+
+
+def place():
+    """Where a picture is put."""
+    return gr.Image(
+        label="Picture", type="filepath", image_mode=None, sources=["upload", "clipboard"],
+        height=320, elem_id="input",
+    )
+
+
+def files(pixels):
+    """Files of example pictures, which are there as long as this process is."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="examples-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    paths = [folder / f"{number}.png" for number in range(len(pixels))]
+    for path, each in zip(paths, pixels, strict=True):
+        PIL.Image.fromarray(np.squeeze(each)).save(path)
+    return [[str(path)] for path in paths]

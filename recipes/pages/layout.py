@@ -1,0 +1,48 @@
+"""The page of a predictor, laid out with gradio."""
+
+import gradio as gr
+
+from recipes.pages import for_pictures, for_texts
+from recipes.pages.asking import described
+
+CSS = """
+#message p, #missing p, .caption p { opacity: 0.8; margin: 0; }
+#alternatives .cell-wrap, #boxes .cell-wrap, #answer, #candidates { font-family: var(--font); }
+"""
+PAGES = {
+    "translator": for_texts.translator,
+    "text_generator": for_texts.text_generator,
+    "mask_filler": for_texts.mask_filler,
+    "text_classifier": for_texts.text_classifier,
+    "sentence_encoder": for_texts.sentence_encoder,
+    "image_classifier": for_pictures.image_classifier,
+    "detector": for_pictures.detector,
+}
+KEPT = 3600  # seconds that uploads and drawn pictures are kept
+
+
+def page(predictor, folder):
+    """The page of a predictor: what is asked on the left, the answer on the right.
+
+    On every page `#input` takes the request, `#ask` sends it, `#answer` shows what came of it, and
+    `#message` says in a sentence why there is no answer, or what to know about it.
+
+    Args:
+        predictor: As `keras_transformers.load` gives it.
+        folder: What it was loaded from.
+
+    Returns:
+        A `gradio.Blocks`.
+    """
+    title = predictor.kind.replace("_", " ").capitalize()
+    with gr.Blocks(title=title, analytics_enabled=False, delete_cache=(KEPT, KEPT)) as blocks:
+        gr.Markdown(f"# {title}\n{described(predictor, folder)}")
+        PAGES[predictor.kind](predictor, folder)
+    return blocks
+
+
+def theme():
+    """The theme, with the fonts that the browser has: none is fetched."""
+    return gr.themes.Default(
+        font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
+    )

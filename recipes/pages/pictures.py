@@ -1,0 +1,104 @@
+"""Pages for pictures: classes and what they draw on; boxes."""
+
+import matplotlib
+import numpy as np
+import PIL.Image
+import PIL.ImageDraw
+import PIL.ImageOps
+import tensorflow as tf
+
+from recipes.heat import heat
+from recipes.pages.asking import most_probable
+
+SIDE = 448  # pixels of a picture that is drawn over, at least
+COLOURS = ("#e8590c", "#1971c2", "#2f9e44", "#9c36b5", "#e03131", "#f08c00", "#0c8599")
+
+
+def opened(path):
+    """The picture in a file that was uploaded, the right way up.
+
+    Raises:
+        ValueError: If there is none, or it cannot be read.
+    """
+    if not path:
+        raise ValueError("Choose a picture first.")
+    try:
+        with PIL.Image.open(path) as picture:
+            picture.load()
+            picture = PIL.ImageOps.exif_transpose(picture)
+    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError):
+        raise ValueError("This file is no picture that can be read: JPEG, PNG, ...") from None
+    return picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+
+
+def classify(predictor, picture):
+    """The five most probable classes, best first: dict of label -> probability."""
+    return most_probable(predictor.predict(picture))
+
+
+def attention(predictor, picture):
+    """The picture as the model sees it, with what the answer draws on over it, and how it is found.
+
+    Returns:
+        uint8 pixels, or None where nothing says what an answer draws on; and a sentence.
+    """
+    preprocessing = predictor.preprocessing
+    pixels = np.asarray(picture)
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    pixels = preprocessing.decode(tf.io.encode_png(pixels)).numpy()
+    found = heat(predictor.model, preprocessing.normalize(pixels)[None])
+    if found is None:
+        return None, "This model has no attention over patches that could be shown."
+    return over(pixels, found[0][0]), f"What the answer draws on ({found[1]}): bright is much."
+
+
+def over(pixels, warmth):
+    """Pixels `(height, width, 1 or 3)` with a map of any size over them as colours, enlarged."""
+    height, width = pixels.shape[:2]
+    factor = max(1, -(-SIDE // min(height, width)))
+    size = (width * factor, height * factor)
+    colours = np.broadcast_to(pixels, (height, width, 3))
+    enlarged = np.asarray(PIL.Image.fromarray(np.uint8(colours)).resize(size, PIL.Image.BILINEAR))
+    warmth = np.asarray(warmth, "float32")
+    warmth = warmth / max(float(warmth.max()), 1e-9)
+    smooth = PIL.Image.fromarray(warmth).resize(size, PIL.Image.BICUBIC)
+    shades = matplotlib.colormaps["inferno"](np.clip(np.asarray(smooth), 0, 1))[..., :3]
+    return np.uint8(np.round(0.45 * enlarged + 0.55 * 255 * shades))
+
+
+def detect(predictor, picture):
+    """Everything that the model sees, surest first: dicts of `label`, `score` and `box`."""
+    return predictor.predict(picture, details=True)
+
+
+def sure(found, threshold):
+    """Those with a score of `threshold` or more."""
+    return [each for each in found if each["score"] >= threshold]
+
+
+def rows_of(found):
+    """A table: label, score in percent, left, top, right, bottom."""
+    return [
+        [each["label"], round(100 * each["score"], 1), *(round(side) for side in each["box"])]
+        for each in found
+    ]
+
+
+def with_boxes(picture, found):
+    """Pixels of the picture, enlarged where it is small, with its boxes, labels and scores."""
+    factor = max(1, -(-SIDE // min(picture.size)))
+    drawn = picture.convert("RGB").resize([factor * side for side in picture.size])
+    pen = PIL.ImageDraw.Draw(drawn)
+    line = max(2, round(min(drawn.size) / 200))
+    names = sorted({each["label"] for each in found})
+    for each in reversed(found):  # the surest above the others
+        colour = COLOURS[names.index(each["label"]) % len(COLOURS)]
+        left, top, right, bottom = (factor * side for side in each["box"])
+        if right <= left or bottom <= top:
+            continue
+        pen.rectangle((left, top, right, bottom), outline=colour, width=line)
+        said = f"{each['label']} {each['score']:.0%}" if len(names) > 1 else f"{each['score']:.0%}"
+        place = pen.textbbox((left + line, top + line), said, font_size=6 * line)
+        pen.rectangle(place, fill=colour)
+        pen.text((left + line, top + line), said, fill="white", font_size=6 * line)
+    return np.asarray(drawn)

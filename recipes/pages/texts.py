@@ -1,0 +1,48 @@
+"""Pages for texts: what is masked, classes, and how alike two of them are."""
+
+import math
+
+from recipes.pages.asking import cut, most_probable, text_of
+
+MASK = "[MASK]"
+
+
+def fill(predictor, text):
+    """A text filled in; dict of candidate -> probability for its first mask; and a sentence.
+
+    Raises:
+        ValueError: If there is no text, or no mask in it.
+    """
+    if MASK not in text_of(text):
+        raise ValueError(f"Write {MASK} where the model is to fill in a word.")
+    found = predictor.predict(text)
+    candidates = {}
+    for each in found["candidates"]:  # a word and the end of one may be written alike
+        candidates.setdefault(each["token"], each["probability"])
+    if not candidates:
+        raise ValueError(f"The model reads no {MASK} in this text. {cut(found)}".strip())
+    return found["text"], candidates, cut(found)
+
+
+def classify(predictor, text):
+    """The five most probable classes, dict of label -> probability; and a sentence.
+
+    Raises:
+        ValueError: If there is no text.
+    """
+    found = predictor.predict(text_of(text))
+    return most_probable(found), cut(found)
+
+
+def similarity(predictor, first, second):
+    """The cosine of the angle between the vectors of two texts, and a sentence.
+
+    Raises:
+        ValueError: If a text is missing.
+    """
+    texts = [text_of(first, "first text"), text_of(second, "second text")]
+    found = predictor.predict(texts, details=True)
+    one, other = (each["embedding"] for each in found)
+    length = math.hypot(*one) * math.hypot(*other)
+    product = sum(a * b for a, b in zip(one, other, strict=True))
+    return product / length if length else 0.0, cut(found[0]) or cut(found[1])

@@ -1,0 +1,112 @@
+"""A writer's page: a text goes on, more or less boldly."""
+
+import dataclasses
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_transformers.export import TextGenerator
+from keras_transformers.generation import Sampling
+from keras_transformers.pretrained import load_search
+from recipes.pages.asking import cut
+from recipes.pages.examples import settings_of
+
+NEW_TOKENS = 128
+NEVER = -1e9
+
+
+class Dials:
+    """A language model whose distribution is bent by numbers that can be changed at any time.
+
+    A search has its numbers compiled into it, and another temperature would compile for seconds;
+    here they are variables: logits are divided by `temperature`, and what is not among the most
+    probable tokens that sum to `top_p` is never chosen.
+
+    Args:
+        model: Anything with `start_decoding` and `decode_step` as `models.LanguageModel` has.
+    """
+
+    def __init__(self, model):
+        self._model = model
+        self.temperature = tf.Variable(1.0, trainable=False)
+        self.top_p = tf.Variable(1.0, trainable=False)
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def decode_step(self, *inputs):
+        """The next logits, as `top_p` leaves them, and the state."""
+        logits, state = self._model.decode_step(*inputs)
+        logits = ops.cast(logits, "float32") / self.temperature
+        return nucleus(logits, self.top_p), state
+
+
+def nucleus(logits, top_p):
+    """Logits, with a very small number for all but the fewest tokens whose sum is `top_p`."""
+    ranked = tf.sort(logits, direction="DESCENDING")
+    probabilities = tf.nn.softmax(ranked)
+    before = tf.cumsum(probabilities, axis=-1, exclusive=True)
+    kept = tf.where(before < top_p, ranked, float("inf"))
+    return tf.where(logits >= tf.reduce_min(kept, axis=-1, keepdims=True), logits, NEVER)
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+    """How boldly a folder's texts are meant to go on, and how far."""
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    new_tokens: int = NEW_TOKENS
+
+
+def writing_of(folder, model=None):
+    """The `Writing` of a run or of published weights."""
+    settings = settings_of(folder)
+    names = [field.name for field in dataclasses.fields(Writing)]
+    if "temperature" in settings and "new_tokens" in settings:  # a run
+        return Writing(**{name: settings[name] for name in names})
+    most = getattr(model, "most_positions", None) or 2 * NEW_TOKENS
+    asked = Writing(new_tokens=min(NEW_TOKENS, most // 2))
+    try:
+        found = load_search(folder)
+    except (FileNotFoundError, ValueError):
+        return asked
+    if isinstance(found, Sampling):
+        return dataclasses.replace(
+            asked, temperature=found.temperature, top_p=found.top_p or 1.0
+        )
+    return asked
+
+
+class Writer:
+    """Goes on with texts, by a model whose temperature and `top_p` differ from text to text.
+
+    Args:
+        model, tokenizer: As `export.TextGenerator` takes them.
+        new_tokens: Most tokens of a continuation.
+    """
+
+    def __init__(self, model, tokenizer, new_tokens=NEW_TOKENS):
+        if not model.built:
+            model(keras.ops.ones((1, 1), "int32"))
+        self._dials = Dials(model)
+        self._generator = TextGenerator(self._dials, tokenizer, Sampling(), new_tokens)
+
+    def write(self, prompt, temperature, top_p):
+        """A text and what follows it; and a sentence.
+
+        Raises:
+            ValueError: If a number is out of its range.
+        """
+        if not temperature > 0 or not 0 < top_p <= 1:
+            raise ValueError("The temperature must be above 0, top_p above 0 and at most 1.")
+        self._dials.temperature.assign(temperature)
+        self._dials.top_p.assign(top_p)
+        return write(self._generator, prompt)
+
+
+def write(predictor, prompt):
+    """A text and what follows it, by the numbers of the export; and a sentence."""
+    found = predictor.predict(prompt or "", details=True)
+    return found["text"], cut(found, "beginning")

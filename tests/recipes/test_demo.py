@@ -1,0 +1,256 @@
+"""Claims about the page: served, opened in a browser, asked and read; and about its command."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+import keras_transformers
+from keras_transformers.predictors import KINDS
+from recipes import demo
+from tests.recipes import tiny_folders
+from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
+
+in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+with_gradio = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    driver = start()
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def asked_for():
+    """Names of the hosts that this process looks up or calls while the pages are served."""
+    names, patch = set(), pytest.MonkeyPatch()
+    look_up, connect = socket.getaddrinfo, socket.socket.connect
+
+    def noted_look_up(host, *more, **options):
+        names.add(host)
+        return look_up(host, *more, **options)
+
+    def noted_connect(self, address):
+        if self.family != socket.AF_UNIX:
+            names.add(address[0])
+        return connect(self, address)
+
+    patch.setattr(socket, "getaddrinfo", noted_look_up)
+    patch.setattr(socket.socket, "connect", noted_connect)
+    yield names
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory, asked_for):
+    folder = tiny_folders.translator(tmp_path_factory.mktemp("translator"))
+    page = served(folder)
+    yield page.local_url, folder
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, asked_for):
+    folder = tiny_folders.image_classifier(tmp_path_factory.mktemp("classifier"))
+    page = served(folder)
+    yield page.local_url, folder
+    page.close()
+
+
+@with_gradio
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_predictor_has_a_page(kind, tmp_path):
+    from recipes.pages import layout
+
+    (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')  # no examples to read
+    page = layout.page(KINDS[kind](None), tmp_path)
+    shown = {block.elem_id for block in page.blocks.values()}
+    assert {"input", "ask", "answer", "message"} <= shown
+    assert ("missing" in shown) == (kind in ("translator", "text_generator", "image_classifier"))
+
+
+@with_gradio
+def test_what_fails_without_a_word_is_answered_by_a_sentence(capsys):
+    from recipes.pages import frame
+
+    def fails(request):
+        yield request, "half"
+        raise RuntimeError("whatever")
+
+    assert list(frame.answered(fails, 1)(7)) == [(7, "half"), (None, frame.WRONG)]
+    assert "RuntimeError: whatever" in capsys.readouterr().err
+
+
+@in_browser
+def test_a_sentence_is_typed_and_its_translation_read(browser, translator):
+    address, folder = translator
+    browser.get(address)
+    type_in(browser, "the cat sat")
+    translation = wait(browser, lambda: one(browser, "#answer textarea").get_property("value"))
+    assert translation == keras_transformers.load(folder).predict("the cat sat")
+    cells = "#alternatives .body-cell"
+    listed = wait(browser, lambda: browser.find_elements("css selector", cells))
+    assert listed[1].text == translation and len(listed) > 2
+    assert wait(browser, lambda: one(browser, "#alignment img").get_property("naturalWidth")) > 100
+
+
+@in_browser
+def test_nothing_typed_is_answered_by_a_sentence(browser, translator):
+    browser.get(translator[0])
+    type_in(browser, "  ")
+    assert wait(browser, lambda: message(browser)) == "Type a text first."
+    assert one(browser, "#answer textarea").get_property("value") == ""
+
+
+@in_browser
+def test_the_page_of_a_bare_saved_model_says_what_it_cannot_show(browser, translator):
+    page = served(translator[1] / "saved_model")
+    try:
+        browser.get(page.local_url)
+        assert "needs the Keras model" in one(browser, "#missing").text
+        type_in(browser, "a dog")
+        wait(browser, lambda: one(browser, "#answer textarea").get_property("value"))
+        assert not browser.find_elements("css selector", "#alternatives, #alignment")
+    finally:
+        page.close()
+
+
+@in_browser
+def test_a_picture_is_uploaded_and_its_class_read(browser, classifier, tmp_path):
+    address, folder = classifier
+    noise = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
+    PIL.Image.fromarray(noise).save(tmp_path / "a.png")
+    browser.get(address)
+    one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
+    found = keras_transformers.load(folder).predict(tmp_path / "a.png")
+    answer = wait(browser, lambda: "%" in (text := one(browser, "#answer").text) and text)
+    assert found["label"] in answer and f"{found['probability']:.0%}" in answer
+    assert answer.count("%") == 5
+    assert wait(browser, lambda: one(browser, "#attention img").get_property("naturalWidth")) == 448
+
+
+@in_browser
+def test_a_file_that_is_no_picture_is_answered_by_a_sentence(browser, classifier, tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    browser.get(classifier[0])
+    one(browser, "#ask").click()
+    assert wait(browser, lambda: message(browser)) == "Choose a picture first."
+    one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
+    wait(browser, lambda: message(browser).startswith("This file is no picture"))
+
+
+@pytest.fixture
+def stand_in(monkeypatch, tmp_path):
+    """Serves the page of a predictor that is made of a function, until the test is over."""
+    pages = []
+
+    def serve(kind, run):
+        predictor = KINDS[kind](run)
+        monkeypatch.setattr(keras_transformers, "load", lambda folder: predictor, raising=False)
+        (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
+        pages.append(served(tmp_path))
+        return pages[-1].local_url
+
+    yield serve
+    for page in pages:
+        page.close()
+
+
+@in_browser
+def test_two_texts_are_compared(browser, stand_in):
+    def encode(text):
+        lengths = tf.cast(tf.strings.length(text), tf.float32)
+        embedding = tf.stack([tf.math.cos(lengths), tf.math.sin(lengths)], axis=1)
+        return {"embedding": embedding, "truncated": tf.zeros(len(lengths), tf.bool)}
+
+    browser.get(stand_in("sentence_encoder", encode))
+    one(browser, "#other textarea").send_keys("three")
+    type_in(browser, "one")
+    found = wait(browser, lambda: one(browser, "#answer textarea").get_property("value"))
+    assert found == f"{np.cos(2):.3f}"
+
+
+@in_browser
+def test_another_least_score_shows_other_boxes(browser, stand_in, tmp_path):
+    def detect(image):
+        return {
+            "boxes": tf.constant([[[10.0, 10, 30, 40], [20, 30, 50, 70]]]),
+            "label": tf.constant([["cat", "dog"]]),
+            "score": tf.constant([[0.75, 0.25]]),
+            "number": tf.constant([1]),
+        }
+
+    PIL.Image.new("RGB", (80, 80)).save(tmp_path / "a.png")
+    browser.get(stand_in("detector", detect))
+    one(browser, "#input input[type=file]").send_keys(str(tmp_path / "a.png"))
+    wait(browser, lambda: message(browser) == "Boxes with a score of 0.50 or more: 1 of 2.")
+    least = one(browser, "#threshold input[type=number]")
+    least.clear()
+    least.send_keys("0.2\t")
+    wait(browser, lambda: message(browser) == "Boxes with a score of 0.20 or more: 2 of 2.")
+    listed = wait(browser, lambda: browser.find_elements("css selector", "#boxes .body-cell"))
+    assert [cell.text for cell in listed[:6]] == ["cat", "75", "10", "10", "30", "40"]
+
+
+@in_browser
+def test_a_page_needs_no_other_machine(browser, translator, classifier, asked_for):
+    for address in (translator[0], classifier[0]):
+        browser.get_log("performance")
+        browser.get(address)
+        one(browser, "#ask")
+        events = [json.loads(row["message"])["message"] for row in browser.get_log("performance")]
+        asked = [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+        assert len(asked) > 5
+        own = (address, "data:", "blob:")
+        assert [url for url in asked if not url.startswith(own)] == []
+    assert {str(name) for name in asked_for} <= {"127.0.0.1", "localhost", "::1"}
+    assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
+
+
+def command(code, *arguments):
+    """What came of the command line, after some code."""
+    program = f"import sys\n{code}\nfrom recipes import demo\ndemo.main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True
+    )
+
+
+def test_a_missing_gradio_is_said_in_a_sentence(tmp_path):
+    result = command("sys.modules['gradio'] = None", tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.strip() == (
+        "recipes.demo: the page needs gradio: pip install 'keras_transformers[demo]'"
+    )
+
+
+@with_gradio
+def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
+    result = command("", tmp_path / "none")
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last == f"recipes.demo: load: there is no folder {tmp_path / 'none'}."
+
+
+@with_gradio
+def test_a_port_that_is_taken_is_said_in_a_sentence(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
+    stand_in = KINDS["mask_filler"](None)
+    monkeypatch.setattr(keras_transformers, "load", lambda folder: stand_in, raising=False)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"^--port: {port} is taken; choose another.$"):
+            demo.serve(demo.Config(str(tmp_path), port))
