@@ -28,8 +28,7 @@ from keras_transformers.export.preprocessing_file import write_preprocessing
 
 FORMATS = {"saved_model": None, "litert": litert, "onnx": onnx}
 LARGEST = (1 << 31) - (1 << 24)  # bytes of weights; neither kind of file can have 2 GiB
-TOLERANCES = {"float32": 1e-4}  # of the numbers that a converted program gives
-TOLERANCE = 1e-2  # where arithmetic has fewer bits
+TOLERANCE, OF_FEWER_BITS = 1e-4, 5e-2  # a rounding more is a step of int8
 
 
 def check_format(exporter, format):
@@ -108,7 +107,7 @@ def _check(program, format, content):
         reason = f"{module.RUNTIME} cannot run the converted file ({str(error).splitlines()[0]})"
         raise _refusal(program, format, reason) from error
     one, other = found[program.compared], program.expected()[program.compared]
-    tolerance = TOLERANCES.get(program.precision(), TOLERANCE)
+    tolerance = TOLERANCE if program.precision() == "float32" else OF_FEWER_BITS
     if one.shape != other.shape or not np.allclose(one, other, rtol=tolerance, atol=tolerance):
         difference = "another shape"
         if one.shape == other.shape:

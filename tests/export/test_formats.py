@@ -87,12 +87,13 @@ def settings(folder):
 
 # -------------------------------------------------------------------------------------- images
 
+# The first blocks of a Swin have 4 x 6 places, so that the windows of the second are shifted.
 PYRAMIDS = {
     "vit": lambda: ViT(3, (8, 12), 4, **VIT),
-    "swin": lambda: Swin(3, (8, 12), 2, 8, (1, 1, 1, 1), (1, 2, 4, 8), window_size=3, version=2),
+    "swin": lambda: Swin(3, (8, 12), 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=2, version=2),
     "pvt": lambda: PVT(3, (8, 12), (4, 6, 9, 10), (1, 1, 1, 1), (1, 2, 3, 5)),
     "mvit": lambda: MViT(3, (8, 12), 8, (1, 1, 1, 1)),
-    "swin1": lambda: Swin(3, (8, 12), 2, 8, (1, 2, 1, 1), (1, 2, 4, 8), window_size=3),
+    "swin1": lambda: Swin(3, (8, 12), 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=3),
 }
 LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("mvit", "swin1")]
 
