@@ -7,7 +7,6 @@ import tensorflow as tf
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.export.programs import image_program
-from keras_transformers.export.rounds import CompiledRounds
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 
@@ -62,9 +61,6 @@ class ImageClassifier(Served):
         super().__init__("image_classifier", tf.TensorSpec([None], tf.string, name="image"))
         self._preprocessing = preprocessing or _of_model(model)
         self._labels = tf.constant(list(labels), tf.string)
-        self._model = model
-        compiled = CompiledRounds()
-        self._of_pixels = tf.function(lambda pixels: self._probabilities(pixels, compiled))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         width = model(keras.Input(shape)).shape[-1]
         if width != len(labels):
@@ -72,6 +68,8 @@ class ImageClassifier(Served):
                 f"ImageClassifier: `labels` must have a name for each of the model's {width} "
                 f"logits. Received: {len(labels)}"
             )
+        self._hold(model)
+        self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
 
     def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))

@@ -29,7 +29,8 @@ class Served(tf.Module):
     def __init__(self, name, request):
         super().__init__(name=name)
         self._request = request
-        self._compiled = self._traced(CompiledRounds())
+        self._rounds = CompiledRounds()
+        self._compiled = self._traced(self._rounds)
         self._portable = self._traced(PortableRounds())
 
     def _traced(self, rounds):
@@ -38,6 +39,18 @@ class Served(tf.Module):
             return self._answer(tf.ensure_shape(request, self._request.shape), rounds)
 
         return tf.function(answer, input_signature=[self._request])
+
+    def _hold(self, model):
+        """Keeps a built model as `_model`, and its variables for the SavedModel.
+
+        Out of TensorFlow's sight, which would trace the model once more, with inputs of its own.
+        """
+        self._model_of = lambda: model
+        self._variables = [variable.value for variable in model.variables]
+
+    @property
+    def _model(self):
+        return self._model_of()
 
     def __call__(self, request):
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
