@@ -67,7 +67,6 @@ def make(name, run, folder):
 
     data = load()
     model, tokenizer = _trained(run) if run else _random(name, data.train)
-    model({side: np.ones((1, 1), "int32") for side in ("source", "target")})
     searches = {1: Greedy(), 4: BeamSearch(4, 1.0, normalization="length")}
     translators.write(folder, model, tokenizer, searches)
     sources = data.test.sources
