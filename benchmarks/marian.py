@@ -1,4 +1,7 @@
-"""The same weights in our `Transformer` and in Hugging Face's MarianMT, which are one network."""
+"""The same weights in our `Transformer` and in Hugging Face's MarianMT, which are one network.
+
+Of pre-norm blocks, which Marian has not, in Pegasus, which differs from it in that alone.
+"""
 
 import math
 
@@ -43,73 +46,89 @@ PLACES = {
     "feed_forward/hidden": "fc1",
     "feed_forward/output": "fc2",
 }
+STACK_NORM = {"encoder_norm": "encoder", "decoder_norm": "decoder"}  # of pre-norm stacks
 LAST = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
 
 
 def marian(settings, weights):
     """`transformers.MarianMTModel` of a `Transformer`'s `get_config()`, with these weights.
 
-    None leaves its own first weights.
+    `PegasusForConditionalGeneration` where the settings say `norm_first`. None leaves its own first
+    weights.
     """
     import torch
-    import transformers
 
     from keras_transformers.layers import sinusoidal_encoding
 
-    layers, heads = settings["num_layers"], settings["num_heads"]
-    config = transformers.MarianConfig(
-        vocab_size=settings["vocab_size"],
-        d_model=settings["hidden_dim"],
-        encoder_layers=layers,
-        decoder_layers=layers,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=settings["mlp_dim"],
-        decoder_ffn_dim=settings["mlp_dim"],
-        activation_function="relu",
-        dropout=settings["dropout"],
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        scale_embedding=True,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        forced_eos_token_id=None,
-        decoder_start_token_id=1,
-    )
-    model = transformers.MarianMTModel(config)
+    model = _new(settings)
     if weights is None:
         return model
     state = model.state_dict()
     embedding = weights["source_embedding/token_embedding"]
-    table = np.asarray(
-        sinusoidal_encoding(np.arange(config.max_position_embeddings), config.d_model)
-    )
+    positions = np.arange(model.config.max_position_embeddings)
+    table = np.asarray(sinusoidal_encoding(positions, model.config.d_model))
     for name in state:
         if name.endswith(("embed_tokens.weight", "shared.weight", "lm_head.weight")):
             state[name] = torch.tensor(embedding)
         elif name.endswith("embed_positions.weight"):  # ours, not sines before cosines
             state[name] = torch.tensor(table)
     for path, value in weights.items():
-        block, _, rest = path.partition("/")
-        side, _, number = block.partition("_")
-        if not number.isdigit():
-            continue
-        place, last = rest.rsplit("/", 1)
-        if place.endswith(tuple(ATTENTION)):
-            part, _, projection = place.rpartition("/")
-            name = f"{PLACES[part]}.{ATTENTION[projection]}"
-            width = value.shape[-1] if projection == "attention_output" else value.shape[0]
-            if last == "kernel":
-                value = value.reshape(-1, width) if projection == "attention_output" else (
-                    value.reshape(width, -1))
-            else:
-                value = value.reshape(-1)
-        else:
-            name = PLACES[place]
-        value = value.T if last == "kernel" else value
-        name = f"model.{side}.layers.{number}.{name}.{LAST[last]}"
-        assert state[name].shape == value.shape, name
-        state[name] = torch.tensor(np.ascontiguousarray(value))
+        if not path.startswith("source_embedding"):
+            name, value = _renamed(path, value)
+            assert state[name].shape == value.shape, name
+            state[name] = torch.tensor(np.ascontiguousarray(value))
     model.load_state_dict(state)
     return model
+
+
+def _new(settings):
+    """The model of transformers, with its own first weights."""
+    import transformers
+
+    layers, heads = settings["num_layers"], settings["num_heads"]
+    sizes = {
+        "vocab_size": settings["vocab_size"],
+        "d_model": settings["hidden_dim"],
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_ffn_dim": settings["mlp_dim"],
+        "decoder_ffn_dim": settings["mlp_dim"],
+        "activation_function": "relu",
+        "dropout": settings["dropout"],
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "scale_embedding": True,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "forced_eos_token_id": None,
+        "decoder_start_token_id": 1,
+    }
+    if settings.get("norm_first"):
+        config = transformers.PegasusConfig(**sizes)
+        return transformers.PegasusForConditionalGeneration(config)
+    return transformers.MarianMTModel(transformers.MarianConfig(**sizes))
+
+
+def _renamed(path, value):
+    """The name of a weight in transformers, and its value in that shape."""
+    block, _, rest = path.partition("/")
+    if block in STACK_NORM:
+        return f"model.{STACK_NORM[block]}.layer_norm.{LAST[rest]}", value
+    side, _, number = block.partition("_")
+    place, last = rest.rsplit("/", 1)
+    if place.endswith(tuple(ATTENTION)):
+        part, _, projection = place.rpartition("/")
+        name = f"{PLACES[part]}.{ATTENTION[projection]}"
+        width = value.shape[-1] if projection == "attention_output" else value.shape[0]
+        if last == "kernel":
+            joined = (-1, width) if projection == "attention_output" else (width, -1)
+            value = value.reshape(joined)
+        else:
+            value = value.reshape(-1)
+    else:
+        name = PLACES[place]
+    value = value.T if last == "kernel" else value
+    return f"model.{side}.layers.{number}.{name}.{LAST[last]}", value
