@@ -57,7 +57,8 @@ class Detector(Served):
                 f"`threshold` be in [0, 1]. Received: image_size={size}, "
                 f"channels={preprocessing.channels}, threshold={threshold}"
             )
-        self._model, self._preprocessing = model, preprocessing
+        self._keep(model)
+        self._preprocessing = preprocessing
         self._labels = tf.constant(list(labels), tf.string)
         self._side, self._threshold = size[0], threshold
 

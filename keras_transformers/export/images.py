@@ -59,7 +59,6 @@ class ImageClassifier(Served):
         super().__init__("image_classifier", tf.TensorSpec([None], tf.string, name="image"))
         self._preprocessing = preprocessing or _of_model(model)
         self._labels = tf.constant(list(labels), tf.string)
-        self._model = model
         compiled = CompiledRounds()
         self._of_pixels = tf.function(lambda pixels: self._probabilities(pixels, compiled))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
@@ -69,6 +68,7 @@ class ImageClassifier(Served):
                 f"ImageClassifier: `labels` must have a name for each of the model's {width} "
                 f"logits. Received: {len(labels)}"
             )
+        self._keep(model)  # which that call has built
 
     def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))

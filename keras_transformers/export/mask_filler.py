@@ -46,9 +46,9 @@ class MaskFiller(Served):
         super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
         lengths = check_lengths("MaskFiller", "lengths", lengths)
         model(tf.ones((1, 2), tf.int32), training=False)
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._keep(model)
         self._tokenizer = tokenizer
-        self._model, self._lengths = model, lengths
+        self._lengths = lengths
         self._candidates = min(CANDIDATES, tokenizer.vocab_size)
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
         self._never = tf.reduce_max(special, axis=0)

@@ -58,9 +58,9 @@ class SentenceEncoder(Served):
                 "SentenceEncoder: `model` must give a vector for each token; leave its head out. "
                 f"Received: output of shape {tuple(shape)}"
             )
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._keep(model)
         self._tokenizer = tokenizer
-        self._model, self._lengths, self._width = model, lengths, shape[-1]
+        self._lengths, self._width = lengths, shape[-1]
         self._pooling, self._normalize = pooling, normalize
 
     def _answer(self, text, rounds):

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sys
+import types
 
 import tensorflow as tf
 
@@ -38,6 +39,16 @@ class Served(tf.Module):
             return self._answer(tf.ensure_shape(request, self._request.shape), rounds)
 
         return tf.function(answer, input_signature=[self._request])
+
+    def _keep(self, model):
+        """Keeps a built model, and its variables for the SavedModel."""
+        self._variables = [variable.value for variable in model.variables]
+        # Where TensorFlow does not look: it would trace and save the model's own call, too.
+        self._kept = types.SimpleNamespace(model=model)
+
+    @property
+    def _model(self):
+        return self._kept.model
 
     def __call__(self, request):
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""

@@ -49,10 +49,10 @@ class TextClassifier(Served):
                 f"TextClassifier: `labels` must have a name for each of the model's {width} "
                 f"logits. Received: {len(labels)}"
             )
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._keep(model)
         self._tokenizer = tokenizer
         self._labels = tf.constant(list(labels), tf.string)
-        self._model, self._lengths = model, lengths
+        self._lengths = lengths
 
     def _answer(self, text, rounds):
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])

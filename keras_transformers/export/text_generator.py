@@ -73,8 +73,8 @@ class TextGenerator(Served):
             )
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
-        self._model, self._tokenizer = model, tokenizer
+        self._keep(model)
+        self._tokenizer = tokenizer
         self._search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
         self._lengths, self._new_tokens = lengths, new_tokens
 

@@ -54,8 +54,8 @@ class Translator(Served):
         self._lengths = check_lengths("Translator", "source_lengths", source_lengths)
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
-        self._model, self._tokenizer = model, tokenizer
+        self._keep(model)
+        self._tokenizer = tokenizer
         self._search = BeamSearch() if search is None else search
 
     def _answer(self, text, rounds):
