@@ -6,7 +6,7 @@ import pytest
 from tests.export import examples
 from tests.serving.answers import ask, differences, write
 from tests.serving.loader import as_lists
-from tests.serving.reachable import MUST_COMPILE, read, reached
+from tests.serving.reachable import MUST_COMPILE, reached, read
 from tests.test_imports import run_without
 
 OTHERS = [name for name in examples.MAKE if name not in examples.ONE_OF_EACH]
