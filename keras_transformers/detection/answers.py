@@ -33,7 +33,7 @@ def best_answers(logits, boxes, classification="softmax"):
     scores = ops.max(shares, axis=-1)
     order = ops.argsort(-scores, axis=-1)
     corners = ops.clip(corner_boxes(ops.cast(boxes, "float32")), 0.0, 1.0)
-    labels = ops.cast(ops.argmax(shares, axis=-1), "int32")
+    labels = ops.cast(ops.top_k(shares, 1)[1][..., 0], "int32")
     return {
         "labels": ops.take_along_axis(labels, order, axis=1),
         "scores": ops.take_along_axis(scores, order, axis=1),

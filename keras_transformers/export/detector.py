@@ -3,7 +3,10 @@
 import tensorflow as tf
 
 from keras_transformers.detection import best_answers
+from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.images import decoded_or_named
+from keras_transformers.export.preprocessing_file import of_fitted_images
+from keras_transformers.export.programs import detector_program
 from keras_transformers.export.served import Served
 from keras_transformers.vision import fitted
 
@@ -110,7 +113,9 @@ class Detector(Served):
         return best_answers(found["logits"], found["boxes"], classification)
 
 
-def detector(model, path, labels, preprocessing, threshold=0.5):
+def detector(
+    model, path, labels, preprocessing, threshold=0.5, format="saved_model", version=None, warmup=()
+):
     """Exports a SavedModel that finds boxes in encoded images, loadable with TensorFlow alone.
 
     Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
@@ -123,9 +128,12 @@ def detector(model, path, labels, preprocessing, threshold=0.5):
     Args:
         model, labels, preprocessing, threshold: See `Detector`.
         path: Folder to write.
+        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
+            `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `Detector.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -137,4 +145,9 @@ def detector(model, path, labels, preprocessing, threshold=0.5):
     >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 12, 3), tf.uint8))[None]))
     ['boxes', 'label', 'number', 'score']
     """
-    return Detector(model, labels, preprocessing, threshold).save(path)
+    check_format("detector", format, version, warmup)
+    served = Detector(model, labels, preprocessing, threshold)
+    if format == "saved_model":
+        return served.save(path, version, warmup)
+    settings = of_fitted_images(preprocessing, labels, threshold)
+    return write(detector_program(model, preprocessing, threshold), format, path, settings)

@@ -4,6 +4,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.export.formats import check_format, write
+from keras_transformers.export.preprocessing_file import of_images
+from keras_transformers.export.programs import image_program
 from keras_transformers.export.rounds import CompiledRounds
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
@@ -111,7 +114,9 @@ def _of_model(model):
     return Preprocessing(tuple(config["image_size"]), model.channels)
 
 
-def image_classifier(model, path, labels, preprocessing=None):
+def image_classifier(
+    model, path, labels, preprocessing=None, format="saved_model", version=None, warmup=()
+):
     """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
 
     Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
@@ -122,9 +127,12 @@ def image_classifier(model, path, labels, preprocessing=None):
     Args:
         model, labels, preprocessing: See `ImageClassifier`.
         path: Folder to write.
+        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
+            `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `ImageClassifier.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -136,4 +144,10 @@ def image_classifier(model, path, labels, preprocessing=None):
     >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 9, 3), tf.uint8))[None]))
     ['label', 'probabilities', 'probability']
     """
-    return ImageClassifier(model, labels, preprocessing).save(path)
+    check_format("image_classifier", format, version, warmup)
+    classifier = ImageClassifier(model, labels, preprocessing)
+    if format == "saved_model":
+        return classifier.save(path, version, warmup)
+    preprocessing = preprocessing or _of_model(model)
+    settings = of_images(preprocessing, labels)
+    return write(image_program(model, preprocessing), format, path, settings)

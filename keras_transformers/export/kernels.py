@@ -25,7 +25,8 @@ class TensorFlowKernels:
         )
 
     def product(self, x, kernel):
-        if x.shape[0] not in range(1, FEW + 1) or kernel.shape.num_elements() < SPLIT or x.shape[1] % 2:
+        few = x.shape[0] in range(1, FEW + 1)
+        if not few or kernel.shape.num_elements() < SPLIT or x.shape[1] % 2:
             return tf.matmul(x, kernel)
         # One row is multiplied by one core, which waits for memory; halves of the kernel, which
         # are no copies, by two: 120 instead of 240 us for 512 x 2,048.

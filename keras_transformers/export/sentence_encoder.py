@@ -2,6 +2,9 @@
 
 import tensorflow as tf
 
+from keras_transformers.export.formats import check_format, write
+from keras_transformers.export.preprocessing_file import of_texts
+from keras_transformers.export.programs import sentence_program
 from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.text import framed
 
@@ -88,7 +91,15 @@ class SentenceEncoder(Served):
 
 
 def sentence_encoder(
-    model, tokenizer, path, pooling="mean", normalize=True, lengths=(32, 64, 128, 256)
+    model,
+    tokenizer,
+    path,
+    pooling="mean",
+    normalize=True,
+    lengths=(32, 64, 128, 256),
+    format="saved_model",
+    version=None,
+    warmup=(),
 ):
     """Exports a SavedModel from raw text to vectors, loadable with tensorflow and tensorflow-text.
 
@@ -99,9 +110,12 @@ def sentence_encoder(
     Args:
         model, tokenizer, pooling, normalize, lengths: See `SentenceEncoder`.
         path: Folder to write.
+        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
+            `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `SentenceEncoder.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -113,4 +127,10 @@ def sentence_encoder(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['embedding', 'truncated']
     """
-    return SentenceEncoder(model, tokenizer, pooling, normalize, lengths).save(path)
+    check_format("sentence_encoder", format, version, warmup)
+    encoder = SentenceEncoder(model, tokenizer, pooling, normalize, lengths)
+    if format == "saved_model":
+        return encoder.save(path, version, warmup)
+    settings = of_texts(tokenizer, lengths[-1], pooling=pooling, normalized=normalize)
+    program = sentence_program(model, tokenizer, lengths[-1], pooling, normalize)
+    return write(program, format, path, settings, tokenizer)

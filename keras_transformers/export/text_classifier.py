@@ -2,6 +2,9 @@
 
 import tensorflow as tf
 
+from keras_transformers.export.formats import check_format, write
+from keras_transformers.export.preprocessing_file import of_texts
+from keras_transformers.export.programs import text_program
 from keras_transformers.export.served import Served, check_lengths, strings
 from keras_transformers.text import framed
 
@@ -77,7 +80,16 @@ class TextClassifier(Served):
         return self(strings(texts))["probabilities"].numpy()
 
 
-def text_classifier(model, tokenizer, path, labels, lengths=(32, 64, 128, 256, 512)):
+def text_classifier(
+    model,
+    tokenizer,
+    path,
+    labels,
+    lengths=(32, 64, 128, 256, 512),
+    format="saved_model",
+    version=None,
+    warmup=(),
+):
     """Exports a SavedModel that classifies raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `label` string,
@@ -88,9 +100,12 @@ def text_classifier(model, tokenizer, path, labels, lengths=(32, 64, 128, 256, 5
     Args:
         model, tokenizer, labels, lengths: See `TextClassifier`.
         path: Folder to write.
+        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
+            `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `TextClassifier.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -103,4 +118,10 @@ def text_classifier(model, tokenizer, path, labels, lengths=(32, 64, 128, 256, 5
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['label', 'probabilities', 'probability', 'truncated']
     """
-    return TextClassifier(model, tokenizer, labels, lengths).save(path)
+    check_format("text_classifier", format, version, warmup)
+    classifier = TextClassifier(model, tokenizer, labels, lengths)
+    if format == "saved_model":
+        return classifier.save(path, version, warmup)
+    settings = of_texts(tokenizer, lengths[-1], labels=list(labels))
+    program = text_program(model, tokenizer, lengths[-1])
+    return write(program, format, path, settings, tokenizer)

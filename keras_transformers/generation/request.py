@@ -24,8 +24,8 @@ class Request(NamedTuple):
         min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
         max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
         uniform: Random numbers in [0, 1) `(batch, max_length, beams)`, for `Sampling`.
-        prompt_length: Number (a scalar tensor where nothing is compiled): beyond this place `forced` begins no sequence. A model
-            that has `prefill` takes in so much at once.
+        prompt_length: Number (a scalar tensor where nothing is compiled): beyond this place
+            `forced` begins no sequence. A model that has `prefill` takes in so much at once.
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
 
     Example:

@@ -12,6 +12,7 @@ from keras_transformers.layers.windows import (
     WindowAttention,
     merge_windows,
     partition_windows,
+    rolled,
     shifted_window_mask,
 )
 
@@ -136,12 +137,12 @@ class SwinBlock(Block):
             mask = shifted_window_mask(whole, self.window_size, shift, real)
         x = pad_map(x, *padding)
         if moved:
-            x = ops.roll(x, [-step for step in shift], axis=(1, 2))
+            x = rolled(x, shift)
         windows = partition_windows(x, self.window_size)
         mix = self._call_of(self._mixing_layer(), scores, training, attention_mask=mask)
         x = merge_windows(mix(windows), self.window_size, whole)
         if moved:
-            x = ops.roll(x, shift, axis=(1, 2))
+            x = rolled(x, [-step for step in shift])
         return x[:, : grid[0], : grid[1]] if padded else x
 
     def _residual(self, x, branch, norm, scale, training):

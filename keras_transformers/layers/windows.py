@@ -64,6 +64,33 @@ def merge_windows(windows, window_size, grid):
     return unpatchify(patches, sizes, numbers)
 
 
+def rolled(x, shift):
+    """A map moved to the upper left; what leaves on one side comes in on the other.
+
+    As `keras.ops.roll(x, [-step for step in shift], (1, 2))`, in operations that every runtime of
+    exported models has.
+
+    Args:
+        x: `(batch, rows, columns, hidden_dim)`.
+        shift: `(rows, columns)`, integers or scalar tensors; negative ones move it back.
+
+    Returns:
+        Same shape.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers.windows import rolled
+    >>> np.array(rolled(np.arange(4).reshape(1, 2, 2, 1), (0, 1)))[0, :, :, 0].tolist()
+    [[1, 0], [3, 2]]
+    """
+    rows, columns = shift
+    if not (isinstance(rows, int) and rows == 0):
+        x = ops.concatenate([x[:, rows:], x[:, :rows]], axis=1)
+    if not (isinstance(columns, int) and columns == 0):
+        x = ops.concatenate([x[:, :, columns:], x[:, :, :columns]], axis=2)
+    return x
+
+
 def shifted_window_mask(grid, window_size, shift=0, real=None):
     """Which tokens of a window may attend to which, where the grid was shifted or padded.
 

@@ -55,7 +55,7 @@ class ClassificationHead(keras.layers.Layer):
         if self.pooling == "token":
             pooled = x[:, 0]
         else:
-            weights = ops.cast(real, "float32")[..., None]
+            weights = ops.expand_dims(ops.cast(real, "float32"), -1)
             pooled = ops.sum(ops.cast(x, "float32") * weights, axis=1)
             pooled = ops.cast(pooled / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)
         return self.classes(self.dropout_layer(self.pooler(pooled), training=training))

@@ -1,0 +1,124 @@
+"""Formats beside SavedModels: a file of tensors in and out, and how to get from raw input to them.
+
+`format="litert"` writes `model.tflite` for LiteRT, `format="onnx"` writes `model.onnx`. Tokenizers
+and image decoding convert to neither, so that such a file takes tensors, and what comes before it
+stands beside it: `preprocessing.json` (see `preprocessing_file`) and the tokenizer's own file. The
+batch and the length of texts are free in both.
+
+    exporter            inputs                                   outputs
+    image_classifier    pixels uint8 (batch, height, width,      probabilities, probability, label
+                        channels)
+    detector            pixels uint8 (batch, side, side, 3),     boxes, score, label, number
+                        content_size int32 (batch, 2)
+    text_classifier     ids int32 (batch, length)                probabilities, probability, label
+    sentence_encoder    ids int32 (batch, length)                embedding
+
+`label` is int32, a position in `labels` of `preprocessing.json`. The boxes of a detector are
+`(left, top, right, bottom)` as shares of the image: times its width and height they are pixels.
+LiteRT takes models that compute in float32; ONNX takes float16 and int8 too.
+"""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+
+from keras_transformers.export import litert, onnx
+from keras_transformers.export.preprocessing_file import write_preprocessing
+
+FORMATS = {"saved_model": None, "litert": litert, "onnx": onnx}
+LARGEST = (1 << 31) - (1 << 24)  # bytes of weights; neither kind of file can have 2 GiB
+TOLERANCE, OF_FEWER_BITS = 1e-4, 5e-2  # a rounding more is a step of int8
+
+
+def check_format(exporter, format, version=None, warmup=()):
+    """The format; ValueError if there is no such, ImportError if its converter is missing.
+
+    `version` and `warmup` are refused where they mean nothing.
+    """
+    if format not in FORMATS:
+        choices = ", ".join(f'"{name}"' for name in FORMATS)
+        raise ValueError(f"{exporter}: `format` must be one of {choices}. Received: {format!r}")
+    if format != "saved_model" and (version is not None or warmup):
+        raise ValueError(
+            f'{exporter}: `version` and `warmup` are for a server, and need `format`="saved_model". '
+            f"Received: {format!r}"
+        )
+    for package in getattr(FORMATS[format], "CONVERTER", ()):
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f'{exporter}: `format`="{format}" needs the package {package}; install '
+                f"keras_transformers[{format}]."
+            )
+    return format
+
+
+def write(program, format, path, settings, tokenizer=None):
+    """Converts a program and writes it with what is needed to use it.
+
+    Where the format's runtime is installed, the file is run before anything is written, and its
+    answers are compared with the program's.
+
+    Args:
+        program: A `programs.Program`.
+        format: "litert" or "onnx".
+        path: Folder to write.
+        settings: Dict, what stands in `preprocessing.json` of the raw input.
+        tokenizer: Optional `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Raises:
+        ValueError: If the program cannot be converted, or the file does not give its answers.
+    """
+    module = FORMATS[format]
+    if program.bytes() > LARGEST:
+        raise _refusal(
+            program, format,
+            f"its weights take {program.bytes() / 1e9:.1f} GB, and such a file holds less than 2 "
+            "GiB",
+        )
+    try:
+        content, foreign = module.convert(program)
+    except NotImplementedError as error:
+        raise _refusal(program, format, error) from error
+    if not foreign:
+        _check(program, format, content)
+    path = pathlib.Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / module.FILE).write_bytes(content)
+    about = {"exporter": program.exporter, "format": format, "file": module.FILE}
+    about |= {"inputs": program.inputs(), "outputs": program.outputs()}
+    if format == "litert":
+        about["flex_ops"] = foreign
+    write_preprocessing(path, about | settings, tokenizer)
+    return path
+
+
+def _refusal(program, format, reason):
+    model = type(program.model).__name__
+    return ValueError(
+        f'{program.exporter}: {model} \'{program.model.name}\' cannot be exported with `format`='
+        f'"{format}": {reason}.'
+    )
+
+
+def _check(program, format, content):
+    """ValueError unless the format's runtime, where it is installed, gives the same answers."""
+    module = FORMATS[format]
+    if importlib.util.find_spec(module.RUNTIME) is None:
+        return
+    try:
+        found = module.run(content, program.sample)
+    except Exception as error:  # whatever a runtime refuses with
+        reason = f"{module.RUNTIME} cannot run the converted file ({str(error).splitlines()[0]})"
+        raise _refusal(program, format, reason) from error
+    one, other = found[program.compared], program.expected()[program.compared]
+    tolerance = TOLERANCE if program.precision() == "float32" else OF_FEWER_BITS
+    if one.shape != other.shape or not np.allclose(one, other, rtol=tolerance, atol=tolerance):
+        difference = "another shape"
+        if one.shape == other.shape:
+            difference = f"differences up to {np.abs(one - other).max():.1e}"
+        reason = f"{module.RUNTIME} gives other `{program.compared}`, with {difference}"
+        raise _refusal(program, format, reason)

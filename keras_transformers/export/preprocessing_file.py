@@ -1,0 +1,140 @@
+"""`preprocessing.json`: how tensors for an exported file are made of raw images and texts.
+
+Of every file: `exporter`, `format`, `file`, `inputs` (name -> dtype and shape; "batch" and "length"
+are free), `outputs`, and of LiteRT `flex_ops`, TensorFlow ops that its own kernels lack (most
+often none).
+
+Of images, in the order of what is done; everything is computed in float32:
+
+    channels        Of the decoded image: 1 (grey, 0.299 R + 0.587 G + 0.114 B) or 3 (RGB). An alpha
+                    channel is dropped.
+    resize          "cover": height and width times max(image_size / (height, width)), rounded.
+                    "shorter_side": the shorter side becomes `resized`, the longer one
+                    floor(longer * resized / shorter + 0.001). "squeeze": to `resized`. "fit": times
+                    image_size / max(height, width), rounded, at least 1. Of the first two no side
+                    gets less than `image_size`.
+    resized         For "shorter_side" the side, for "squeeze" `[height, width]`, else null.
+    method          "bilinear" or "bicubic" (a = -0.5).
+    antialias       true: the kernel is widened where the image gets smaller, as in Pillow. A side
+                    that is already as it should be is left as it is.
+    rounding        "half_to_even", of sides as of pixels.
+    pixel_range     `[0, 255]`: pixels are clipped, then rounded.
+    image_size      `[height, width]` of the tensor. The middle is cut out, from (resized side -
+                    image_size) // 2 on; with "fit" the image is at the upper left instead.
+    filling         With "fit": value of the pixels around the image; else null. Height and width of
+                    the image there are the input `content_size`.
+    normalization   `inside` (true: the file takes uint8 pixels), and what is computed there:
+                    (pixel * scale - mean) / std.
+    labels          Names, by the number that `label` gives.
+    threshold       Of detectors: score from which on a box counts in `number`.
+
+Of texts:
+
+    tokenizer       `kind` "wordpiece" or "sentencepiece", and `file`. Of WordPiece: `lower_case`
+                    (and accents are stripped, before), `unknown` (piece for a word that has no
+                    pieces), `continuation` (before pieces that go on with a word),
+                    `max_word_length` (a longer word is unknown) and `special` (pieces that stand
+                    for themselves in the text).
+    start_id, end_id  What stands before and behind the ids of each text.
+    padding_id      What fills shorter rows, at the end.
+    max_length      Most ids of a row; of a longer text the first `max_length - 2` stay, between
+                    start and end.
+    labels          Names, by the number that `label` gives.
+    pooling, normalized  Of sentence encoders, inside: "mean" over real ids or "token", the first;
+                    whether vectors have length 1.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+
+NAME = "preprocessing.json"
+
+
+def write_preprocessing(folder, settings, tokenizer=None):
+    """Writes `preprocessing.json`, and the file of a tokenizer."""
+    folder = pathlib.Path(folder)
+    if tokenizer is not None:
+        tokenizer.save(folder / settings["tokenizer"]["file"])
+    text = json.dumps(settings, indent=2, ensure_ascii=False)
+    (folder / NAME).write_text(text + "\n", encoding="utf-8")
+
+
+def of_images(preprocessing, labels):
+    """What `preprocessing.json` says of the images of a classifier."""
+    size, resized = list(preprocessing.image_size), preprocessing.resized
+    if isinstance(resized, int):
+        resize = "shorter_side"
+    elif resized is None and preprocessing.crop:
+        resize = "cover"
+    else:
+        resize, resized = "squeeze", list(resized or size)
+    return _pixels(preprocessing, resize) | {"resized": resized, "labels": list(labels)}
+
+
+def of_fitted_images(preprocessing, labels, threshold):
+    """What it says of those of a detector, which `vision.fitted` brings into a square."""
+    return _pixels(preprocessing, "fit") | {
+        "method": "bilinear",  # whatever the preprocessing has
+        "filling": 0,
+        "labels": list(labels),
+        "threshold": threshold,
+    }
+
+
+def of_texts(tokenizer, longest, **more):
+    """What it says of texts.
+
+    Raises:
+        ValueError: If the tokenizer is neither WordPiece nor SentencePiece.
+    """
+    return {
+        "tokenizer": _of_tokenizer(tokenizer),
+        "start_id": int(tokenizer.start_id),
+        "end_id": int(tokenizer.end_id),
+        "padding_id": 0,
+        "max_length": int(longest),
+        **more,
+    }
+
+
+def _pixels(preprocessing, resize):
+    return {
+        "channels": preprocessing.channels,
+        "resize": resize,
+        "resized": None,
+        "method": preprocessing.method,
+        "antialias": True,
+        "rounding": "half_to_even",
+        "pixel_range": [0, 255],
+        "image_size": list(preprocessing.image_size),
+        "filling": None,
+        "normalization": {
+            "inside": True,
+            "scale": float(np.float32(1) / np.float32(255)),
+            "mean": list(preprocessing.mean),
+            "std": list(preprocessing.std),
+        },
+    }
+
+
+def _of_tokenizer(tokenizer):
+    from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
+
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        return {"kind": "sentencepiece", "file": "tokenizer.model"}
+    if not isinstance(tokenizer, WordPieceTokenizer):
+        raise ValueError(
+            "export: with `format` other than \"saved_model\" the tokenizer must be a "
+            f"WordPieceTokenizer or a SentencePieceTokenizer. Received: {type(tokenizer).__name__}"
+        )
+    return {
+        "kind": "wordpiece",
+        "file": "vocab.txt",
+        "lower_case": tokenizer.lower_case,
+        "unknown": "[UNK]",
+        "continuation": "##",
+        "max_word_length": tokenizer.max_word_length,
+        "special": tokenizer.pieces(tokenizer.special_ids),
+    }

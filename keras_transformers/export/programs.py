@@ -1,0 +1,163 @@
+"""The mathematics of an exporter as one function of tensors, between raw input and names."""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.detection import best_answers
+
+# What tells that a program computes in fewer bits, the coarsest first.
+REDUCED = ("int8", "bfloat16", "float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A function of tensors, without strings, and what is needed to convert and to try it.
+
+    Args:
+        exporter: Name of the exporter, for messages.
+        model: The Keras model in it.
+        function: A `tf.function` with an input signature that gives a dict of tensors.
+        sample: Dict of arrays to call it with.
+        compared: Name of the output, continuous in the weights, that a conversion is judged by.
+    """
+
+    exporter: str
+    model: keras.Model
+    function: object
+    sample: dict
+    compared: str
+
+    def expected(self):
+        """The outputs for the sample, a dict of arrays."""
+        return {name: value.numpy() for name, value in self.function(**self.sample).items()}
+
+    def inputs(self):
+        """Dict of the names of the inputs to dtype and shape, with names for what is free."""
+        return {
+            spec.name: {"dtype": spec.dtype.name, "shape": _named(spec.shape)}
+            for spec in self.function.input_signature
+        }
+
+    def outputs(self):
+        """Names of the outputs, sorted."""
+        return sorted(self.function.get_concrete_function().structured_outputs)
+
+    def bytes(self):
+        """Size of all weights."""
+        return sum(
+            int(np.prod(variable.shape)) * tf.as_dtype(variable.dtype).size
+            for variable in self.model.variables
+        )
+
+    def precision(self):
+        """The coarsest type of numbers that is computed with: "float32", "float16" ..."""
+        operations = self.function.get_concrete_function().graph.get_operations()
+        products = [op for op in operations if "MatMul" in op.type]
+        found = {tensor.dtype.name for op in operations for tensor in op.outputs}
+        found -= {"int8"}
+        found |= {tensor.dtype.name for op in products for tensor in op.inputs}
+        return next((name for name in REDUCED if name in found), "float32")
+
+
+def _named(shape):
+    """`(None, None)` -> `["batch", "length"]`."""
+    free = ("batch", "length")
+    return [free[i] if side is None else side for i, side in enumerate(shape)]
+
+
+def image_program(model, preprocessing):
+    """Pixels as `Preprocessing.decode` gives them -> classes; normalising is inside."""
+    shape = (*preprocessing.image_size, preprocessing.channels)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, *shape], tf.uint8, name="pixels")])
+    def classify(pixels):
+        return _classes(model(preprocessing.normalize(pixels), training=False))
+
+    sample = {"pixels": _pixels(shape)}
+    return Program("image_classifier", model, classify, sample, "probabilities")
+
+
+def detector_program(model, preprocessing, threshold):
+    """Pixels as `vision.fitted` gives them, and the extent of the image in them -> boxes."""
+    side = preprocessing.image_size[0]
+    signature = [
+        tf.TensorSpec([None, side, side, 3], tf.uint8, name="pixels"),
+        tf.TensorSpec([None, 2], tf.int32, name="content_size"),
+    ]
+
+    @tf.function(input_signature=signature)
+    def detect(pixels, content_size):
+        places = tf.range(side)
+        rows, columns = (places < content_size[:, i : i + 1] for i in (0, 1))
+        mask = tf.expand_dims(rows, 2) & tf.expand_dims(columns, 1)
+        images = preprocessing.normalize(pixels)
+        images = images * tf.expand_dims(tf.cast(mask, tf.float32), 3)
+        found = model({"images": images, "padding_mask": mask}, training=False)
+        answers = best_answers(found["logits"], found["boxes"], model.criterion.classification)
+        # Shares of the square -> shares of the image, inside of it.
+        factors = side / tf.cast(content_size[:, ::-1], tf.float32)
+        boxes = answers["boxes"] * tf.tile(tf.expand_dims(factors, 1), [1, 1, 2])
+        sure = tf.cast(answers["scores"] >= threshold, tf.int32)
+        return {
+            "boxes": tf.minimum(boxes, 1.0),
+            "score": answers["scores"],
+            "label": answers["labels"],
+            "number": tf.reduce_sum(sure, axis=1),
+        }
+
+    content = np.array([[side, side], [side, side - side // 4]], "int32")
+    sample = {"pixels": _pixels((side, side, 3)), "content_size": content}
+    return Program("detector", model, detect, sample, "score")
+
+
+def text_program(model, tokenizer, longest):
+    """Framed ids, 0 = padding -> classes."""
+    return _of_ids("text_classifier", model, tokenizer, longest, _of_logits, "probabilities")
+
+
+def sentence_program(model, tokenizer, longest, pooling, normalize):
+    """Framed ids, 0 = padding -> one vector a text."""
+    answer = functools.partial(_vectors, pooling=pooling, normalize=normalize)
+    return _of_ids("sentence_encoder", model, tokenizer, longest, answer, "embedding")
+
+
+def _of_ids(exporter, model, tokenizer, longest, answer, compared):
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
+    def compute(ids):
+        return answer(ids, model(ids, training=False))
+
+    length = min(7, longest)
+    ids = np.random.default_rng(0).integers(1, tokenizer.vocab_size, (2, length), "int32")
+    ids[1, length - 1 :] = 0
+    return Program(exporter, model, compute, {"ids": ids}, compared)
+
+
+def _of_logits(ids, logits):
+    return _classes(logits)
+
+
+def _vectors(ids, x, pooling, normalize):
+    x = tf.cast(x, tf.float32)
+    if pooling == "token":
+        vectors = x[:, 0]
+    else:
+        real = tf.expand_dims(tf.cast(ids != 0, tf.float32), 2)
+        vectors = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
+    return {"embedding": tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors}
+
+
+def _classes(logits):
+    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+    return {
+        "probabilities": probabilities,
+        "probability": tf.reduce_max(probabilities, axis=1),
+        "label": tf.argmax(probabilities, axis=1, output_type=tf.int32),
+    }
+
+
+def _pixels(shape):
+    return np.random.default_rng(0).integers(0, 256, (2, *shape), "uint8")
