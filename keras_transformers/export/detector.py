@@ -68,15 +68,16 @@ class Detector(Served):
     def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))
         side = self._side
+        outputs = (
+            tf.TensorSpec((side, side, 3), tf.uint8),
+            tf.TensorSpec((side, side), tf.bool),
+            tf.TensorSpec((2,), tf.int32),
+            tf.TensorSpec((2,), tf.int32),
+        )
         pixels, mask, inner, extents = tf.map_fn(
-            self._fitted,
+            lambda numbered: decoded_or_named(*numbered, self._fitted, outputs),
             (numbers, image),
-            fn_output_signature=(
-                tf.TensorSpec((side, side, 3), tf.uint8),
-                tf.TensorSpec((side, side), tf.bool),
-                tf.TensorSpec((2,), tf.int32),
-                tf.TensorSpec((2,), tf.int32),
-            ),
+            fn_output_signature=outputs,
         )
         queries = self._model.get_config()["num_queries"]
         results = {
@@ -99,12 +100,9 @@ class Detector(Served):
             "number": tf.reduce_sum(sure, axis=1),
         }
 
-    def _fitted(self, numbered):
-        image = decoded_or_named(*numbered, self._decode)
+    def _fitted(self, encoded):
+        image = tf.io.decode_image(encoded, 3, expand_animations=False)
         return (*fitted(image, self._side), tf.shape(image)[:2])
-
-    def _decode(self, encoded):
-        return tf.io.decode_image(encoded, 3, expand_animations=False)
 
     def _detect(self, pixels, mask):
         images = self._preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]

@@ -41,8 +41,8 @@ def check_format(exporter, format, version=None, warmup=()):
         raise ValueError(f"{exporter}: `format` must be one of {choices}. Received: {format!r}")
     if format != "saved_model" and (version is not None or warmup):
         raise ValueError(
-            f'{exporter}: `version` and `warmup` are for a server, and need `format`="saved_model". '
-            f"Received: {format!r}"
+            f"{exporter}: `version` and `warmup` are a server's, which takes `format`="
+            f'"saved_model". Received: {format!r}'
         )
     for package in getattr(FORMATS[format], "CONVERTER", ()):
         if importlib.util.find_spec(package) is None:

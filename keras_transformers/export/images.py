@@ -11,20 +11,43 @@ from keras_transformers.export.rounds import CompiledRounds
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 
-# The first bytes of JPEG, PNG, GIF and BMP files.
-SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
+# The first bytes of the files that are known.
+SIGNATURES = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "BMP": b"BM"}
 
 
-def decoded_or_named(number, encoded, decode):
-    """`decode(encoded)` in the graph; what is no image fails with its number in the request."""
-    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES]
-    size = tf.strings.length(encoded)
-    message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+def decoded_or_named(number, encoded, decode, outputs):
+    """`decode(encoded)` in the graph; what cannot be decoded fails with its number in the request.
+
+    Args:
+        number: int32 scalar.
+        encoded: String scalar.
+        decode: Function of `encoded` that gives a tuple of tensors.
+        outputs: Tuple of their `tf.TensorSpec`s.
+    """
+    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES.values()]
+    size = ["its size in bytes:", tf.strings.length(encoded)]
+    named = ["image number", number, "of the request is"]
     check = tf.debugging.Assert(
-        tf.reduce_any(known), ["image number", number, "of the request", message, size]
+        tf.reduce_any(known), [*named, "no JPEG, PNG, GIF or BMP;", *size]
     )
     with tf.control_dependencies([check]):
-        return decode(tf.identity(encoded))
+        results, good = _attempt(decode, tf.identity(encoded), outputs)
+    kind = tf.boolean_mask(list(SIGNATURES), known)
+    check = tf.debugging.Assert(good, [*named, "a broken file, or one cut off:", kind, *size])
+    with tf.control_dependencies([check]):
+        return tuple(map(tf.identity, results))
+
+
+def _attempt(compute, x, outputs):
+    """What `compute(x)` gives and whether it did; where it fails zeros and False.
+
+    TensorFlow has no other way to go on after an op has failed than a dataset that leaves out what
+    does.
+    """
+    found = tf.data.Dataset.from_tensors(x).map(lambda x: (compute(x), True))
+    zeros = tuple(tf.zeros(spec.shape, spec.dtype) for spec in outputs)
+    instead = tf.data.Dataset.from_tensors((zeros, False))
+    return found.ignore_errors().concatenate(instead).take(1).get_single_element()
 
 
 class ImageClassifier(Served):
@@ -76,8 +99,11 @@ class ImageClassifier(Served):
     def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
-        pixels = tf.map_fn(
-            self._decode, (numbers, image), fn_output_signature=tf.TensorSpec(shape, tf.uint8)
+        outputs = (tf.TensorSpec(shape, tf.uint8),)
+        (pixels,) = tf.map_fn(
+            lambda numbered: decoded_or_named(*numbered, self._decode, outputs),
+            (numbers, image),
+            fn_output_signature=outputs,
         )
         probabilities = self._probabilities(pixels, rounds)
         return {
@@ -86,8 +112,8 @@ class ImageClassifier(Served):
             "probabilities": probabilities,
         }
 
-    def _decode(self, numbered):
-        return decoded_or_named(*numbered, self._preprocessing.decode)
+    def _decode(self, encoded):
+        return (self._preprocessing.decode(encoded),)
 
     def _probabilities(self, pixels, rounds):
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}

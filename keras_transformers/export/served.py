@@ -35,8 +35,7 @@ class Served(tf.Module):
 
     def _traced(self, rounds):
         def answer(request):
-            # A server does not look at shapes; this names the input that has another.
-            return self._answer(tf.ensure_shape(request, self._request.shape), rounds)
+            return self._answer(_in_a_row(request, self._request.name), rounds)
 
         return tf.function(answer, input_signature=[self._request])
 
@@ -105,6 +104,16 @@ class Served(tf.Module):
         if records:
             write_warm_up(path, records)
         return path
+
+
+def _in_a_row(request, name):
+    """The request, which fails by its name if it has another rank than 1.
+
+    A server does not look at shapes, and TensorFlow takes for granted what a signature says of
+    them. So it goes through an op whose shape is unknown until it runs; the error names that op.
+    """
+    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=name)
+    return tf.ensure_shape(named, [None])
 
 
 def strings(texts):
