@@ -112,7 +112,7 @@ def _in_a_row(request, name):
     A server does not look at shapes, and TensorFlow takes for granted what a signature says of
     them. So it goes through an op whose shape is unknown until it runs; the error names that op.
     """
-    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=name)
+    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=f"request/{name}")
     return tf.ensure_shape(named, [None])
 
 
