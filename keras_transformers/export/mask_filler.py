@@ -88,7 +88,7 @@ class MaskFiller(Served):
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
 
 
-def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):
+def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512), version=None, warmup=()):
     """Exports a SavedModel that fills in `[MASK]`, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text`, `candidates`,
@@ -97,10 +97,10 @@ def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):
 
     Args:
         model, tokenizer, lengths: See `MaskFiller`.
-        path: Folder to write.
+        path, version, warmup: See `MaskFiller.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of the SavedModel, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -113,4 +113,4 @@ def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):
     >>> sorted(served(text=tf.constant(["a [MASK] sat"])))
     ['candidates', 'probabilities', 'text', 'truncated']
     """
-    return MaskFiller(model, tokenizer, lengths).save(path)
+    return MaskFiller(model, tokenizer, lengths).save(path, version, warmup)
