@@ -41,7 +41,7 @@ from benchmarks.translators import COMPILED, PORTABLE, THEIRS, XLA
 
 PACKAGES = ("tensorflow", "tensorflow-text", "torch", "transformers", "ctranslate2")
 CANDIDATES = (PORTABLE, XLA, THEIRS, COMPILED)
-SINGLE, BATCHES, BATCH = 30, 3, 32
+SINGLE, BATCHES, BATCH = 24, 3, 32
 NETWORKS = {"base": (8000, {}), "mini": (2500, {"norm_first": True})}  # vocabulary, settings
 AT_LEAST = {XLA: 0.98, THEIRS: 0.95, COMPILED: 0.95}  # share of greedy translations like ours
 LIKELY = 3.8  # the largest of some thousand random logits
@@ -198,7 +198,7 @@ def run_all(rounds, first_rounds, run, only):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--first-rounds", type=int, default=3)
     parser.add_argument("--run", help="of recipes.translation: weights for the recipe's network")
     parser.add_argument("--only", nargs="+", choices=list(NETWORKS))
