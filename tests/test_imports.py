@@ -28,7 +28,7 @@ LAYER_ROWS = [
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
     "layers": [],
-    "generation": ["layers.masks"],
+    "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
     "training": ["layers.masks"],
     "streams": [],

@@ -60,22 +60,24 @@ class Detector(Served):
                 f"`threshold` be in [0, 1]. Received: image_size={size}, "
                 f"channels={preprocessing.channels}, threshold={threshold}"
             )
-        self._model, self._preprocessing = model, preprocessing
+        self._hold(model)
+        self._preprocessing = preprocessing
         self._labels = tf.constant(list(labels), tf.string)
         self._side, self._threshold = size[0], threshold
 
     def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))
         side = self._side
+        outputs = (
+            tf.TensorSpec((side, side, 3), tf.uint8),
+            tf.TensorSpec((side, side), tf.bool),
+            tf.TensorSpec((2,), tf.int32),
+            tf.TensorSpec((2,), tf.int32),
+        )
         pixels, mask, inner, extents = tf.map_fn(
-            self._fitted,
+            lambda numbered: decoded_or_named(*numbered, self._fitted, outputs),
             (numbers, image),
-            fn_output_signature=(
-                tf.TensorSpec((side, side, 3), tf.uint8),
-                tf.TensorSpec((side, side), tf.bool),
-                tf.TensorSpec((2,), tf.int32),
-                tf.TensorSpec((2,), tf.int32),
-            ),
+            fn_output_signature=outputs,
         )
         queries = self._model.get_config()["num_queries"]
         results = {
@@ -98,12 +100,9 @@ class Detector(Served):
             "number": tf.reduce_sum(sure, axis=1),
         }
 
-    def _fitted(self, numbered):
-        image = decoded_or_named(*numbered, self._decode)
+    def _fitted(self, encoded):
+        image = tf.io.decode_image(encoded, 3, expand_animations=False)
         return (*fitted(image, self._side), tf.shape(image)[:2])
-
-    def _decode(self, encoded):
-        return tf.io.decode_image(encoded, 3, expand_animations=False)
 
     def _detect(self, pixels, mask):
         images = self._preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
@@ -112,7 +111,9 @@ class Detector(Served):
         return best_answers(found["logits"], found["boxes"], classification)
 
 
-def detector(model, path, labels, preprocessing, threshold=0.5, format="saved_model"):
+def detector(
+    model, path, labels, preprocessing, threshold=0.5, format="saved_model", version=None, warmup=()
+):
     """Exports a SavedModel that finds boxes in encoded images, loadable with TensorFlow alone.
 
     Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
@@ -127,9 +128,10 @@ def detector(model, path, labels, preprocessing, threshold=0.5, format="saved_mo
         path: Folder to write.
         format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
             `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `Detector.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -141,9 +143,9 @@ def detector(model, path, labels, preprocessing, threshold=0.5, format="saved_mo
     >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 12, 3), tf.uint8))[None]))
     ['boxes', 'label', 'number', 'score']
     """
-    check_format("detector", format)
+    check_format("detector", format, version, warmup)
     served = Detector(model, labels, preprocessing, threshold)
     if format == "saved_model":
-        return served.save(path)
+        return served.save(path, version, warmup)
     settings = of_fitted_images(preprocessing, labels, threshold)
     return write(detector_program(model, preprocessing, threshold), format, path, settings)

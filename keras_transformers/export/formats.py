@@ -31,11 +31,19 @@ LARGEST = (1 << 31) - (1 << 24)  # bytes of weights; neither kind of file can ha
 TOLERANCE, OF_FEWER_BITS = 1e-4, 5e-2  # a rounding more is a step of int8
 
 
-def check_format(exporter, format):
-    """The format; ValueError if there is no such, ImportError if its converter is missing."""
+def check_format(exporter, format, version=None, warmup=()):
+    """The format; ValueError if there is no such, ImportError if its converter is missing.
+
+    `version` and `warmup` are refused where they mean nothing.
+    """
     if format not in FORMATS:
         choices = ", ".join(f'"{name}"' for name in FORMATS)
         raise ValueError(f"{exporter}: `format` must be one of {choices}. Received: {format!r}")
+    if format != "saved_model" and (version is not None or warmup):
+        raise ValueError(
+            f"{exporter}: `version` and `warmup` are a server's, which takes `format`="
+            f'"saved_model". Received: {format!r}'
+        )
     for package in getattr(FORMATS[format], "CONVERTER", ()):
         if importlib.util.find_spec(package) is None:
             raise ImportError(

@@ -7,24 +7,46 @@ import tensorflow as tf
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.export.programs import image_program
-from keras_transformers.export.rounds import CompiledRounds
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 
-# The first bytes of JPEG, PNG, GIF and BMP files.
-SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
+# The first bytes of the files that are known.
+SIGNATURES = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "BMP": b"BM"}
 
 
-def decoded_or_named(number, encoded, decode):
-    """`decode(encoded)` in the graph; what is no image fails with its number in the request."""
-    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES]
-    size = tf.strings.length(encoded)
-    message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+def decoded_or_named(number, encoded, decode, outputs):
+    """`decode(encoded)` in the graph; what cannot be decoded fails with its number in the request.
+
+    Args:
+        number: int32 scalar.
+        encoded: String scalar.
+        decode: Function of `encoded` that gives a tuple of tensors.
+        outputs: Tuple of their `tf.TensorSpec`s.
+    """
+    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES.values()]
+    size = ["its size in bytes:", tf.strings.length(encoded)]
+    named = ["image number", number, "of the request is"]
     check = tf.debugging.Assert(
-        tf.reduce_any(known), ["image number", number, "of the request", message, size]
+        tf.reduce_any(known), [*named, "no JPEG, PNG, GIF or BMP;", *size]
     )
     with tf.control_dependencies([check]):
-        return decode(tf.identity(encoded))
+        results, good = _attempt(decode, tf.identity(encoded), outputs)
+    kind = tf.boolean_mask(list(SIGNATURES), known)
+    check = tf.debugging.Assert(good, [*named, "a broken file, or one cut off:", kind, *size])
+    with tf.control_dependencies([check]):
+        return tuple(map(tf.identity, results))
+
+
+def _attempt(compute, x, outputs):
+    """What `compute(x)` gives and whether it did; where it fails zeros and False.
+
+    TensorFlow has no other way to go on after an op has failed than a dataset that leaves out what
+    does.
+    """
+    found = tf.data.Dataset.from_tensors(x).map(lambda x: (compute(x), True))
+    zeros = tuple(tf.zeros(spec.shape, spec.dtype) for spec in outputs)
+    instead = tf.data.Dataset.from_tensors((zeros, False))
+    return found.ignore_errors().concatenate(instead).take(1).get_single_element()
 
 
 class ImageClassifier(Served):
@@ -62,9 +84,6 @@ class ImageClassifier(Served):
         super().__init__("image_classifier", tf.TensorSpec([None], tf.string, name="image"))
         self._preprocessing = preprocessing or _of_model(model)
         self._labels = tf.constant(list(labels), tf.string)
-        self._model = model
-        compiled = CompiledRounds()
-        self._of_pixels = tf.function(lambda pixels: self._probabilities(pixels, compiled))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         width = model(keras.Input(shape)).shape[-1]
         if width != len(labels):
@@ -72,12 +91,17 @@ class ImageClassifier(Served):
                 f"ImageClassifier: `labels` must have a name for each of the model's {width} "
                 f"logits. Received: {len(labels)}"
             )
+        self._hold(model)
+        self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
 
     def _answer(self, image, rounds):
         numbers = tf.range(tf.size(image))
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
-        pixels = tf.map_fn(
-            self._decode, (numbers, image), fn_output_signature=tf.TensorSpec(shape, tf.uint8)
+        outputs = (tf.TensorSpec(shape, tf.uint8),)
+        (pixels,) = tf.map_fn(
+            lambda numbered: decoded_or_named(*numbered, self._decode, outputs),
+            (numbers, image),
+            fn_output_signature=outputs,
         )
         probabilities = self._probabilities(pixels, rounds)
         return {
@@ -86,8 +110,8 @@ class ImageClassifier(Served):
             "probabilities": probabilities,
         }
 
-    def _decode(self, numbered):
-        return decoded_or_named(*numbered, self._preprocessing.decode)
+    def _decode(self, encoded):
+        return (self._preprocessing.decode(encoded),)
 
     def _probabilities(self, pixels, rounds):
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
@@ -114,7 +138,9 @@ def _of_model(model):
     return Preprocessing(tuple(config["image_size"]), model.channels)
 
 
-def image_classifier(model, path, labels, preprocessing=None, format="saved_model"):
+def image_classifier(
+    model, path, labels, preprocessing=None, format="saved_model", version=None, warmup=()
+):
     """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
 
     Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
@@ -127,9 +153,10 @@ def image_classifier(model, path, labels, preprocessing=None, format="saved_mode
         path: Folder to write.
         format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
             `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `ImageClassifier.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -141,10 +168,10 @@ def image_classifier(model, path, labels, preprocessing=None, format="saved_mode
     >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 9, 3), tf.uint8))[None]))
     ['label', 'probabilities', 'probability']
     """
-    check_format("image_classifier", format)
+    check_format("image_classifier", format, version, warmup)
     classifier = ImageClassifier(model, labels, preprocessing)
     if format == "saved_model":
-        return classifier.save(path)
+        return classifier.save(path, version, warmup)
     preprocessing = preprocessing or _of_model(model)
     settings = of_images(preprocessing, labels)
     return write(image_program(model, preprocessing), format, path, settings)

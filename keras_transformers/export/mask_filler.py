@@ -46,9 +46,9 @@ class MaskFiller(Served):
         super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
         lengths = check_lengths("MaskFiller", "lengths", lengths)
         model(tf.ones((1, 2), tf.int32), training=False)
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._hold(model)
         self._tokenizer = tokenizer
-        self._model, self._lengths = model, lengths
+        self._lengths = lengths
         self._candidates = min(CANDIDATES, tokenizer.vocab_size)
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
         self._never = tf.reduce_max(special, axis=0)
@@ -88,7 +88,7 @@ class MaskFiller(Served):
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
 
 
-def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):
+def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512), version=None, warmup=()):
     """Exports a SavedModel that fills in `[MASK]`, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text`, `candidates`,
@@ -97,10 +97,10 @@ def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):
 
     Args:
         model, tokenizer, lengths: See `MaskFiller`.
-        path: Folder to write.
+        path, version, warmup: See `MaskFiller.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of the SavedModel, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -113,4 +113,4 @@ def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512)):
     >>> sorted(served(text=tf.constant(["a [MASK] sat"])))
     ['candidates', 'probabilities', 'text', 'truncated']
     """
-    return MaskFiller(model, tokenizer, lengths).save(path)
+    return MaskFiller(model, tokenizer, lengths).save(path, version, warmup)

@@ -61,9 +61,9 @@ class SentenceEncoder(Served):
                 "SentenceEncoder: `model` must give a vector for each token; leave its head out. "
                 f"Received: output of shape {tuple(shape)}"
             )
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._hold(model)
         self._tokenizer = tokenizer
-        self._model, self._lengths, self._width = model, lengths, shape[-1]
+        self._lengths, self._width = lengths, shape[-1]
         self._pooling, self._normalize = pooling, normalize
 
     def _answer(self, text, rounds):
@@ -98,6 +98,8 @@ def sentence_encoder(
     normalize=True,
     lengths=(32, 64, 128, 256),
     format="saved_model",
+    version=None,
+    warmup=(),
 ):
     """Exports a SavedModel from raw text to vectors, loadable with tensorflow and tensorflow-text.
 
@@ -110,9 +112,10 @@ def sentence_encoder(
         path: Folder to write.
         format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
             `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `SentenceEncoder.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -124,10 +127,10 @@ def sentence_encoder(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['embedding', 'truncated']
     """
-    check_format("sentence_encoder", format)
+    check_format("sentence_encoder", format, version, warmup)
     encoder = SentenceEncoder(model, tokenizer, pooling, normalize, lengths)
     if format == "saved_model":
-        return encoder.save(path)
+        return encoder.save(path, version, warmup)
     settings = of_texts(tokenizer, lengths[-1], pooling=pooling, normalized=normalize)
     program = sentence_program(model, tokenizer, lengths[-1], pooling, normalize)
     return write(program, format, path, settings, tokenizer)

@@ -7,7 +7,7 @@ import sys
 import tensorflow as tf
 
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds
-from keras_transformers.export.warm_up import write_warm_up
+from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.predictors import KINDS
 
 
@@ -29,15 +29,27 @@ class Served(tf.Module):
     def __init__(self, name, request):
         super().__init__(name=name)
         self._request = request
-        self._compiled = self._traced(CompiledRounds())
+        self._rounds = CompiledRounds()
+        self._compiled = self._traced(self._rounds)
         self._portable = self._traced(PortableRounds())
 
     def _traced(self, rounds):
         def answer(request):
-            # A server does not look at shapes; this names the input that has another.
-            return self._answer(tf.ensure_shape(request, self._request.shape), rounds)
+            return self._answer(_in_a_row(request, self._request.name), rounds)
 
         return tf.function(answer, input_signature=[self._request])
+
+    def _hold(self, model):
+        """Keeps a built model as `_model`, and its variables for the SavedModel.
+
+        Out of TensorFlow's sight, which would trace the model once more, with inputs of its own.
+        """
+        self._model_of = lambda: model
+        self._variables = [variable.value for variable in model.variables]
+
+    @property
+    def _model(self):
+        return self._model_of()
 
     def __call__(self, request):
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
@@ -65,16 +77,19 @@ class Served(tf.Module):
             version: Optional positive integer: writes `path/version`, the layout of a server's
                 model folder.
             warmup: Requests, each a list of texts or of encoded images (bytes), that TensorFlow
-                Serving sends itself before it answers others; see `write_warm_up`.
+                Serving sends itself before it answers others: what users send, several lengths and
+                sizes. Needs tensorflow-serving-api, the extra `serving`.
 
         Returns:
             The folder that holds `saved_model.pb`, a `pathlib.Path`.
 
         Raises:
-            ValueError: If `version` is not a positive integer.
+            ValueError: If `version` is not a positive integer, or a request of `warmup` is no list
+                or empty. Then nothing is written.
             ImportError: If there is `warmup` and tensorflow-serving-api is not installed.
         """
-        if version is not None and not (isinstance(version, int) and version > 0):
+        records = warm_up_records(self._request.name, warmup)
+        if version is not None and (type(version) is not int or version < 1):
             raise ValueError(
                 f"{type(self).__name__}: `version` must be a positive integer. "
                 f"Received: {version!r}"
@@ -88,9 +103,19 @@ class Served(tf.Module):
         (path / "assets.extra" / "keras_transformers.json").write_text(
             json.dumps(about, indent=2) + "\n", encoding="utf-8"
         )
-        if warmup:
-            write_warm_up(path, self._request.name, warmup)
+        if records:
+            write_warm_up(path, records)
         return path
+
+
+def _in_a_row(request, name):
+    """The request, which fails by its name if it has another rank than 1.
+
+    A server does not look at shapes, and TensorFlow takes for granted what a signature says of
+    them. So it goes through an op whose shape is unknown until it runs; the error names that op.
+    """
+    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=f"request/{name}")
+    return tf.ensure_shape(named, [None])
 
 
 def strings(texts):

@@ -52,10 +52,10 @@ class TextClassifier(Served):
                 f"TextClassifier: `labels` must have a name for each of the model's {width} "
                 f"logits. Received: {len(labels)}"
             )
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
+        self._hold(model)
         self._tokenizer = tokenizer
         self._labels = tf.constant(list(labels), tf.string)
-        self._model, self._lengths = model, lengths
+        self._lengths = lengths
 
     def _answer(self, text, rounds):
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
@@ -81,7 +81,14 @@ class TextClassifier(Served):
 
 
 def text_classifier(
-    model, tokenizer, path, labels, lengths=(32, 64, 128, 256, 512), format="saved_model"
+    model,
+    tokenizer,
+    path,
+    labels,
+    lengths=(32, 64, 128, 256, 512),
+    format="saved_model",
+    version=None,
+    warmup=(),
 ):
     """Exports a SavedModel that classifies raw text, loadable with tensorflow and tensorflow-text.
 
@@ -95,9 +102,10 @@ def text_classifier(
         path: Folder to write.
         format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
             `keras_transformers.export.formats`.
+        version, warmup: Of a SavedModel; see `TextClassifier.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of what was written, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -110,10 +118,10 @@ def text_classifier(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['label', 'probabilities', 'probability', 'truncated']
     """
-    check_format("text_classifier", format)
+    check_format("text_classifier", format, version, warmup)
     classifier = TextClassifier(model, tokenizer, labels, lengths)
     if format == "saved_model":
-        return classifier.save(path)
+        return classifier.save(path, version, warmup)
     settings = of_texts(tokenizer, lengths[-1], labels=list(labels))
     program = text_program(model, tokenizer, lengths[-1])
     return write(program, format, path, settings, tokenizer)

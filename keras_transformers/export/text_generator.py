@@ -73,8 +73,8 @@ class TextGenerator(Served):
             )
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
-        self._model, self._tokenizer = model, tokenizer
+        self._hold(model)
+        self._tokenizer = tokenizer
         self._search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
         self._lengths, self._new_tokens = lengths, new_tokens
 
@@ -146,7 +146,16 @@ class TextGenerator(Served):
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
 
 
-def text_generator(model, tokenizer, path, search=None, new_tokens=128, prompt_lengths=None):
+def text_generator(
+    model,
+    tokenizer,
+    path,
+    search=None,
+    new_tokens=128,
+    prompt_lengths=None,
+    version=None,
+    warmup=(),
+):
     """Exports a SavedModel that continues raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text` and
@@ -155,10 +164,10 @@ def text_generator(model, tokenizer, path, search=None, new_tokens=128, prompt_l
 
     Args:
         model, tokenizer, search, new_tokens, prompt_lengths: See `TextGenerator`.
-        path: Folder to write.
+        path, version, warmup: See `TextGenerator.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of the SavedModel, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -171,4 +180,5 @@ def text_generator(model, tokenizer, path, search=None, new_tokens=128, prompt_l
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['continuation', 'finished', 'text', 'truncated']
     """
-    return TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths).save(path)
+    served = TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths)
+    return served.save(path, version, warmup)

@@ -54,8 +54,8 @@ class Translator(Served):
         self._lengths = check_lengths("Translator", "source_lengths", source_lengths)
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
-        self._variables = [variable.value for variable in model.variables]  # for the SavedModel
-        self._model, self._tokenizer = model, tokenizer
+        self._hold(model)
+        self._tokenizer = tokenizer
         self._search = BeamSearch() if search is None else search
 
     def _answer(self, text, rounds):
@@ -119,7 +119,9 @@ def _most(source):
     return most_tokens(tf.shape(source)[1], tf.minimum) if length is None else most_tokens(length)
 
 
-def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128)):
+def translator(
+    model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128), version=None, warmup=()
+):
     """Exports a SavedModel that translates raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `translation` string,
@@ -128,10 +130,10 @@ def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 
 
     Args:
         model, tokenizer, search, source_lengths: See `Translator`.
-        path: Folder to write.
+        path, version, warmup: See `Translator.save`.
 
     Returns:
-        The path, a `pathlib.Path`.
+        The folder of the SavedModel, a `pathlib.Path`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -143,4 +145,4 @@ def translator(model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['score', 'translation', 'truncated']
     """
-    return Translator(model, tokenizer, search, source_lengths).save(path)
+    return Translator(model, tokenizer, search, source_lengths).save(path, version, warmup)

@@ -2,46 +2,70 @@
 
 import tensorflow as tf
 
-NAME = "tf_serving_warmup_requests"  # fixed by TensorFlow Serving, as its folder is
+FILE = "assets.extra/tf_serving_warmup_requests"  # fixed by TensorFlow Serving
 
 
-def write_warm_up(path, input_name, requests, signatures=("serving_default",)):
-    """Writes `assets.extra/tf_serving_warmup_requests` into a SavedModel.
+def warm_up_records(input_name, requests, signatures=("serving_default",)):
+    """The records of the file with which a server warms up.
 
     The first request to a signature loads, optimises and traces; a server that has answered these
     has that behind it. Give what users send: several lengths and sizes.
 
     Args:
-        path: `pathlib.Path` of the SavedModel.
         input_name: Name of the signatures' input.
         requests: Lists of str or bytes, each one request.
         signatures: Those that are sent every request. A server with XLA that is asked for `xla`
             wants that here too; one without would not start.
 
+    Returns:
+        List of serialised `PredictionLog`s, empty if there are no requests.
+
     Raises:
-        ImportError: If tensorflow-serving-api is not installed.
-        ValueError: If a request is a single str or bytes, or empty.
+        ImportError: If there are requests and tensorflow-serving-api is not installed.
+        ValueError: If `requests` or one of them is a single str or bytes, or a request is empty or
+            has something else in it.
     """
+    if isinstance(requests, str | bytes):
+        raise ValueError(
+            "`warmup` must be a list of requests, each a list of texts or of encoded images. "
+            f"Received: {requests!r:.60}"
+        )
+    requests = list(requests)
+    for number, request in enumerate(requests):
+        fits = isinstance(request, list | tuple) and len(request)
+        if not fits or not all(isinstance(each, str | bytes) for each in request):
+            raise ValueError(
+                "`warmup` must have requests that are lists, not empty, of texts or of encoded "
+                f"images. Received: number {number}, {type(request).__name__} {request!r:.60}"
+            )
+    if not requests:
+        return []
+    log = _log()
+    pairs = [(request, signature) for request in requests for signature in signatures]
+    return [log(input_name, *pair).SerializeToString() for pair in pairs]
+
+
+def write_warm_up(path, records):
+    """Writes the records of `warm_up_records` into the SavedModel in `path`, a `pathlib.Path`."""
+    with tf.io.TFRecordWriter(str(path / FILE)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def _log():
+    """What makes a `PredictionLog`."""
     try:
         from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
     except ImportError:
         raise ImportError(
             "`warmup` needs tensorflow-serving-api: pip install 'keras_transformers[serving]'"
         ) from None
-    with tf.io.TFRecordWriter(str(path / "assets.extra" / NAME)) as writer:
-        for number, request in enumerate(requests):
-            if isinstance(request, str | bytes) or not len(request):
-                raise ValueError(
-                    "`warmup` must be lists of texts or of encoded images. "
-                    f"Received: number {number}, {type(request).__name__} {request!r:.60}"
-                )
-            for signature in signatures:
-                message = predict_pb2.PredictRequest()
-                message.model_spec.signature_name = signature
-                message.inputs[input_name].CopyFrom(
-                    tf.make_tensor_proto(list(request), tf.string)
-                )
-                log = prediction_log_pb2.PredictionLog(
-                    predict_log=prediction_log_pb2.PredictLog(request=message)
-                )
-                writer.write(log.SerializeToString())
+
+    def log(input_name, request, signature):
+        message = predict_pb2.PredictRequest()
+        message.model_spec.signature_name = signature
+        message.inputs[input_name].CopyFrom(tf.make_tensor_proto(list(request), tf.string))
+        answered = prediction_log_pb2.PredictLog(request=message)
+        return prediction_log_pb2.PredictionLog(predict_log=answered)
+
+    return log

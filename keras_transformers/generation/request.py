@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_transformers.layers.portable import current_kernels
+
 NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
 
@@ -103,10 +105,11 @@ def top_tokens(logits, k):
     """The `k` largest of the last axis, sorted, and their places: `ops.top_k`, sooner.
 
     XLA on a CPU sorts a whole row of the vocabulary to find a few of it. The `k` largest lie in the
-    `k` blocks with the largest maxima, and maxima of blocks are quick to find.
+    `k` blocks with the largest maxima, and maxima of blocks are quick to find. TensorFlow's own
+    kernel sorts nothing.
     """
     vocab = logits.shape[-1]
-    if vocab < 2 * k * BLOCK:
+    if vocab < 2 * k * BLOCK or current_kernels():
         values, ids = ops.top_k(logits, k)
         return values, ops.cast(ids, "int32")
     short = -vocab % BLOCK

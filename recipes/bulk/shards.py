@@ -81,7 +81,8 @@ class Shards:
         counts = {"rows": 0, "bad_rows": 0}
         paths = [self.path / f"predictions.{form}", self.path / BAD_ROWS]
         parts = [path.with_name(f"{path.name}.part") for path in paths]
-        with open(parts[0], "wb") as answers, open(parts[1], "w", newline="") as bad:
+        text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+        with open(parts[0], "wb") as answers, open(parts[1], "w", **text) as bad:
             table = csv.writer(bad, delimiter="\t")
             table.writerow(["row", "file", "reason", "content"])
             for line in self._lines(number):

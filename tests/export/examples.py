@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformers import export, models
 from keras_transformers.generation import BeamSearch, Greedy, Sampling
+from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 
@@ -37,10 +38,13 @@ def images():
     return [*encoded, tf.io.encode_jpeg(pixels[0]).numpy()]
 
 
-def _translator(search, **settings):
+def _translator(search, precision="float32", **settings):
     vocab = tokenizer().vocab_size
-    size = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 2}
+    size = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 1}
     model = models.Transformer(vocab, **size, **settings)
+    if precision != "float32":
+        model.build({"source": (None, None), "target": (None, None)})
+        model = in_precision(model, precision)
     return export.Translator(model, tokenizer(), search, (8, 16))
 
 
@@ -50,7 +54,9 @@ def _recurrent():
 
 
 def _generator(search, style):
-    model = models.LanguageModel.from_variant("tiny", tokenizer().vocab_size, style=style)
+    model = models.LanguageModel.from_variant(
+        "tiny", tokenizer().vocab_size, style=style, num_layers=1
+    )
     return export.TextGenerator(model, tokenizer(), search, 11, (4, 8))
 
 
@@ -60,8 +66,18 @@ def _encoder(head=None, **settings):
     )
 
 
-def _classifier(model, channels=3):
-    model.build((None, 28, 28, channels))
+def _text_classifier(precision="float32"):
+    model = _encoder("classification", **CLASSES)
+    if precision != "float32":
+        model.build((None, None))
+        model = in_precision(model, precision)
+    return export.TextClassifier(model, word_pieces(), ["a", "b", "c"], (8, 16))
+
+
+def _image_classifier(precision="float32"):
+    model = models.ViT.from_variant("Ti/14", image_size=28, num_layers=2, **CLASSES)
+    model.build((None, 28, 28, 3))
+    model = model if precision == "float32" else in_precision(model, precision)
     return export.ImageClassifier(model, ["cat", "dog", "bird"])
 
 
@@ -79,17 +95,24 @@ MAKE = {
     "translator, recurrent": _recurrent,
     "text generator, gpt2": lambda: _generator(Sampling(seed=3, top_p=0.9), "gpt2"),
     "text generator, modern": lambda: _generator(BeamSearch(2), "modern"),
-    "text classifier": lambda: export.TextClassifier(
-        _encoder("classification", **CLASSES), word_pieces(), ["a", "b", "c"], (8, 16)
-    ),
+    "text classifier": _text_classifier,
     "mask filler": lambda: export.MaskFiller(
         _encoder("masked_language"), word_pieces(), lengths=(8, 16)
     ),
     "sentence encoder": lambda: export.SentenceEncoder(_encoder(), word_pieces(), lengths=(8, 16)),
-    "image classifier, vit": lambda: _classifier(
-        models.ViT.from_variant("Ti/14", image_size=28, num_layers=2, **CLASSES)
-    ),
+    "image classifier, vit": _image_classifier,
     "detector": _detector,
+}
+
+ONE_OF_EACH = ("translator, beams", "text generator, gpt2", *list(MAKE)[6:])
+IN_FEWER_BITS = {
+    f"{name}, {precision}": functools.partial(make, precision)
+    for name, make in {
+        "translator": lambda precision: _translator(BeamSearch(3), precision, norm_first=True),
+        "text classifier": _text_classifier,
+        "image classifier": _image_classifier,
+    }.items()
+    for precision in ("bfloat16", "float16", "int8")
 }
 
 
