@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import pathlib
+import statistics
 import sys
 import time
 
@@ -16,10 +17,11 @@ from benchmarks.report import resident_mebibytes
 PORTABLE, XLA, THEIRS, COMPILED = "ours, portable", "ours, XLA", "Hugging Face", "CTranslate2"
 SIGNATURES = {PORTABLE: "serving_default", XLA: "xla"}
 START, END, PADDING = 1, 2, 0
+ENDLESS = "endless"  # a file, where it is so
 EPSILON = 1e-5  # of all norms: CTranslate2 has no other
 
 
-def write(folder, model, tokenizer, searches):
+def write(folder, model, tokenizer, searches, endless):
     """Writes a post-norm or pre-norm `Transformer` for all candidates.
 
     Args:
@@ -27,6 +29,7 @@ def write(folder, model, tokenizer, searches):
         model: The model; its norms get the epsilon that CTranslate2 has.
         tokenizer: Its `SentencePieceTokenizer`.
         searches: Dict of beam sizes to searches.
+        endless: Whether the model never ends a sentence.
     """
     from benchmarks.marian import set_epsilon
     from keras_transformers.export import Translator
@@ -35,6 +38,8 @@ def write(folder, model, tokenizer, searches):
     for beam, search in searches.items():
         Translator(model, tokenizer, search).save(folder / f"beam{beam}")
     (folder / "tokenizer.model").write_bytes(tokenizer.proto)
+    if endless:
+        (folder / ENDLESS).touch()
     _write_peers(folder, model, tokenizer.pieces(range(tokenizer.vocab_size)))
 
 
@@ -172,14 +177,16 @@ def _ctranslate(folder, beam):
     )
     pieces = _pieces(folder)
     end = pieces.id_to_piece(END)
+    among = statistics.mean if (folder / ENDLESS).exists() else max
 
     def translate(sentences):
         rows = [[*row, end] for row in pieces.encode(sentences, out_type=str)]
+        limit = among([most_tokens(len(row)) for row in rows])
         found = translator.translate_batch(
             rows,
             beam_size=beam,
             length_penalty=1.0,
-            max_decoding_length=most_tokens(max(map(len, rows))) - 1,  # END not counted
+            max_decoding_length=round(limit) - 1,  # END not counted
         )
         ids = [pieces.piece_to_id(each.hypotheses[0]) for each in found]
         return pieces.decode([_text_only(row) for row in ids])
