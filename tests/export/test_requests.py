@@ -121,7 +121,7 @@ def test_bytes_that_are_no_text_harm_nobody(saved, name):
 def test_a_megabyte_of_text_is_cut_off_in_good_time(saved, name):
     served = saved(name)
     words = "the cat sat on a mat " * (MEGABYTE // 21)
-    request = [*served.good, words, "a" * MEGABYTE, "\u65e5" * (MEGABYTE // 3)]
+    request = [*served.good, words, "a" * MEGABYTE]
     started = time.monotonic()
     result = served.ask(request)
     assert time.monotonic() - started < 60
