@@ -24,15 +24,14 @@ def decoded_or_named(number, encoded, decode, outputs):
         outputs: Tuple of their `tf.TensorSpec`s.
     """
     known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES.values()]
-    size = ["its size in bytes:", tf.strings.length(encoded)]
-    named = ["image number", number, "of the request is"]
-    check = tf.debugging.Assert(
-        tf.reduce_any(known), [*named, "no JPEG, PNG, GIF or BMP;", *size]
-    )
+    size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
+    message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+    check = tf.debugging.Assert(tf.reduce_any(known), [*named, message, size])
     with tf.control_dependencies([check]):
         results, good = _attempt(decode, tf.identity(encoded), outputs)
     kind = tf.boolean_mask(list(SIGNATURES), known)
-    check = tf.debugging.Assert(good, [*named, "a broken file, or one cut off:", kind, *size])
+    message = "is a broken file, or one cut off:"
+    check = tf.debugging.Assert(good, [*named, message, kind, "its size in bytes:", size])
     with tf.control_dependencies([check]):
         return tuple(map(tf.identity, results))
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.served import Served, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.text import framed
 
 CANDIDATES = 5
@@ -54,6 +54,7 @@ class MaskFiller(Served):
         self._never = tf.reduce_max(special, axis=0)
 
     def _answer(self, text, rounds):
+        text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         fill, number = rounds.program(self._fill), self._candidates
         detokenize = self._tokenizer.detokenize
@@ -72,7 +73,7 @@ class MaskFiller(Served):
             "candidates": tf.TensorSpec([None, number], tf.string),
             "probabilities": tf.TensorSpec([None, number], tf.float32),
         }
-        return {**rounds.run_by_length(compute, ids, results), "truncated": truncated}
+        return {**rounds.run_by_length(compute, ids, results), "truncated": truncated | cut}
 
     def _fill(self, ids):
         logits = tf.cast(self._model(ids, training=False), tf.float32) - self._never

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import sentence_program
-from keras_transformers.export.served import Served, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.text import framed
 
 
@@ -67,13 +67,14 @@ class SentenceEncoder(Served):
         self._pooling, self._normalize = pooling, normalize
 
     def _answer(self, text, rounds):
+        text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
         encode = rounds.program(self._encode)
         found = rounds.run_by_length(
             lambda ids: encode(rounds.padded(ids, self._lengths)), ids, results
         )
-        return {**found, "truncated": truncated}
+        return {**found, "truncated": truncated | cut}
 
     def _encode(self, ids):
         x = tf.cast(self._model(ids, training=False), tf.float32)

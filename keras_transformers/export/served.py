@@ -118,6 +118,21 @@ def _in_a_row(request, name):
     return tf.ensure_shape(named, [None])
 
 
+def bounded(text, longest, end=False):
+    """Texts of as many bytes as `longest` tokens may need, and which were cut, bool.
+
+    No more is read: SentencePiece's time grows with the square of a run of unknown characters.
+
+    Args:
+        text: Strings `(batch,)`.
+        longest: Most tokens that are used of a text.
+        end: Whether the end of a text is kept, not its beginning.
+    """
+    size, most = tf.strings.length(text), max(1 << 16, 64 * longest)
+    start = tf.maximum(size - most, 0) if end else tf.zeros_like(size)
+    return tf.strings.substr(text, start, tf.fill(tf.shape(size), most)), size > most
+
+
 def strings(texts):
     """A list of str, which may be empty, as a tensor.
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import text_program
-from keras_transformers.export.served import Served, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.text import framed
 
 
@@ -58,6 +58,7 @@ class TextClassifier(Served):
         self._lengths = lengths
 
     def _answer(self, text, rounds):
+        text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
         classify = rounds.program(self._classify)
@@ -68,7 +69,7 @@ class TextClassifier(Served):
             "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
-            "truncated": truncated,
+            "truncated": truncated | cut,
         }
 
     def _classify(self, ids):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_transformers.export.rounds import uniform
-from keras_transformers.export.served import Served, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import padding_of
 
@@ -79,6 +79,8 @@ class TextGenerator(Served):
         self._lengths, self._new_tokens = lengths, new_tokens
 
     def _answer(self, text, rounds):
+        longest = self._lengths[-1]
+        text, cut = bounded(text, longest, end=True)
         ids = self._tokenizer.tokenize(text)
         lengths = ids.row_lengths()
         # Something must stand before the first token that is chosen.
@@ -91,7 +93,6 @@ class TextGenerator(Served):
             )
         else:
             first = tf.fill([ids.nrows(), 1], start)
-        longest = self._lengths[-1]
         prompts = tf.concat([first, ids[:, -longest:]], axis=1)
 
         def write(ids):
@@ -101,7 +102,7 @@ class TextGenerator(Served):
             return rounds.for_length(of_length, ids, [length + 1 for length in self._lengths])
 
         found = rounds.run_by_length(write, prompts, RESULTS)
-        return {**found, "truncated": lengths > longest}
+        return {**found, "truncated": (lengths > longest) | cut}
 
     def _write(self, ids, length, rounds):
         """Continues ragged prompts, START first, of up to `length` ids (None: of any number)."""

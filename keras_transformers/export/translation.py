@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export.rounds import alone_or_not, uniform
-from keras_transformers.export.served import Served, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import most_tokens, padding_of
 
@@ -59,8 +59,10 @@ class Translator(Served):
         self._search = BeamSearch() if search is None else search
 
     def _answer(self, text, rounds):
+        longest = self._lengths[-1]
+        text, cut = bounded(text, longest)
         ids = self._tokenizer.tokenize(text)
-        lengths, longest = ids.row_lengths(), self._lengths[-1]
+        lengths = ids.row_lengths()
         end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
         sources = tf.concat([ids[:, : longest - 1], end], axis=1)
 
@@ -75,7 +77,7 @@ class Translator(Served):
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
-            "truncated": lengths > longest - 1,
+            "truncated": (lengths > longest - 1) | cut,
         }
 
     def _translate(self, ids, length, rounds):

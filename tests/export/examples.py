@@ -2,13 +2,20 @@
 
 import functools
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export, models
 from keras_transformers.generation import BeamSearch, Greedy, Sampling
 from keras_transformers.precision import in_precision
-from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
+from keras_transformers.text import (
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+    encode_pairs,
+    packed,
+)
+from keras_transformers.training import SmoothedCrossEntropy
 from keras_transformers.vision import Preprocessing
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
@@ -38,14 +45,23 @@ def images():
     return [*encoded, tf.io.encode_jpeg(pixels[0]).numpy()]
 
 
-def _translator(search, precision="float32", **settings):
-    vocab = tokenizer().vocab_size
+def _transformer(**settings):
     size = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 1}
-    model = models.Transformer(vocab, **size, **settings)
-    if precision != "float32":
-        model.build({"source": (None, None), "target": (None, None)})
-        model = in_precision(model, precision)
-    return export.Translator(model, tokenizer(), search, (8, 16))
+    return models.Transformer(tokenizer().vocab_size, **size, **settings)
+
+
+def _translator(search, **settings):
+    return export.Translator(_transformer(**settings), tokenizer(), search, (8, 16))
+
+
+def _taught_translator(precision):
+    """One that copies: in fewer bits untrained models find equally good what is not the same."""
+    model = _transformer(norm_first=True)
+    batches = packed(encode_pairs(LINES, LINES, tokenizer(), 1), 48, 48, rows=4)
+    model.compile(keras.optimizers.Adam(1e-2), SmoothedCrossEntropy(), jit_compile=True)
+    model.fit(batches.repeat(), steps_per_epoch=150, shuffle=False, verbose=0)
+    copy = in_precision(model, precision)
+    return export.Translator(copy, tokenizer(), BeamSearch(3), (8, 16))
 
 
 def _recurrent():
@@ -108,7 +124,7 @@ ONE_OF_EACH = ("translator, beams", "text generator, gpt2", *list(MAKE)[6:])
 IN_FEWER_BITS = {
     f"{name}, {precision}": functools.partial(make, precision)
     for name, make in {
-        "translator": lambda precision: _translator(BeamSearch(3), precision, norm_first=True),
+        "translator": _taught_translator,
         "text classifier": _text_classifier,
         "image classifier": _image_classifier,
     }.items()

@@ -19,6 +19,7 @@ QUICK = ("text classifier", "mask filler", "sentence encoder", "image classifier
 EVERY = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in examples.MAKE
 ]
+SAMPLED = ("translator, sampling", "text generator, gpt2")  # by the number of the row
 OF_IMAGES = ("image classifier, vit", "detector")
 TEXTS = EVERY[:-2]
 IMAGES = EVERY[-2:]
@@ -33,6 +34,7 @@ class Saved:
     def __init__(self, name, folder):
         keras.utils.set_random_seed(3)
         served = examples.MAKE[name]()
+        self.sampled = name in SAMPLED
         self.path, self.good = served.save(folder), examples.requests(served)[0][:3]
         self.loaded = tf.saved_model.load(str(self.path))
         self.serve = self.loaded.signatures["serving_default"]
@@ -73,6 +75,8 @@ def check_good_ones(served, request, result):
     """The good ones, first in a request, get what they get without the others."""
     alone, count = served.ask(served.good), len(served.good)
     assert all(len(value) == len(request) for value in result.values())
+    if served.sampled:  # rows are numbered by their length
+        return
     among = {name: value[:count] for name, value in result.items()}
     assert not differences({"answers": [alone]}, {"answers": [among]})
 
@@ -122,7 +126,7 @@ def test_a_megabyte_of_text_is_cut_off_in_good_time(saved, name):
     result = served.ask(request)
     assert time.monotonic() - started < 60
     check_good_ones(served, request, result)
-    assert result["truncated"][3]
+    assert result["truncated"][3:] == [True] * 3
 
 
 @pytest.mark.parametrize("name", IMAGES)
