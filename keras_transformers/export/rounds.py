@@ -77,15 +77,11 @@ class CompiledRounds(Rounds):
     def padded(self, ids, lengths, padding=0):
         """A dense tensor of ragged rows, padded to the first of `lengths` that is enough."""
         lengths = tf.constant(lengths, tf.int64)
-        enough = tf.gather(lengths, _first_enough(ids, lengths))
+        which = tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0]
+        enough = tf.gather(lengths, which)
         dense = ids.to_tensor(padding)
         short = tf.cast(enough, tf.int32) - tf.shape(dense)[1]
         return tf.pad(dense, [[0, 0], [0, short]], constant_values=padding)
-
-    def for_length(self, compute, ids, lengths):
-        """`compute(ids, length)` of the first of `lengths` that is enough, an int."""
-        branches = [lambda length=length: compute(ids, length) for length in lengths]
-        return tf.switch_case(_first_enough(ids, tf.constant(lengths, tf.int64)), branches)
 
 
 class PortableRounds(Rounds):
@@ -110,18 +106,9 @@ class PortableRounds(Rounds):
         """A dense tensor of ragged rows, as long as the longest."""
         return ids.to_tensor(padding)
 
-    def for_length(self, compute, ids, lengths):
-        """`compute(ids, None)`: no length is known when tracing."""
-        return compute(ids, None)
-
 
 def _rows(x):
     return tf.cast(x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x)[0], tf.int32)
-
-
-def _first_enough(ids, lengths):
-    """Which of `lengths` (int64 tensor) the longest row of `ids` needs."""
-    return tf.cast(tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0], tf.int32)
 
 
 def alone_or_not(ids, compute):

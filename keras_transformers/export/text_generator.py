@@ -95,27 +95,18 @@ class TextGenerator(Served):
             first = tf.fill([ids.nrows(), 1], start)
         prompts = tf.concat([first, ids[:, -longest:]], axis=1)
 
-        def write(ids):
-            def of_length(ids, length):
-                return self._write(ids, length, rounds)
-
-            return rounds.for_length(of_length, ids, [length + 1 for length in self._lengths])
-
-        found = rounds.run_by_length(write, prompts, RESULTS)
+        found = rounds.run_by_length(lambda ids: self._write(ids, rounds), prompts, RESULTS)
         return {**found, "truncated": (lengths > longest) | cut}
 
-    def _write(self, ids, length, rounds):
-        """Continues ragged prompts, START first, of up to `length` ids (None: of any number)."""
+    def _write(self, ids, rounds):
+        """Continues ragged prompts, START first."""
         padding, end = padding_of(self._model), self._tokenizer.end_id
-        size = length or tf.cast(tf.reduce_max(ids.row_lengths()), tf.int32)
+        prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
+        size = tf.shape(prompts)[1]
         most = size + self._new_tokens
-        start = ids[:, :1].to_tensor(padding, shape=[None, 1])
-        forced = ids[:, 1:].to_tensor(padding)
-        forced = tf.pad(
-            forced, [[0, 0], [0, most - tf.shape(forced)[1]]], constant_values=padding
-        )
-        if length:
-            forced = tf.ensure_shape(forced, [None, most])
+        start, forced = prompts[:, :1], prompts[:, 1:]
+        widths = [[0, 0], [0, self._new_tokens + 1]]
+        forced = tf.pad(forced, widths, constant_values=padding)
         drawn = uniform(self._search, most, tf.shape(forced)[0])
         decode_rows = rounds.program(self._decode)
         tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)

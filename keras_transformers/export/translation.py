@@ -66,13 +66,9 @@ class Translator(Served):
         end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
         sources = tf.concat([ids[:, : longest - 1], end], axis=1)
 
-        def translate(ids):
-            def of_length(ids, length):
-                return self._translate(ids, length, rounds)
-
-            return rounds.for_length(of_length, ids, self._lengths)
-
-        found = rounds.run_by_length(translate, sources, RESULTS)
+        found = rounds.run_by_length(
+            lambda ids: self._translate(ids, rounds), sources, RESULTS
+        )
         empty = lengths == 0
         return {
             "translation": tf.where(empty, "", found["translation"]),
@@ -80,14 +76,14 @@ class Translator(Served):
             "truncated": (lengths > longest - 1) | cut,
         }
 
-    def _translate(self, ids, length, rounds):
-        """Translates ragged ids, padded to `length` pieces (None: to the longest)."""
-        search = rounds.program(self._decode)
+    def _translate(self, ids, rounds):
+        search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows):
             # Made here: of a tensor that both branches share TensorFlow folds the number of rows
             # into a wrong constant.
-            source = ids.to_tensor(padding_of(self._model), shape=[rows, length])
+            source = rounds.padded(ids, self._lengths, padding)
+            source = tf.ensure_shape(source, [rows, None])
             drawn = uniform(self._search, _most(source), ids.nrows())
             return search(source, drawn, 1 if rows else rounds.stages)
 
@@ -116,9 +112,8 @@ class Translator(Served):
 
 
 def _most(source):
-    """Most tokens of a batch of sources, an int where their length is known when tracing."""
-    length = source.shape[1]
-    return most_tokens(tf.shape(source)[1], tf.minimum) if length is None else most_tokens(length)
+    """Most tokens of a batch of sources."""
+    return most_tokens(tf.shape(source)[1], tf.minimum)
 
 
 def translator(

@@ -268,23 +268,29 @@ class LanguageModel(keras.Model):
 
     def _score(self, x, following):
         """Log-probabilities of `following`, a few positions at a time: logits are large."""
-        length = ops.shape(x)[1]
+        def score(x, following):
+            logits = ops.cast(self.token_embedding.logits(x), "float32")
+            chosen = ops.take_along_axis(logits, following[..., None], axis=-1)[..., 0]
+            return chosen - ops.logsumexp(logits, axis=-1)
 
-        def score(start, scores):
-            part = slice(start, start + AT_A_TIME)
-            logits = ops.cast(self.token_embedding.logits(x[:, part]), "float32")
-            chosen = ops.take_along_axis(logits, following[:, part, None], axis=-1)[..., 0]
-            more = chosen - ops.logsumexp(logits, axis=-1)
-            return start + AT_A_TIME, ops.concatenate([scores, more], axis=1)
-
+        batch, length = ops.shape(x)[:2]
         if x.shape[1] is not None:
-            scores = ops.zeros((ops.shape(x)[0], 0), "float32")
-            for start in range(0, length, AT_A_TIME):
-                _, scores = score(start, scores)
-            return scores
-        start = ops.convert_to_tensor(0, "int32")
-        scores = ops.cast(following[:, :start], "float32")  # none yet, of no fixed number
-        return ops.while_loop(lambda start, _: start < length, score, (start, scores))[1]
+            parts = [slice(i, i + AT_A_TIME) for i in range(0, length, AT_A_TIME)]
+            return ops.concatenate([score(x[:, i], following[:, i]) for i in parts], axis=1)
+        size = ops.minimum(length, AT_A_TIME)
+        number = (length + size - 1) // size
+        width = ((0, 0), (0, number * size - length))
+        x = ops.reshape(ops.pad(x, (*width, (0, 0))), (batch, number, size, x.shape[2]))
+        following = ops.reshape(ops.pad(following, width), (batch, number, size))
+
+        def advance(i, scores):
+            new = score(ops.take(x, i, axis=1), ops.take(following, i, axis=1))
+            here = (ops.arange(number) == i)[:, None]
+            return i + 1, ops.where(here, new[:, None], scores)
+
+        first = (ops.convert_to_tensor(0, "int32"), ops.zeros((batch, number, size), "float32"))
+        _, scores = ops.while_loop(lambda i, scores: i < number, advance, first)
+        return ops.reshape(scores, (batch, -1))[:, :length]
 
     def decode_step(self, ids, index, state, shared=None, ancestry=None):
         """Scores the next token of every sequence.

@@ -294,3 +294,20 @@ def test_what_does_not_fit_is_refused():
         generate(random(), prompt=PROMPT, max_length=40)
     with pytest.raises(ValueError, match="must be one of tiny, .*xl. Received: 'huge'"):
         LanguageModel.from_variant("huge")
+
+
+@pytest.mark.parametrize("length", [5, 64, 150])
+def test_a_prompt_of_a_length_that_nobody_knows_when_tracing_scores_the_same(length):
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("other backends always know lengths")
+    model = LanguageModel.from_variant("tiny", 101)
+    model(np.ones((1, 2), "int32"))
+    ids = np.random.default_rng(0).integers(3, 101, (3, length)).astype("int32")
+    x, following = model.norm(model._embed(ids, np.arange(length)[None])), np.roll(ids, -1, 1)
+    specs = [tf.TensorSpec([None, None, 128]), tf.TensorSpec([None, None], tf.int32)]
+    for compiled in (False, True):
+        score = tf.function(model._score, input_signature=specs, jit_compile=compiled)
+        np.testing.assert_allclose(
+            score(x, following), model._score(x, following), rtol=0, atol=2e-5
+        )
