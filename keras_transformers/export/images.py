@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_images
-from keras_transformers.export.programs import image_program
+from keras_transformers.export.programs import classes, image_program
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 
@@ -119,7 +119,7 @@ class ImageClassifier(Served):
 
     def _classify(self, pixels):
         logits = self._model(self._preprocessing.normalize(pixels), training=False)
-        return {"probabilities": tf.nn.softmax(tf.cast(logits, tf.float32))}
+        return {"probabilities": classes(logits)["probabilities"]}
 
     def probabilities(self, images):
         """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
@@ -171,6 +171,6 @@ def image_classifier(
     classifier = ImageClassifier(model, labels, preprocessing)
     if format == "saved_model":
         return classifier.save(path, version, warmup)
-    preprocessing = preprocessing or _of_model(model)
+    preprocessing = classifier._preprocessing  # or the default one
     settings = of_images(preprocessing, labels)
     return write(image_program(model, preprocessing), format, path, settings)

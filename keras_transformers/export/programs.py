@@ -75,7 +75,7 @@ def image_program(model, preprocessing):
 
     @tf.function(input_signature=[tf.TensorSpec([None, *shape], tf.uint8, name="pixels")])
     def classify(pixels):
-        return _classes(model(preprocessing.normalize(pixels), training=False))
+        return classes(model(preprocessing.normalize(pixels), training=False))
 
     sample = {"pixels": _pixels(shape)}
     return Program("image_classifier", model, classify, sample, "probabilities")
@@ -121,7 +121,7 @@ def text_program(model, tokenizer, longest):
 
 def sentence_program(model, tokenizer, longest, pooling, normalize):
     """Framed ids, 0 = padding -> one vector a text."""
-    answer = functools.partial(_vectors, pooling=pooling, normalize=normalize)
+    answer = functools.partial(vectors, pooling=pooling, normalize=normalize)
     return _of_ids("sentence_encoder", model, tokenizer, longest, answer, "embedding")
 
 
@@ -137,20 +137,22 @@ def _of_ids(exporter, model, tokenizer, longest, answer, compared):
 
 
 def _of_logits(ids, logits):
-    return _classes(logits)
+    return classes(logits)
 
 
-def _vectors(ids, x, pooling, normalize):
+def vectors(ids, x, pooling, normalize):
+    """One vector for each row of `x` `(batch, length, hidden_dim)`; `ids` are 0 at padding."""
     x = tf.cast(x, tf.float32)
     if pooling == "token":
-        vectors = x[:, 0]
+        found = x[:, 0]
     else:
         real = tf.expand_dims(tf.cast(ids != 0, tf.float32), 2)
-        vectors = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
-    return {"embedding": tf.math.l2_normalize(vectors, axis=-1) if normalize else vectors}
+        found = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
+    return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
 
 
-def _classes(logits):
+def classes(logits):
+    """Probabilities `(batch, classes)`, the largest of each row and its place."""
     probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
     return {
         "probabilities": probabilities,

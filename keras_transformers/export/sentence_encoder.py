@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
-from keras_transformers.export.programs import sentence_program
+from keras_transformers.export.programs import sentence_program, vectors
 from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.text import framed
 
@@ -77,14 +77,8 @@ class SentenceEncoder(Served):
         return {**found, "truncated": truncated | cut}
 
     def _encode(self, ids):
-        x = tf.cast(self._model(ids, training=False), tf.float32)
-        if self._pooling == "token":
-            vectors = x[:, 0]
-        else:
-            real = tf.cast(ids != self._tokenizer.pad_id, tf.float32)[..., None]
-            vectors = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
-        vectors = tf.math.l2_normalize(vectors, axis=-1) if self._normalize else vectors
-        return {"embedding": vectors}
+        x = self._model(ids, training=False)
+        return vectors(ids, x, self._pooling, self._normalize)
 
     def encode(self, texts):
         """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""

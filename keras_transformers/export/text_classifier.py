@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
-from keras_transformers.export.programs import text_program
+from keras_transformers.export.programs import classes, text_program
 from keras_transformers.export.served import Served, bounded, check_lengths, strings
 from keras_transformers.text import framed
 
@@ -74,7 +74,7 @@ class TextClassifier(Served):
 
     def _classify(self, ids):
         logits = self._model(ids, training=False)
-        return {"probabilities": tf.nn.softmax(tf.cast(logits, tf.float32))}
+        return {"probabilities": classes(logits)["probabilities"]}
 
     def probabilities(self, texts):
         """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
