@@ -14,6 +14,7 @@ from keras_transformers import pretrained, saving
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.models import DETR
 from keras_transformers.training import keep_freed_memory
+from recipes.bad_input import ending_in_a_sentence
 from recipes.devices import spread
 from recipes.folder import RunFolder
 
@@ -122,13 +123,8 @@ def main(run, config, description):
     if config.resume and pathlib.Path(config.output, "metrics.json").is_file():
         print(f"The run in {config.output} is finished.")
         return
-    try:
-        with spread(config.devices, config.hosts):
-            run(config)
-    except (ValueError, FileNotFoundError, FloatingPointError) as error:
-        raise SystemExit(f"{name}: {error}") from None
-    except OSError as error:
-        raise SystemExit(f"{name}: {error.strerror or error}") from None
+    with ending_in_a_sentence(name, FloatingPointError), spread(config.devices, config.hosts):
+        run(config)
 
 
 def is_published(folder):

@@ -13,6 +13,8 @@ import os
 
 import tyro
 
+from recipes.bad_input import ending_in_a_sentence
+
 # Before gradio is imported: it says nothing to anyone, and asks nobody for a newer version.
 QUIET = {
     "GRADIO_ANALYTICS_ENABLED": "False",
@@ -80,12 +82,8 @@ def main():
     """The command line; bad input ends in one sentence."""
     name = "recipes.demo"
     config = tyro.cli(Config, prog=f"python -m {name}", description=__doc__)
-    try:
+    with ending_in_a_sentence(name, ImportError):
         serve(config).block_thread()
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        raise SystemExit(f"{name}: {error}") from None
-    except OSError as error:
-        raise SystemExit(f"{name}: {error.strerror or error}") from None
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import tyro
 
 import keras_transformers
 from keras_transformers.predictors import Refused
+from recipes.bad_input import ending_in_a_sentence
 from recipes.bulk import rows
 from recipes.bulk.answers import answered
 from recipes.bulk.shards import BAD_ROWS, LINE, Shards
@@ -160,12 +161,8 @@ def run(config):
 def main():
     """Runs with the command line; bad input ends in one sentence."""
     config = tyro.cli(Config, prog="python -m recipes.predict", description=__doc__)
-    try:
+    with ending_in_a_sentence("recipes.predict", ImportError):
         run(config)
-    except (ValueError, FileNotFoundError, ImportError) as error:
-        raise SystemExit(f"recipes.predict: {error}") from None
-    except OSError as error:
-        raise SystemExit(f"recipes.predict: {error.strerror or error}") from None
 
 
 if __name__ == "__main__":

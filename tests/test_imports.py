@@ -63,8 +63,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bulk", "command", "data", "devices", "flops", "folder", "heat", "images", "pages")
-SHARED += ("seq2seq", "texts")
+SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat", "images")
+SHARED += ("pages", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
