@@ -85,7 +85,7 @@ class Translator(Served):
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
             drawn = uniform(self._search, _most(source), ids.nrows())
-            return search(source, drawn, 1 if rows else rounds.stages)
+            return search(source, drawn, rounds.stages)
 
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples

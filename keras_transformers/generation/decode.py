@@ -3,6 +3,9 @@
 from keras import ops
 
 from keras_transformers.generation.request import Opening
+from keras_transformers.generation.search import Room
+
+GROWTH = 16  # positions
 
 
 def decode(model, source, search, request, stages=1):
@@ -31,9 +34,9 @@ def decode(model, source, search, request, stages=1):
     (1, 4)
     """
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
-    state, shared = model.start_decoding(
-        source, search.beams, ops.shape(request.forced)[1], **options
-    )
+    room = _room(model, search.beams, request) if stages is None else None
+    places = ops.shape(request.forced)[1] if room is None else room.places
+    state, shared = model.start_decoding(source, search.beams, places, **options)
 
     opening = None
     has_prompt = not isinstance(request.prompt_length, int) or request.prompt_length > 0
@@ -43,7 +46,19 @@ def decode(model, source, search, request, stages=1):
     def step(ids, index, state, ancestry, shared):
         return model.decode_step(ids, index, state, shared, ancestry)
 
-    return search(step, state, request, shared, stages, opening)
+    return search(step, state, request, shared, stages, opening, room)
+
+
+def _room(model, beams, request):
+    """Caches that grow with the sequences, which are seldom as long as they may be; or None.
+
+    A step reads all of a cache. Nothing is compiled, so it may be of any size.
+    """
+    most = ops.shape(request.forced)[1]
+    if isinstance(most, int) or not hasattr(model, "grow_caches"):
+        return None
+    places = ops.minimum(most, request.prompt_length + GROWTH)
+    return Room(places, lambda state, number: model.grow_caches(state, beams, number))
 
 
 def _take_in(model, state, beams, request):

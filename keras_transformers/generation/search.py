@@ -1,9 +1,24 @@
 """The loop that all searches share, as one that XLA can compile."""
 
+from typing import Any, NamedTuple
+
 import keras
 from keras import ops
 
 from keras_transformers.generation.request import Opening
+
+
+class Room(NamedTuple):
+    """For how many tokens the state of a search has place.
+
+    Args:
+        places: Number of tokens, an int or a scalar tensor.
+        grow: `grow(state, number) -> state`, with place for `number` more; called where that many
+            have been decoded. None where there is place for all.
+    """
+
+    places: Any
+    grow: Any = None
 
 
 class Search:
@@ -14,7 +29,7 @@ class Search:
     every tensor of `found` starts with the batch.
     """
 
-    def __call__(self, step, state, request, shared=None, stages=1, opening=None):
+    def __call__(self, step, state, request, shared=None, stages=1, opening=None, room=None):
         """Searches.
 
         Args:
@@ -27,6 +42,7 @@ class Search:
                 of its sequences are done, and the others go on without them. None for as many as it
                 takes, where nothing is compiled and the batch is of any size.
             opening: An `Opening`, where the model has taken in the first tokens already.
+            room: A `Room`, where the state has place for fewer tokens than there may be.
 
         Returns:
             Dict of `tokens` `(batch, [n,] max_length)`, padding after END; `scores` `(batch, [n])`;
@@ -37,12 +53,14 @@ class Search:
             opening = Opening(ops.convert_to_tensor(0, "int32"), nothing)
         index, found, left = opening.places, self.start(request, opening), []
         if stages is None:
-            index, found = self._in_dwindling_batches(step, index, found, state, request, shared)
+            index, found = self._in_dwindling_batches(
+                step, index, found, state, request, shared, room
+            )
             return self.finish(found, index, request)
         for stage in range(stages):
-            batch = ops.shape(request.forced)[0]
+            batch, end = ops.shape(request.forced)
             most = 0 if stage == stages - 1 else batch // 2
-            index, found, state = self._loop(step, index, found, state, request, shared, most)
+            index, found, state = self._loop(step, index, found, state, request, shared, most, end)
             if most:
                 # Those that are not done come first; when all places are filled, nobody goes on.
                 order = ops.argsort(ops.cast(self.done(found), "int32"), axis=0)
@@ -56,40 +74,49 @@ class Search:
             found = _put_back(found, done, order)
         return self.finish(found, index, request)
 
-    def _in_dwindling_batches(self, step, index, found, state, request, shared):
-        """Loops until half of the rows are done, then goes on with the others alone."""
-        max_length = ops.shape(request.forced)[1]
+    def _in_dwindling_batches(self, step, index, found, state, request, shared, room):
+        """Loops until half of the rows are done, then goes on with the others alone.
+
+        Rows of a batch of known size stay, since it would be known no longer.
+        """
+        batch, max_length = ops.shape(request.forced)
+        stay = isinstance(batch, int)
         asked = {name: part for name, part in request._asdict().items() if _is_of_rows(name, part)}
+        room = Room(max_length) if room is None else room
 
-        def more(index, rows, *_):
-            return ops.logical_and(index < max_length, ops.shape(rows)[0] > 0)
+        def more(index, places, rows, kept, found, *_):
+            left = ops.logical_not(self.done(found))
+            return ops.logical_and(index < max_length, ops.any(left))
 
-        def advance(index, rows, kept, found, state, asked, shared):
-            batch = ops.shape(rows)[0]
-            of_rows = request._replace(**asked)
-            index, found, state = self._loop(
-                step, index, found, state, of_rows, shared, batch // 2
-            )
+        def advance(index, places, rows, kept, found, state, asked, shared):
+            batch, of_rows = ops.shape(rows)[0], request._replace(**asked)
+            most, end = 0 if stay else batch // 2, ops.minimum(places, max_length)
+            index, found, state = self._loop(step, index, found, state, of_rows, shared, most, end)
+            if room.grow is not None:
+                new = ops.where(index == places, ops.minimum(places, max_length - places), 0)
+                places, state = places + new, room.grow(state, new)
+            if stay:
+                return index, places, rows, found, found, state, asked, shared
             kept = keras.tree.map_structure(
                 lambda all, some: ops.scatter_update(all, rows[:, None], some), kept, found
             )
             (going_on,) = ops.nonzero(ops.logical_not(self.done(found)))
             parts = (rows, found, state, asked, shared)
             rows, found, state, asked, shared = (_rows(part, going_on, batch) for part in parts)
-            return index, rows, kept, found, state, asked, shared
+            return index, places, rows, kept, found, state, asked, shared
 
-        rows = ops.arange(ops.shape(request.forced)[0], dtype="int32")
-        first = (index, rows, found, found, state, asked, {} if shared is None else shared)
-        index, _, kept, *_ = ops.while_loop(more, advance, first)
+        rows = ops.arange(batch, dtype="int32")
+        shared = {} if shared is None else shared
+        first = (index, room.places, rows, found, found, state, asked, shared)
+        index, _, _, kept, *_ = ops.while_loop(more, advance, first)
         return index, kept
 
-    def _loop(self, step, index, found, state, request, shared, most):
-        """Until at most `most` rows are open, or the limit is reached."""
-        max_length = ops.shape(request.forced)[1]
+    def _loop(self, step, index, found, state, request, shared, most, end):
+        """Until at most `most` rows are open, or the place `end` is reached."""
 
         def more(index, found, state):
             number = ops.sum(ops.cast(ops.logical_not(self.done(found)), "int32"))
-            return ops.logical_and(index < max_length, number > most)
+            return ops.logical_and(index < end, number > most)
 
         def advance(index, found, state):
             def shared_step(ids, index, state, ancestry):

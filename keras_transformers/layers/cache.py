@@ -66,6 +66,17 @@ def _in_columns(beams):
     return beams > 1 and not current_kernels()
 
 
+def room(cache, beams):
+    """Number of positions that a cache has."""
+    return ops.shape(cache["value"])[2] // beams
+
+
+def grow_cache(cache, beams, positions):
+    """The cache with as many positions more, where its places are rows."""
+    more = ((0, 0), (0, 0), (0, beams * positions), (0, 0))
+    return {name: ops.pad(each, more) for name, each in cache.items()}
+
+
 def visible_slots(index, max_length, beams, slots=None):
     """Which places of the cache each beam may attend to at position `index`.
 

@@ -2,7 +2,15 @@
 
 from keras import ops
 
-from keras_transformers.layers.cache import visible_slots
+from keras_transformers.layers.cache import grow_cache, room, visible_slots
+
+
+class CachedDecoding:
+    """Decoding whose state has the `cache` of each block."""
+
+    def grow_caches(self, state, beams, positions):
+        """The state with as many positions more in its caches; only where nothing is compiled."""
+        return {**state, "cache": [grow_cache(each, beams, positions) for each in state["cache"]]}
 
 
 def step_blocks(blocks, x, index, caches, ancestry, contexts=None, context_mask=None):
@@ -22,8 +30,8 @@ def step_blocks(blocks, x, index, caches, ancestry, contexts=None, context_mask=
         cross-attention `(batch, heads, beams, context_length)`, None without a context.
     """
     beams = x.shape[1]
-    max_length = ops.shape(caches[0]["value"])[2] // beams
-    slots = None if ancestry is None else ancestry.slots
+    max_length = room(caches[0], beams)
+    slots = None if ancestry is None else ancestry.slots[..., :max_length]
     visible = visible_slots(index, max_length, beams, slots)
     contexts = [None] * len(blocks) if contexts is None else contexts
     after, weights = [], None

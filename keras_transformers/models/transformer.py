@@ -15,7 +15,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.decoding import position_of, step_blocks
+from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -42,7 +42,7 @@ VARIANTS = {
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Transformer(keras.Model):
+class Transformer(CachedDecoding, keras.Model):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
