@@ -1,0 +1,108 @@
+"""Claims about the kernels of portable programs, against NumPy in float64 and decoding by XLA."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_transformers.export.kernels import FEW, SPLIT, TensorFlowKernels
+from keras_transformers.generation import BeamSearch, Greedy, Request, decode, generate
+from keras_transformers.layers.portable import portable
+from keras_transformers.models import LanguageModel, Transformer
+
+ROWS = [1, 2, FEW, FEW + 1]
+NEVER_ENDS = 1000
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def traced(function, *arrays, unknown):
+    """`function` in a graph that knows all sizes but, on request, that of the first axis."""
+    shapes = [[None, *x.shape[1:]] if unknown else list(x.shape) for x in arrays]
+    signature = [tf.TensorSpec(s, x.dtype) for s, x in zip(shapes, arrays, strict=True)]
+    return tf.function(function, input_signature=signature)(*arrays).numpy()
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_products_are_those_of_numpy(rows, unknown):
+    width = 512
+    x, kernel = normal(rows, width), tf.constant(normal(width, SPLIT // width, seed=1))
+    exact = x.astype("float64") @ kernel.numpy()
+    kernels = TensorFlowKernels()
+    close(traced(lambda x: kernels.product(x, kernel), x, unknown=unknown), exact)
+    close(traced(lambda x: kernels.table_product(x, tf.transpose(kernel)), x, unknown=unknown), exact)
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("queries", ROWS)
+def test_attention_is_that_of_numpy(queries, batch, unknown):
+    query, key, value = normal(batch, 2, queries, 4), normal(batch, 2, 6, 4), normal(batch, 2, 6, 5)
+    mask = np.random.default_rng(1).random((batch, 1, queries, 6)) < 0.6
+    mask[0, :, 0] = False  # this one may attend to nothing
+    kernels = TensorFlowKernels()
+
+    def attend(query, key, value, mask):
+        scores = kernels.batch_product(query, key, transposed=True)
+        return kernels.batch_product(kernels.softmax(scores, mask), value)
+
+    scores = query.astype("float64") @ np.swapaxes(key, 2, 3)
+    weights = np.where(mask, np.exp(scores), 0)
+    total = weights.sum(-1, keepdims=True)
+    expected = np.divide(weights, total, where=total > 0, out=np.zeros_like(weights)) @ value
+    found = traced(attend, query, key, value, mask, unknown=unknown)
+    close(found, expected)
+    assert not found[0, :, 0].any()
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("shape", [(2, 1, 3, 4), (2, 9, 3, 4), (2, 3, 9, 4), (1, 9, 10, 4)])
+def test_swapped_axes_are_those_of_numpy(shape, unknown):
+    x = normal(*shape)
+    found = traced(TensorFlowKernels().swap, x, unknown=unknown)
+    np.testing.assert_array_equal(found, np.swapaxes(x, 1, 2))
+
+
+def test_a_slice_is_written_where_it_should_be():
+    x, new = normal(2, 3, 6, 4), normal(2, 3, 2, 4, seed=1)
+    found = TensorFlowKernels().update_slice(tf.constant(x), tf.constant(3), tf.constant(new))
+    expected = np.concatenate([x[:, :, :3], new, x[:, :, 5:]], axis=2)
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("rows", [1, None])
+@pytest.mark.parametrize("kind", ["translator", "writer"])
+def test_caches_that_grow_change_no_token(kind, rows, search):
+    keras.utils.set_random_seed(1)
+    sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 2}
+    prompt, most = 5, 77  # twice the first growth, and not a multiple of it
+    ids = np.random.default_rng(2).integers(3, 31, (rows or 3, prompt)).astype("int32")
+    if kind == "writer":
+        model, prompts = LanguageModel(31, **sizes), ids
+        model.build((None, None))
+    else:
+        model, prompts = Transformer(31, **sizes), None
+        model.build({"source": (None, None), "target": (None, None)})
+    given = {"prompt": prompts, "search": search, "max_length": most, "end_id": NEVER_ENDS}
+    expected = generate(model, ids, **given)["tokens"]
+
+    @tf.function(input_signature=[tf.TensorSpec([rows, None], tf.int32), tf.TensorSpec([], "int32")])
+    def run(ids, most):
+        batch = ops.shape(ids)[0]
+        forced = tf.zeros([batch, most], tf.int32)
+        if kind == "writer":
+            forced = tf.concat([ids, forced[:, prompt:]], axis=1)
+        request = Request(forced, 1, NEVER_ENDS, prompt_length=prompt if kind == "writer" else 0)
+        with portable(TensorFlowKernels()):
+            return decode(model, ids, search, request, stages=None)["tokens"]
+
+    np.testing.assert_array_equal(run(ids, most).numpy(), expected)
