@@ -45,7 +45,8 @@ class TensorFlowKernels:
         few = x.shape[2] == 1 or x.shape[0] == 1 and x.shape[2] in range(2, FEW + 1)
         if few and x.dtype == tf.float32:
             # oneDNN has no kernel of this version, whose start takes 35 us: 5 instead of 40 for
-            # four beams of one sentence.
+            # four beams of one sentence. (It is slower from some 100 keys of 64 numbers on; to ask
+            # at every step costs more than that.)
             return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transposed)
         return tf.matmul(x, y, transpose_b=transposed)
 

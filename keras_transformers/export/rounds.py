@@ -96,7 +96,9 @@ class PortableRounds(Rounds):
             with portable(TensorFlowKernels()):
                 return function(*arguments)
 
-        return run
+        # Not inlined, it is prepared when it is first met: one request of two sizes that are traced
+        # apart does not wait for the other.
+        return tf.function(run, experimental_attributes={"_noinline": True})
 
     def round_size(self, batch):
         """At most 64 rows of a request of `batch`."""

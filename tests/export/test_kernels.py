@@ -38,7 +38,8 @@ def test_products_are_those_of_numpy(rows, unknown):
     exact = x.astype("float64") @ kernel.numpy()
     kernels = TensorFlowKernels()
     close(traced(lambda x: kernels.product(x, kernel), x, unknown=unknown), exact)
-    close(traced(lambda x: kernels.table_product(x, tf.transpose(kernel)), x, unknown=unknown), exact)
+    table = tf.transpose(kernel)
+    close(traced(lambda x: kernels.table_product(x, table), x, unknown=unknown), exact)
 
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
@@ -95,7 +96,9 @@ def test_caches_that_grow_change_no_token(kind, rows, search):
     given = {"prompt": prompts, "search": search, "max_length": most, "end_id": NEVER_ENDS}
     expected = generate(model, ids, **given)["tokens"]
 
-    @tf.function(input_signature=[tf.TensorSpec([rows, None], tf.int32), tf.TensorSpec([], "int32")])
+    signature = [tf.TensorSpec([rows, None], "int32"), tf.TensorSpec([], "int32")]
+
+    @tf.function(input_signature=signature)
     def run(ids, most):
         batch = ops.shape(ids)[0]
         forced = tf.zeros([batch, most], tf.int32)
