@@ -17,7 +17,7 @@ class Served(tf.Module):
     A subclass has `_answer(request, rounds)`, which gives a dict of tensors whose first axis is the
     batch's. Called in Python it is compiled by XLA. Saved, it has two signatures with the same
     inputs, outputs and variables: `serving_default`, which runs wherever TensorFlow's own kernels
-    run, and `xla`.
+    run, and `xla`. Of a text no more is read than `bounded` says.
 
     Args:
         name: What it is, for TensorFlow.

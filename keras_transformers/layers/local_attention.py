@@ -119,10 +119,12 @@ class LocalAttention(CausalSelfAttention):
 
     def _past(self, index, keys, values, visible):
         beams = visible.shape[1]
-        places, window = values.shape[2], self.window_size * beams
+        places, window = ops.shape(values)[2], self.window_size * beams
         if not self.causal:
             self._refuse("causal", "True for decoding token by token", self.causal)
-        if places <= window:
+        if not isinstance(places, int):
+            window = ops.minimum(window, places)
+        elif places <= window:
             return 0, keys, values, visible
         index = ops.cast(index, "int32")
         first = ops.clip(index + 1 - self.window_size, 0, (places - window) // beams)

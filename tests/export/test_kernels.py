@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.export.kernels import FEW, SPLIT, TensorFlowKernels
 from keras_transformers.generation import BeamSearch, Greedy, Request, decode, generate
+from keras_transformers.layers import LocalAttention
 from keras_transformers.layers.portable import portable
 from keras_transformers.models import LanguageModel, Transformer
 
@@ -77,6 +78,25 @@ def test_a_slice_is_written_where_it_should_be():
     found = TensorFlowKernels().update_slice(tf.constant(x), tf.constant(3), tf.constant(new))
     expected = np.concatenate([x[:, :, :3], new, x[:, :, 5:]], axis=2)
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+@pytest.mark.parametrize("places", [3, 4, 9])
+def test_a_window_over_a_cache_of_any_size_is_that_of_the_whole_pass(places, beams):
+    layer, x = LocalAttention(2, window_size=4, causal=True), normal(2, places, 8)
+    expected, steps = layer(x), range(places)  # builds it
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 8]), tf.TensorSpec([], "int32")])
+    def run(x, places):
+        cache, found = layer.start_cache(ops.shape(x)[0], beams, places), []
+        for index in steps:
+            token = tf.repeat(x[:, index, None], beams, axis=1)
+            y, cache = layer.step(token, cache, index)
+            found.append(y[:, -1])
+        return tf.stack(found, axis=1)
+
+    with portable(TensorFlowKernels()):
+        close(run(x, places).numpy(), expected)
 
 
 @pytest.mark.parametrize("search", [Greedy(), BeamSearch(3)], ids=["greedy", "beam"])
