@@ -5,7 +5,7 @@ from keras import ops
 from keras_transformers.generation.request import Opening
 from keras_transformers.generation.search import Room
 
-GROWTH = 16  # positions
+FIRST_PLACES = 16  # of a cache, behind the prompt; twice as many whenever they are full
 
 
 def decode(model, source, search, request, stages=1):
@@ -57,7 +57,7 @@ def _room(model, beams, request):
     most = ops.shape(request.forced)[1]
     if isinstance(most, int) or not hasattr(model, "grow_caches"):
         return None
-    places = ops.minimum(most, request.prompt_length + GROWTH)
+    places = ops.minimum(most, request.prompt_length + FIRST_PLACES)
     return Room(places, lambda state, number: model.grow_caches(state, beams, number))
 
 

@@ -8,6 +8,7 @@ from keras_transformers.layers.cache import (
     empty_cache,
     fill_cache,
     read_cache,
+    room,
     visible_slots,
     write_cache,
 )
@@ -148,7 +149,7 @@ class CausalSelfAttention(SelfAttention):
         )
         cache = write_cache(cache, self._prepare_key(key, here), value, index)
         if visible is None:
-            visible = visible_slots(index, ops.shape(cache["value"])[2] // beams, beams)
+            visible = visible_slots(index, room(cache, beams), beams)
         first, keys, values, visible = self._past(index, *read_cache(cache, beams), visible)
         places = (here, first + ops.arange(ops.shape(values)[2], dtype="int32") // beams)
         query = self._prepare_query(query, here)
