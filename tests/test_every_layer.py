@@ -1,0 +1,23 @@
+"""Claims that are made of all public layers."""
+
+import keras
+import pytest
+
+from keras_transformers import layers
+from tests.contract import call
+from tests.every_layer import EVERY
+
+ABSTRACT = {"Score", "PositionTerm"}  # what scores and position terms are derived from
+
+
+def test_none_is_missing():
+    public = {name: getattr(layers, name) for name in layers.__all__}
+    kinds = {name for name, one in public.items() if isinstance(one, type)}
+    assert all(issubclass(public[name], keras.layers.Layer) for name in kinds)
+    assert kinds - ABSTRACT == set(EVERY)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_it_takes_its_inputs(name):
+    case = EVERY[name]
+    call(case.make(), case.inputs)
