@@ -14,12 +14,13 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
+    ["errors", "traced", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
     + ["portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
     + ["both_ways"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
-    + ["projections", "regularization", "overlapping_patches"],
+    + ["projections", "regularization", "overlapping_patches"]
+    + ["patch_embedding", "convolutional_stem"],
     ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
@@ -27,7 +28,8 @@ LAYER_ROWS = [
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
-    "layers": [],
+    "assertions": [],
+    "layers": ["assertions"],
     "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
     "training": ["layers.masks"],
@@ -38,7 +40,7 @@ MAY_IMPORT = {
     "inspection": [],
     "precision": [],
     "saving": [],
-    "models": ["layers", "detection"],
+    "models": ["layers", "detection", "assertions"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
     "predictors": [],

@@ -11,10 +11,11 @@ from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.projections import project, project_together, project_token
 from keras_transformers.layers.regularization import Dropout
 from keras_transformers.layers.scores import SCORES, Score
+from keras_transformers.layers.traced import Traced
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Traced, keras.layers.Layer):
     """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention`.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
@@ -208,6 +209,9 @@ class MultiHeadAttention(keras.layers.Layer):
             self.attention_observer(weights)
         output = project(self.output_dense, swap_heads(output))
         return (output, weights) if return_attention_scores else output
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return (*query_shape[:-1], self._output_shape or query_shape[-1])
 
     def _prepare_query(self, query, positions):
         """A query `(batch, heads, length, key_dim)` as it is compared."""

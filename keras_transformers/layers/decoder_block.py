@@ -122,6 +122,9 @@ class DecoderBlock(Block):
         x = self._feed(x, self.feed_forward, training)
         return (x, scores[0]) if return_attention_scores else x
 
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return super().compute_output_shape(x_shape)
+
     def _attend_across(self, x, function, training=False):
         norm, scale = self.cross_attention_norm, self.cross_attention_scale
         return self._residual(x, function, norm, scale, training)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.errors import check_floating
 from keras_transformers.layers.patch_merging import check_map
 
 
@@ -63,6 +64,7 @@ class OverlappingPatchEmbedding(keras.layers.Layer):
             self.hidden_dim,
             self.kernel_size,
             self.stride,
+            data_format="channels_last",
             name="projection",
             dtype=self.dtype_policy,
         )
@@ -76,6 +78,7 @@ class OverlappingPatchEmbedding(keras.layers.Layer):
 
     def call(self, x):
         check_map(self, x.shape)
+        check_floating(self, "x", x)
         border = (self.kernel_size // 2,) * 2
         x = self.projection(ops.pad(x, ((0, 0), border, border, (0, 0))))
         return x if self.norm is None else self.norm(x)

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_transformers.assertions import at_most, require
+
 
 def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0, layout="pairs"):
     """Sines and cosines of a position at geometrically spaced wavelengths.
@@ -196,15 +198,16 @@ class PositionEmbedding(keras.layers.Layer):
         )
 
     def call(self, x, start=0, positions=None):
-        length = x.shape[1]
         if positions is None:
-            end = length + start if isinstance(length, int) and isinstance(start, int) else 0
-            if end > self.max_length:
-                raise ValueError(
-                    f"PositionEmbedding '{self.name}': `x` reaches position {end}, but the table "
-                    f"has max_length={self.max_length} positions."
+            length = ops.shape(x)[1]
+            if isinstance(start, int):  # who decodes has seen to it
+                x = require(
+                    x,
+                    [at_most(length, self.max_length - start)],
+                    f"PositionEmbedding '{self.name}': `x` must end at one of the "
+                    f"max_length={self.max_length} positions of the table; it starts at {start}.",
                 )
-            positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+            positions = ops.arange(length, dtype="int32") + start
         return x + ops.cast(rows_of(self.table, positions), x.dtype)
 
     def compute_output_shape(self, x_shape):

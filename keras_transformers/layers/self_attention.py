@@ -69,6 +69,8 @@ class SelfAttention(MultiHeadAttention):
         mask=None,
         x_mask=None,
     ):
+        if self.position is not None:
+            x = self.position.fits(x, self.causal)
         placed = with_positions(self, "positions", x, positions)
         mask = combine_masks(mask, x_mask)
         return super().call(
@@ -82,6 +84,9 @@ class SelfAttention(MultiHeadAttention):
             training=training,
             value_mask=mask,
         )
+
+    def compute_output_shape(self, x_shape):
+        return super().compute_output_shape(x_shape)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -7,6 +7,7 @@ from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, p
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.parts import serialized
+from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
 
 
@@ -20,8 +21,16 @@ class _Cell:
         return self.call(inputs, states)
 
 
+class _GRUCell(keras.layers.GRUCell):
+    """Keras's, which says the shapes of its output and its state."""
+
+    def compute_output_shape(self, input_shape):
+        shape = (input_shape[0], self.units)
+        return shape, shape
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class RecurrentTranslator(keras.Model):
+class RecurrentTranslator(Traced, keras.Model):
     """Recurrent encoder-decoder with additive attention (https://arxiv.org/abs/1409.0473).
 
     A bidirectional GRU reads the source into `h_1 .. h_S`. The decoder's state is `s_t =
@@ -108,7 +117,7 @@ class RecurrentTranslator(keras.Model):
             name="attention",
             dtype=policy,
         )
-        self.cell = keras.layers.GRUCell(
+        self.cell = _GRUCell(
             hidden_dim, recurrent_initializer=Orthogonal(), name="decoder", dtype=policy
         )
         self.readout = keras.layers.Dense(
@@ -125,14 +134,15 @@ class RecurrentTranslator(keras.Model):
 
     def build(self, input_shape):
         hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)
-        self.source_embedding.build()
+        self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
-            self.target_embedding.build()
+            self.target_embedding.build((None, None))
         self.encoder.build(embedded)
         self.first_state.build((None, self.hidden_dim // 2))
         self.attention.build(hidden, hidden)
         self.cell.build((None, self.embedding_dim + self.hidden_dim))
         self.readout.build((None, None, self.embedding_dim + 2 * self.hidden_dim))
+        self.dropout_layer.build(embedded)
 
     def call(self, inputs, training=None):
         if not {"source", "target"} <= inputs.keys() <= {"source", "target"}:
@@ -158,6 +168,9 @@ class RecurrentTranslator(keras.Model):
             self.attention.attention_observer(weights[:, None])
         y = self.readout(ops.concatenate([states, attended, y], axis=-1))
         return self.target_embedding.logits(self.dropout_layer(y, training=training))
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape["target"], self.target_embedding.vocab_size)
 
     def encode(self, source, training=None):
         """Reads the source: ids `(batch, length)`.

@@ -60,6 +60,9 @@ class ClassificationHead(keras.layers.Layer):
             pooled = ops.cast(pooled / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)
         return self.classes(self.dropout_layer(self.pooler(pooled), training=training))
 
+    def compute_output_shape(self, x_shape, real_shape=None):
+        return (x_shape[0], self.num_classes)
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -100,6 +103,9 @@ class TaggingHead(keras.layers.Layer):
 
     def call(self, x, training=None):
         return self.classes(self.dropout_layer(x, training=training))
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.num_classes)
 
     def get_config(self):
         return {
@@ -147,6 +153,9 @@ class MaskedLanguageHead(keras.layers.Layer):
     def call(self, x, logits):
         scores = logits(self.norm(self.transform(x)))
         return scores + ops.cast(self.bias, scores.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.vocab_size)
 
     def get_config(self):
         return {

@@ -246,15 +246,24 @@ class ViT(ImageModel):
         return cls(num_classes, **{**variant, **changes})
 
     def grid(self, image_size):
-        """`(rows, columns)` of patches in an image of `(height, width)`."""
+        """`(rows, columns)` of patches in an image of `(height, width)`.
+
+        A side that only the call knows is a scalar tensor; `PatchEmbedding` checks it there.
+        """
+        known = [side for side in image_size if isinstance(side, int | None)]
         if len(image_size) != 2 or any(
-            side < self.patch_size or side % self.patch_size for side in image_size
+            side is None or side < self.patch_size or side % self.patch_size for side in known
         ):
             raise ValueError(
                 f"ViT '{self.name}': height and width of an image must be multiples of "
                 f"`patch_size`={self.patch_size}; resize or pad it. Received: {tuple(image_size)}"
             )
         return tuple(side // self.patch_size for side in image_size)
+
+    def _check_images(self, images):
+        super()._check_images(images)
+        if None not in images.shape[1:3]:
+            self.grid(images.shape[1:3])
 
     def build(self, images_shape):
         self._start_building(images_shape)
@@ -266,18 +275,22 @@ class ViT(ImageModel):
                 token.build(patches)
         if self.position_embedding is not None:
             self.position_embedding.build(patches)
+        self.dropout_layer.build(patches)
         for block in self.encoder_blocks:
             block.build(patches)
-        width = settings["hidden_dim"]
-        self.norm.build((None, width) if self.pooling == "mean" else patches)
+        hidden = (None, settings["hidden_dim"])
+        self.norm.build(hidden if self.pooling == "mean" else patches)
         if self.attention_pooling is not None:
             self.attention_pooling.build(patches)
         if self.representation is not None:
-            self.representation.build((None, width))
-            width = settings["representation_dim"]
+            self.representation.build(hidden)
         if self.distillation_head is not None:
-            self.distillation_head.build((None, width))
-        self._end_building(width)
+            self.distillation_head.build(hidden)
+        self._end_building()
+
+    @property
+    def _width(self):
+        return self._settings["representation_dim"] or self._settings["hidden_dim"]
 
     def call(self, images, training=None):
         if self.distillation_head is None:
@@ -310,9 +323,8 @@ class ViT(ImageModel):
             `(batch, tokens, hidden_dim)`, the class token first and that of distillation next
             where there are such; or a list of them, one a block.
         """
-        self._check_channels(images)
-        size = images.shape[1:3]
-        grid = self.grid(self._settings["image_size"] if None in size else size)
+        self._check_images(images)
+        grid = self.grid(ops.shape(images)[1:3])
         x = self.patch_embedding(images)
         for token in (self.distillation_token, self.class_token):
             x = x if token is None else token(x)
@@ -342,7 +354,7 @@ class ViT(ImageModel):
         x = self.encode(images, training=training)
         if self.norm.built and self.pooling != "mean":
             x = self.norm(x)
-        rows, columns = self.grid(images.shape[1:3])
+        rows, columns = self.grid(ops.shape(images)[1:3])
         x = ops.reshape(x[:, self.prefix_tokens :], (-1, rows, columns, x.shape[-1]))
         return {f"stride_{self.patch_size}": x}
 
