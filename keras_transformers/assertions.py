@@ -63,7 +63,8 @@ def _asserted(x, conditions, sentence):
     shape = tf.shape(x)
     asserted = tf.debugging.Assert(holds, [f"{sentence} Received: shape", shape])
     with tf.control_dependencies([asserted]):
-        # XLA leaves assertions out. It knows all sizes when it compiles, and there is no size -2.
-        y = tf.reshape(x, tf.where(holds, shape, -2))
+        y = tf.identity(x)
+    # XLA leaves assertions out. It knows all sizes when it compiles, and there is no size -2.
+    y = tf.reshape(y, tf.where(holds, shape, -2))
     y.set_shape(x.shape)
     return y

@@ -35,7 +35,7 @@ def test_a_served_patch_embedding_refuses_a_signal_that_patches_do_not_fill(tmp_
     served = tf.saved_model.load(tmp_path)
     signals = np.random.default_rng(0).normal(size=(4, 12, 1)).astype("float32")
     np.testing.assert_allclose(served.serve(signals), model(signals), atol=1e-6)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="'cut': each of length must be a mul"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cut.*each of length must be a multi"):
         served.serve(signals[:, :10])
 
 
@@ -45,8 +45,8 @@ def test_a_served_vit_takes_any_size(tmp_path):
     model = keras.Model(i, models.ViT(5, 8, 4, **SMALL)(i))
     model.export(tmp_path, verbose=False)
     images = np.random.default_rng(0).normal(size=(2, 4, 16, 3)).astype("float32")
-    served = tf.saved_model.load(tmp_path).serve(images)
-    np.testing.assert_allclose(served, model(images), atol=1e-5)
+    served = tf.saved_model.load(tmp_path)
+    np.testing.assert_allclose(served.serve(images), model(images), atol=1e-5)
 
 
 def test_blocks_over_the_frames_of_a_video():
