@@ -210,6 +210,8 @@ def received(thing):
 def named_probabilities(row, labels):
     """The most probable class and all, from `label`, `probability` and `probabilities`."""
     names = labels or [str(i) for i in range(len(row["probabilities"]))]
+    if len(set(names)) < len(names):  # as ImageNet's two cranes; each keeps its probability
+        names = [f"{name} ({i})" if names.count(name) > 1 else name for i, name in enumerate(names)]
     return {
         "label": row["label"].decode(),
         "probability": float(row["probability"]),

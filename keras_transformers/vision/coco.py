@@ -77,7 +77,7 @@ def read_coco(path, images=None, classes=None):
 
 def _content(path):
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     needed = {"images": ("id", "file_name"), "categories": ("id", "name"), "annotations": ()}

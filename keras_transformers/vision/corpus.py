@@ -331,5 +331,6 @@ def _checked_labels(name, labels, classes):
 
 def _class_names(classes, labels):
     if classes is not None:
-        return [str(name) for name in classes]
+        # NumPy keeps names as bytes where its user did not ask for str.
+        return [n.decode("utf-8", "replace") if isinstance(n, bytes) else str(n) for n in classes]
     return [str(number) for number in range(labels.max(initial=-1) + 1)]
