@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.rematerialization import Rematerialized
 
@@ -21,7 +22,7 @@ def _norm(kind, width, **kwargs):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ConvolutionNorm(keras.layers.Layer):
+class ConvolutionNorm(Arguments, keras.layers.Layer):
     """A convolution without bias, a norm, and an activation.
 
     `act(norm(W * x))` with zeros of half the kernel on every side, as published weights expect it;
@@ -115,7 +116,7 @@ def _strided(x_shape, stride):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ResidualBlock(Rematerialized, keras.layers.Layer):
+class ResidualBlock(Arguments, Rematerialized, keras.layers.Layer):
     """The block of a residual network: convolutions beside a short cut.
 
     `relu(x + F(x))` with two 3 x 3 convolutions, or three, 1 x 1, 3 x 3, 1 x 1, around a bottleneck

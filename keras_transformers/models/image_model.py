@@ -2,10 +2,11 @@
 
 import keras
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.models.settings import take_over
 
 
-class ImageModel(keras.Model):
+class ImageModel(Arguments, keras.Model):
     """Base of `ViT` and the pyramids.
 
     A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which

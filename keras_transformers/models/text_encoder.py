@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     TokenEmbedding,
     padding_mask,
 )
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -41,7 +42,7 @@ HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(keras.Model):
+class TextEncoder(Arguments, keras.Model):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
