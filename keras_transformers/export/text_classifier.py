@@ -5,8 +5,10 @@ import tensorflow as tf
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import classes, text_program
-from keras_transformers.export.served import Served, bounded, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
+
+LENGTHS = (32, 64, 128, 256, 512)  # in ids, where nothing else is said
 
 
 class TextClassifier(Served):
@@ -25,10 +27,12 @@ class TextClassifier(Served):
             START, the text's ids and END.
         labels: Names of the classes, one for each logit.
         lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
-            last is cut off, and said so in `truncated`.
+            last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256 and
+            512 for which the model has positions.
 
     Raises:
-        ValueError: If the lengths do not increase, or the labels are not as many as the logits.
+        ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
+            has ids that are none of the model's, or the labels are not as many as the logits.
 
     Example:
     >>> from keras_transformers.export import TextClassifier
@@ -43,9 +47,9 @@ class TextClassifier(Served):
 
     kind = "text_classifier"
 
-    def __init__(self, model, tokenizer, labels, lengths=(32, 64, 128, 256, 512)):
+    def __init__(self, model, tokenizer, labels, lengths=None):
         super().__init__("text_classifier", tf.TensorSpec([None], tf.string, name="text"))
-        lengths = check_lengths("TextClassifier", "lengths", lengths)
+        lengths = lengths_for("TextClassifier", model, tokenizer, lengths, LENGTHS)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         if width != len(labels):
             raise ValueError(
@@ -86,7 +90,7 @@ def text_classifier(
     tokenizer,
     path,
     labels,
-    lengths=(32, 64, 128, 256, 512),
+    lengths=None,
     format="saved_model",
     version=None,
     warmup=(),
@@ -123,6 +127,6 @@ def text_classifier(
     classifier = TextClassifier(model, tokenizer, labels, lengths)
     if format == "saved_model":
         return classifier.save(path, version, warmup)
-    settings = of_texts(tokenizer, lengths[-1], labels=list(labels))
-    program = text_program(model, tokenizer, lengths[-1])
+    settings = of_texts(tokenizer, classifier.longest, labels=list(labels))
+    program = text_program(model, tokenizer, classifier.longest)
     return write(program, format, path, settings, tokenizer)

@@ -266,11 +266,15 @@ class TextEncoder(Arguments, keras.Model):
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
+    @property
+    def most_positions(self):
+        """How many positions there are, None without end."""
+        return None if self.position_embedding is None else self._settings["max_length"]
+
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
-        longest = None if self.position_embedding is None else self._settings["max_length"]
-        same, padding, positions = masks_and_positions(self, inputs, longest)
+        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
         x = self.dropout_layer(x, training=training)
         for block in self.encoder_blocks:
