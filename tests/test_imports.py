@@ -33,8 +33,9 @@ MAY_IMPORT = {
     "detection": ["layers.masks"],
     "training": ["layers.masks"],
     "streams": [],
+    "array_files": [],
     "text": ["layers.masks", "streams"],
-    "vision": ["layers.masks", "streams"],
+    "vision": ["array_files", "layers.masks", "streams"],
     "visualization": [],
     "inspection": [],
     "precision": [],
@@ -42,7 +43,7 @@ MAY_IMPORT = {
     "models": ["layers", "detection"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
-    "predictors": [],
+    "predictors": ["array_files"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
     "loading": ["models", "pretrained", "saving", "text", "vision", "export", "predictors"],
 }
@@ -64,7 +65,7 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat", "images")
+SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat", "image_figures", "images")
 SHARED += ("pages", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 

@@ -449,7 +449,8 @@ class DETR(Arguments, keras.Model):
         """The criterion's loss of all layers; Keras calls it.
 
         `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
-        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture.
+        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture; `sample_weight`,
+        `(batch,)`, weighs pictures.
         """
         layers = [
             ops.moveaxis(
@@ -457,7 +458,7 @@ class DETR(Arguments, keras.Model):
             )
             for name in ("logits", "boxes")
         ]
-        return self.criterion(*layers, y["labels"], y["boxes"])
+        return self.criterion(*layers, y["labels"], y["boxes"], sample_weight)
 
     def transferred(self, **changes):
         """A new model for other classes that starts from this one's weights.
