@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.heads import attend, swap_heads
 from keras_transformers.layers.masks import causal_mask, combine_masks
@@ -14,7 +15,7 @@ from keras_transformers.layers.scores import SCORES, Score
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Composite, keras.layers.Layer):
     """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention`.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output

@@ -4,6 +4,7 @@ import inspect
 
 import keras
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.parts import part, serialized
@@ -13,7 +14,7 @@ from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.self_attention import SelfAttention
 
 
-class Block(Rematerialized, keras.layers.Layer):
+class Block(Rematerialized, Composite, keras.layers.Layer):
     """What both blocks share: configuration, the feed-forward branch and the residual rule."""
 
     def __init__(

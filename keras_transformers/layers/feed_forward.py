@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.projections import project_token
@@ -34,7 +35,7 @@ def _call(dense, x):
     return dense(x)
 
 
-class _FeedForward(keras.layers.Layer):
+class _FeedForward(Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
     def __init__(

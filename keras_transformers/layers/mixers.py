@@ -8,13 +8,14 @@ and however much there is of it.
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.masks import wide
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
 
 
-class Mixer(keras.layers.Layer):
+class Mixer(Composite, keras.layers.Layer):
     """What the mixers share: shapes and errors."""
 
     _refuse = refuse

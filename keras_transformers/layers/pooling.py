@@ -3,13 +3,14 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import combine_masks
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(Composite, keras.layers.Layer):
     """Pools a sequence into one vector by multi-head attention from a learned query.
 
     `a = MHA(q, X)`, `y = a + FFN(LN(a))` (Lee et al. 2019, "Set Transformer",
