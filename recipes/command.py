@@ -16,7 +16,7 @@ from keras_transformers.models import DETR
 from keras_transformers.training import keep_freed_memory
 from recipes.bad_input import ending_in_a_sentence
 from recipes.devices import spread
-from recipes.folder import RunFolder
+from recipes.folder import RunFolder, is_finished
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,8 @@ def begin(config, smoke, tuning=None):
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
     folder = RunFolder(config.output, config)
-    (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    if not config.resume:
+        (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
     return config, folder
 
 
@@ -144,7 +145,7 @@ def main(run, config, description):
     given = _options(config, sys.argv[1:])
     config = tyro.cli(config, prog=f"python -m {name}", description=description)
     config.with_chosen(given)
-    if config.resume and pathlib.Path(config.output, "metrics.json").is_file():
+    if config.resume and is_finished(config.output):
         print(f"The run in {config.output} is finished.")
         return
     with ending_in_a_sentence(name, FloatingPointError), spread(config.devices, config.hosts):

@@ -165,13 +165,12 @@ def score(config, folder, data, translator):
 def draw(folder, history, model, tokenizer, rows, match, title):
     """Curves, and the alignment of one test sentence, by the last attention layer of that name."""
     groups = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
-    training_curves(history, folder.figures / "training_curves.png", groups)
-    source, translation = _sentence_to_draw(rows, tokenizer)
-    attention_heat_map(
-        *alignment(model, tokenizer, source, translation, match),
-        path=folder.figures / "cross_attention.png",
-        title=title,
-    )
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, groups)
+    with folder.drawing("cross_attention") as path:
+        source, translation = _sentence_to_draw(rows, tokenizer)
+        weights = alignment(model, tokenizer, source, translation, match)
+        attention_heat_map(*weights, path=path, title=title)
 
 
 def alignment(model, tokenizer, source, translation, match):
@@ -221,13 +220,6 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
     hand_over()
     translator = Translator(model, tokenizer, search)
     scores, rows = score(config, folder, data, translator)
-    scored = folder.seconds()
-    translator.save(folder / "saved_model")
-    if config.pretrained is not None:
-        publish(folder, model, tokenizer)
-    draw(folder, history, model, tokenizer, rows, match, title)
-    if draw_more:
-        draw_more(folder, model)
     metrics = {
         **scores,
         "valid_bleu": max(history["val_bleu"]),
@@ -235,9 +227,17 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
         **measured,
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    with folder.exporting("saved_model") as path:
+        translator.save(path)
+    if config.pretrained is not None:
+        with folder.exporting("published"):
+            publish(folder, model, tokenizer)
+    draw(folder, history, model, tokenizer, rows, match, title)
+    if draw_more:
+        draw_more(folder, model)
+    folder.end()
     folder.show_use(_sentence_to_draw(rows, tokenizer)[0])
     return metrics

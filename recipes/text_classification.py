@@ -251,23 +251,26 @@ def run(config):
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "vocab.txt")
     metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
-    scored = folder.seconds()
-    if is_published(config.pretrained) and config.pooling == "token":
-        publish(folder, model, tokenizer, data.train.classes)
     model.save(folder / "model.keras")
-    header = list(found.table[0])
-    folder.write_table("classes.tsv", header, [row.values() for row in found.table])
-    classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
-    classifier.save(folder / "saved_model")
-    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
-    if config.problem_type != SEVERAL:
-        confusion_matrix(found.confusion, data.train.classes, folder.figures / "confusion.png")
     metrics |= {
         "parameters": model.count_params(),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    header = list(found.table[0])
+    folder.write_table("classes.tsv", header, [row.values() for row in found.table])
+    if is_published(config.pretrained) and config.pooling == "token":
+        with folder.exporting("published"):
+            publish(folder, model, tokenizer, data.train.classes)
+    classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
+    with folder.exporting("saved_model") as path:
+        classifier.save(path)
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, ("loss", "accuracy"))
+    if config.problem_type != SEVERAL:
+        with folder.drawing("confusion") as path:
+            confusion_matrix(found.confusion, data.train.classes, path)
+    folder.end()
     example = min(data.test.texts, key=len)
     wanted = "labels" if config.problem_type == SEVERAL else "label"
     folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])

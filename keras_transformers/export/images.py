@@ -10,9 +10,7 @@ from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.export.programs import image_program
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
-
-# The first bytes of the files that are known.
-SIGNATURES = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "BMP": b"BM"}
+from keras_transformers.vision.decoding import NAMES, kinds
 
 
 def decoded_or_named(number, encoded, decode, outputs):
@@ -24,13 +22,14 @@ def decoded_or_named(number, encoded, decode, outputs):
         decode: Function of `encoded` that gives a tuple of tensors.
         outputs: Tuple of their `tf.TensorSpec`s.
     """
-    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES.values()]
+    of_kind = kinds(encoded)
+    known = list(of_kind.values())
     size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
-    message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+    message = f"is no {NAMES}; its size in bytes:"
     check = tf.debugging.Assert(tf.reduce_any(known), [*named, message, size])
     with tf.control_dependencies([check]):
         results, good = _attempt(decode, tf.identity(encoded), outputs)
-    kind = tf.boolean_mask(list(SIGNATURES), known)
+    kind = tf.boolean_mask(list(of_kind), known)
     message = "is a broken file, or one cut off:"
     check = tf.debugging.Assert(good, [*named, message, kind, "its size in bytes:", size])
     with tf.control_dependencies([check]):
@@ -54,9 +53,10 @@ class ImageClassifier(Served):
 
     It takes encoded images `(batch,)` and gives a dict of `label`, `probability` and
     `probabilities`; where an image can have several labels, also `present` bool `(batch, classes)`,
-    and `label` is the most probable. The model's weights are shared, not copied. XLA compiles a
-    handful of batch sizes, each when it is first met; what `save` writes can be called without XLA,
-    see `Served`.
+    and `label` is the most probable. Where the preprocessing has other than 1 or 3 channels, which
+    no such file has, it takes arrays instead: uint8 `(batch, height, width, channels)`, of any
+    height and width. The model's weights are shared, not copied. XLA compiles a handful of batch
+    sizes, each when it is first met; what `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A model of `models` with classes, `ViT` or `Swin`, or any Keras model from normalised
@@ -88,8 +88,15 @@ class ImageClassifier(Served):
     kind = "image_classifier"
 
     def __init__(self, model, labels, preprocessing=None, problem_type=None):
-        super().__init__("image_classifier", tf.TensorSpec([None], tf.string, name="image"))
-        self._preprocessing = preprocessing or _of_model(model)
+        preprocessing = preprocessing or _of_model(model)
+        request = tf.TensorSpec([None], tf.string, name="image")
+        arrays = preprocessing.channels not in (1, 3)
+        if arrays:
+            shape = [None, None, None, preprocessing.channels]
+            request = tf.TensorSpec(shape, tf.uint8, name="image")
+        super().__init__("image_classifier", request)
+        self.kind = "array_classifier" if arrays else "image_classifier"
+        self._preprocessing = preprocessing
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         width = model(keras.Input(shape)).shape[-1]
         self._classes = Classes("ImageClassifier", model, width, labels, problem_type)
@@ -98,16 +105,22 @@ class ImageClassifier(Served):
         self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
 
     def _answer(self, image, rounds):
-        numbers = tf.range(tf.size(image))
-        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
-        outputs = (tf.TensorSpec(shape, tf.uint8),)
-        (pixels,) = tf.map_fn(
-            lambda numbered: decoded_or_named(*numbered, self._decode, outputs),
-            (numbers, image),
-            fn_output_signature=outputs,
-        )
+        pixels = self._pixels(image)
         probabilities = self._probabilities(pixels, rounds)
         return self._classes.named_answer(probabilities)
+
+    def _pixels(self, image):
+        """The pixels that the model sees, uint8, of encoded images or arrays."""
+        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+        outputs = (tf.TensorSpec(shape, tf.uint8),)
+        if self.kind == "array_classifier":
+            return tf.map_fn(self._preprocessing.resize, image, fn_output_signature=outputs[0])
+        (pixels,) = tf.map_fn(
+            lambda numbered: decoded_or_named(*numbered, self._decode, outputs),
+            (tf.range(tf.size(image)), image),
+            fn_output_signature=outputs,
+        )
+        return pixels
 
     def _decode(self, encoded):
         return (self._preprocessing.decode(encoded),)
@@ -149,11 +162,12 @@ def image_classifier(
 ):
     """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
 
-    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
-    of any size, grey, RGB or RGBA, and gives `label` string `(batch,)`, `probability` float32
-    `(batch,)` and `probabilities` float32 `(batch, classes)`, and `present` where images have
-    several labels. A request with an empty, foreign or
-    broken file fails with `InvalidArgumentError`, which says what is wrong.
+    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP
+    too) of any size, grey, RGB or RGBA, upright as its EXIF says, and gives `label` string
+    `(batch,)`, `probability` float32 `(batch,)` and `probabilities` float32 `(batch, classes)`, and
+    `present` where images have several labels. A request with an empty, foreign or broken file
+    fails with `InvalidArgumentError`, which says what is wrong. A model of other than 1 or 3
+    channels takes `image` uint8 `(batch, height, width, channels)`.
 
     Args:
         model, labels, preprocessing, problem_type: See `ImageClassifier`.

@@ -6,8 +6,10 @@ from keras_transformers.export.classes import Classes
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import text_program
-from keras_transformers.export.served import Served, bounded, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
+
+LENGTHS = (32, 64, 128, 256, 512)  # in ids, where nothing else is said
 
 
 class TextClassifier(Served):
@@ -28,13 +30,15 @@ class TextClassifier(Served):
         labels: Names of the classes, one for each logit; two for a single logit, which is the
             second one's.
         lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
-            last is cut off, and said so in `truncated`.
+            last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256 and
+            512 for which the model has positions.
         problem_type: "single_label_classification" (probabilities sum to 1) or
             "multi_label_classification" (each label by itself); by default the model's, or the
             first. A single logit always is by itself.
 
     Raises:
-        ValueError: If the lengths do not increase, the labels are not as many as the logits, or the
+        ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
+            has ids that are none of the model's, the labels are not as many as the logits, or the
             model's `problem_type` is "regression".
 
     Example:
@@ -50,11 +54,9 @@ class TextClassifier(Served):
 
     kind = "text_classifier"
 
-    def __init__(
-        self, model, tokenizer, labels, lengths=(32, 64, 128, 256, 512), problem_type=None
-    ):
+    def __init__(self, model, tokenizer, labels, lengths=None, problem_type=None):
         super().__init__("text_classifier", tf.TensorSpec([None], tf.string, name="text"))
-        lengths = check_lengths("TextClassifier", "lengths", lengths)
+        lengths = lengths_for("TextClassifier", model, tokenizer, lengths, LENGTHS)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         self._classes = Classes("TextClassifier", model, width, labels, problem_type)
         self._hold(model)
@@ -86,7 +88,7 @@ def text_classifier(
     tokenizer,
     path,
     labels,
-    lengths=(32, 64, 128, 256, 512),
+    lengths=None,
     format="saved_model",
     version=None,
     warmup=(),
@@ -124,6 +126,6 @@ def text_classifier(
     classifier = TextClassifier(model, tokenizer, labels, lengths, problem_type)
     if format == "saved_model":
         return classifier.save(path, version, warmup)
-    settings = of_texts(tokenizer, lengths[-1], labels=list(labels))
-    program = text_program(model, tokenizer, lengths[-1], classifier._classes)
+    settings = of_texts(tokenizer, classifier.longest, labels=list(labels))
+    program = text_program(model, tokenizer, classifier.longest, classifier._classes)
     return write(program, format, path, settings, tokenizer)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.rematerialization import Rematerialized
@@ -33,7 +34,7 @@ class _FrozenBatchNormalization(keras.layers.BatchNormalization):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ConvolutionNorm(Composite, keras.layers.Layer):
+class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
     """A convolution without bias, a norm, and an activation.
 
     `act(norm(W * x))` with zeros of half the kernel on every side, as published weights expect it;
@@ -127,7 +128,7 @@ def _strided(x_shape, stride):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ResidualBlock(Rematerialized, Composite, keras.layers.Layer):
+class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
     """The block of a residual network: convolutions beside a short cut.
 
     `relu(x + F(x))` with two 3 x 3 convolutions, or three, 1 x 1, 3 x 3, 1 x 1, around a bottleneck

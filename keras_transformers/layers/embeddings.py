@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.portable import current_kernels
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.projections import known_rows
@@ -22,7 +23,7 @@ def _times_table(table, rows, blocks):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(Arguments, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
@@ -180,7 +181,7 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ClassToken(keras.layers.Layer):
+class ClassToken(Arguments, keras.layers.Layer):
     """Puts one learned token in front of a sequence; its output stands for the whole.
 
     `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;

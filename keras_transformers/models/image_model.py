@@ -2,11 +2,12 @@
 
 import keras
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.models.settings import check_problem, take_over
 
 
-class ImageModel(Composite, keras.Model):
+class ImageModel(Arguments, Composite, keras.Model):
     """Base of `ViT` and the pyramids.
 
     A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which

@@ -17,7 +17,8 @@ def check_sizes(owner, settings, names, optional=()):
         optional: Those that may be None.
     """
     for name in (*names, *(name for name in optional if settings[name] is not None)):
-        if not (isinstance(settings[name], int) and settings[name] > 0):
+        whole = isinstance(settings[name], int) and settings[name] is not True
+        if not (whole and settings[name] > 0):
             raise ValueError(
                 f"{owner}: `{name}` must be a positive integer. Received: {settings[name]!r}"
             )

@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     TokenEmbedding,
     padding_mask,
 )
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.models.settings import (
     check_choice,
@@ -43,7 +44,7 @@ HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(Composite, keras.Model):
+class TextEncoder(Arguments, Composite, keras.Model):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
@@ -278,11 +279,15 @@ class TextEncoder(Composite, keras.Model):
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
+    @property
+    def most_positions(self):
+        """How many positions there are, None without end."""
+        return None if self.position_embedding is None else self._settings["max_length"]
+
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
-        longest = None if self.position_embedding is None else self._settings["max_length"]
-        same, padding, positions = masks_and_positions(self, inputs, longest)
+        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
         x = self.dropout_layer(x, training=training)
         for block in self.encoder_blocks:

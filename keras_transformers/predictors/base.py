@@ -41,7 +41,7 @@ class Predictor:
 
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier" or "detector".
+            "image_classifier", "array_classifier" or "detector".
         takes: "text" or "image".
         labels: As given.
 
@@ -148,7 +148,7 @@ class Predictor:
     def _found(self, strings, details):
         """The answers to strings; halves a request that fails, until its bad rows are found."""
         try:
-            found = self._run(tf.constant(strings, tf.string))
+            found = self._run(self._request_of(strings))
         except tf.errors.InvalidArgumentError as error:
             if len(strings) == 1:
                 return [Refused(self._failure(error))]
@@ -173,6 +173,10 @@ class Predictor:
     def _encoded(self, item):
         """The string that the model takes for a thing: a hook; ValueError says what is wrong."""
         raise NotImplementedError
+
+    def _request_of(self, strings):
+        """The tensor that the model takes for a list of what `_encoded` gives: a hook."""
+        return tf.constant(strings, tf.string)
 
     def _answer(self, row, details):
         """The answer in plain Python, from a dict of arrays: a hook."""
