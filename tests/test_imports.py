@@ -14,8 +14,8 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
-    + ["portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
+    ["errors", "composite", "depthwise", "patch_merging", "rematerialization", "convolutions"]
+    + ["masks", "portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
     + ["both_ways", "arguments", "given_masks", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.keras_attention import our_arguments
 from keras_transformers.layers.parts import part, serialized
@@ -11,7 +12,7 @@ from keras_transformers.layers.regularization import Dropout
 from keras_transformers.layers.scores import SCORES, Score
 
 
-class AttentionSettings(Arguments, keras.layers.Layer):
+class AttentionSettings(Arguments, Composite, keras.layers.Layer):
     """What `MultiHeadAttention` is made of; it computes nothing."""
 
     input_names = ("query", "value", "key")  # what errors call them

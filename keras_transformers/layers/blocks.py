@@ -5,6 +5,7 @@ import inspect
 import keras
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.given_masks import given_padding
@@ -16,7 +17,7 @@ from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.self_attention import SelfAttention
 
 
-class Block(Arguments, Rematerialized, keras.layers.Layer):
+class Block(Arguments, Composite, Rematerialized, keras.layers.Layer):
     """What both blocks share: configuration, the feed-forward branch and the residual rule."""
 
     heads_of_mixer = True  # whether `num_heads` is about nothing else than what mixes the tokens

@@ -3,6 +3,7 @@
 import keras
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.patch_merging import check_map
@@ -36,7 +37,7 @@ def _call(dense, x):
     return dense(x)
 
 
-class _FeedForward(Arguments, keras.layers.Layer):
+class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
     def __init__(

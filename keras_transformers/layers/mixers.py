@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.masks import hide_padding, wide
@@ -16,7 +17,7 @@ from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
 
 
-class Mixer(Arguments, keras.layers.Layer):
+class Mixer(Arguments, Composite, keras.layers.Layer):
     """What the mixers share: shapes and errors."""
 
     _refuse = refuse

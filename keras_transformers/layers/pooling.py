@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.feed_forward import FeedForward
@@ -11,7 +12,7 @@ from keras_transformers.layers.given_masks import given_padding
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class AttentionPooling(Arguments, keras.layers.Layer):
+class AttentionPooling(Arguments, Composite, keras.layers.Layer):
     """Pools a sequence into one vector by multi-head attention from a learned query.
 
     `a = MHA(q, X)`, `y = a + FFN(LN(a))` (Lee et al. 2019, "Set Transformer",

@@ -146,6 +146,12 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
             "layout": self.layout,
         }
 
+    @classmethod
+    def from_config(cls, config):
+        # Of a word that is the name of a layer's function, Keras's reader of .h5 files makes that.
+        combine = config.get("combine", "add")
+        return cls(**{**config, "combine": getattr(combine, "__name__", combine)})
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class PositionEmbedding(Arguments, keras.layers.Layer):

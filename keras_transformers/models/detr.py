@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     sinusoidal_coordinates,
 )
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.masks import as_mask, hide_padding
 from keras_transformers.models.resnet import VARIANTS as BACKBONES
 from keras_transformers.models.resnet import ResNet
@@ -47,7 +48,7 @@ QUERIES = ("learned", "anchors", "proposals")
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the picture
 
 
-class _Network(keras.layers.Layer):
+class _Network(Composite, keras.layers.Layer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
     def __init__(self, layers, **kwargs):
@@ -66,7 +67,7 @@ class _Network(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class DETR(Arguments, keras.Model):
+class DETR(Arguments, Composite, keras.Model):
     """Detection Transformer (Carion et al. 2020, https://arxiv.org/abs/2005.12872).
 
     A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its places with
