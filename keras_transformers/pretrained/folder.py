@@ -5,6 +5,7 @@ import pathlib
 import warnings
 
 from keras_transformers.models import TextEncoder
+from keras_transformers.models.settings import PROBLEMS
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
@@ -91,6 +92,8 @@ def read_model(folder, task=None):
     if family.classes:
         arguments["num_classes"] = len(_classes(config, where))
     arguments |= family.architectures[architecture]
+    if hasattr(family.model, "problem_type"):
+        arguments["problem_type"] = _problem_type(config, where)
     tensors = Tensors(folder)
     check_sizes(family, config, tensors, where)
     try:
@@ -169,6 +172,17 @@ def _classes(config, where):
         ) from None
 
 
+def _problem_type(config, where):
+    """What the published logits are for; None where nothing is said."""
+    found = config.get("problem_type")
+    if found not in PROBLEMS:
+        raise ValueError(
+            f"{where}: `problem_type` must be one of {', '.join(map(str, PROBLEMS))}. "
+            f"Received: {found!r}"
+        )
+    return found
+
+
 def save(model, folder, classes=None, family=None):
     """Writes a model as a folder that Hugging Face's `transformers` can load.
 
@@ -206,6 +220,8 @@ def save(model, folder, classes=None, family=None):
         config["id2label"] = {str(i): name for i, name in enumerate(names)}
         # Of one name for several, the last; nothing that computes reads it.
         config["label2id"] = {name: i for i, name in enumerate(names)}
+        if getattr(model, "problem_type", None):
+            config["problem_type"] = model.problem_type
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(folder, tensors)

@@ -2,7 +2,6 @@
 
 import pathlib
 
-from keras_transformers.pretrained.files import read_json, write_json
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
@@ -10,6 +9,7 @@ from keras_transformers.pretrained.fast_tokenizer import (
     model_type,
     the_model,
 )
+from keras_transformers.pretrained.files import read_json, write_json
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
