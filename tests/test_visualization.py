@@ -113,7 +113,7 @@ def test_a_confusion_matrix_of_many_classes_stays_small_and_names_the_most_confu
 
 def test_the_most_confused_classes_are_those_of_the_largest_counts_off_the_diagonal():
     counts = np.random.default_rng(0).permutation(400).reshape(20, 20).astype("uint64")
-    pairs = sorted(((counts[i, j], i, j) for i in range(20) for j in range(20) if i != j))[::-1]
+    pairs = sorted((counts[i, j], i, j) for i in range(20) for j in range(20) if i != j)[::-1]
     for most in (2, 5, 11):
         expected = list(dict.fromkeys(k for _, *pair in pairs for k in pair))[:most]
         assert most_confused(counts, most) == sorted(expected)
