@@ -14,13 +14,14 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
-    + ["portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
-    + ["both_ways"]
+    ["errors", "composite", "depthwise", "patch_merging", "rematerialization", "convolutions"]
+    + ["masks", "portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
+    + ["both_ways", "arguments", "given_masks", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
     + ["projections", "regularization", "overlapping_patches"],
-    ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
+    ["attention_settings", "attention", "self_attention", "cross_attention"]
+    + ["local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
     ["blocks", "decoder_block", "swin_block", "pooling_block", "pooling"],

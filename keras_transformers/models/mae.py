@@ -5,13 +5,15 @@ from keras import ops
 
 from keras_transformers.detection.criterion import of_pictures
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
 from keras_transformers.models.settings import check_divides, check_sizes
 from keras_transformers.models.vit import POSITIONS, ViT
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MAE(keras.Model):
+class MAE(Arguments, Composite, keras.Model):
     """Masked autoencoder (He et al. 2022, https://arxiv.org/abs/2111.06377).
 
     Most patches of an image are removed at random; a `ViT` encodes the others, and a small decoder,

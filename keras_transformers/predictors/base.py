@@ -212,10 +212,17 @@ def received(thing):
 
 
 def named_probabilities(row, labels):
-    """The most probable class and all, from `label`, `probability` and `probabilities`."""
+    """The most probable class and all, from `label`, `probability` and `probabilities`.
+
+    Where there can be several, the list `labels` has those of `present`.
+    """
     names = labels or [str(i) for i in range(len(row["probabilities"]))]
-    return {
+    answer = {
         "label": row["label"].decode(),
         "probability": float(row["probability"]),
         "probabilities": dict(zip(names, row["probabilities"].tolist(), strict=True)),
     }
+    if "present" in row:
+        there = zip(names, row["present"], strict=True)
+        answer["labels"] = [name for name, present in there if present]
+    return answer

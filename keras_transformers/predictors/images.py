@@ -59,7 +59,7 @@ class ImageClassifierPredictor(ImagePredictor):
     """Classifies pictures: a dict of `label`, `probability` and `probabilities`.
 
     `probabilities` is a dict from the name of each class; where the names are not known, from "0",
-    "1", ...
+    "1", ... Where a picture can have several labels, `labels` is the list of those that it has.
 
     Example:
     >>> import numpy as np, tensorflow as tf
