@@ -65,8 +65,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat", "image_figures", "images")
-SHARED += ("pages", "seq2seq", "texts")
+SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
+SHARED += ("image_figures", "images", "pages", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
