@@ -14,7 +14,7 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
+    ["errors", "ids", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
     + ["portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
     + ["both_ways"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]

@@ -10,6 +10,7 @@ from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.positions import rows_of
 
 
+@keras.saving.register_keras_serializable("keras_transformers")
 class PositionTerm(keras.layers.Layer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
 

@@ -11,6 +11,7 @@ from keras_transformers.layers.masks import wide
 FEATURES_AT_A_TIME = 8
 
 
+@keras.saving.register_keras_serializable("keras_transformers")
 class Score(keras.layers.Layer):
     """Base of the alignment scores `a(q, k)`; by itself the dot product.
 
