@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import current_kernels
@@ -24,7 +25,7 @@ def _times_table(table, rows, blocks):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(Arguments, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
@@ -76,6 +77,9 @@ class TokenEmbedding(keras.layers.Layer):
         self.table_scale = None  # of a quantised table
 
     def build(self, ids_shape=None):
+        if self.quantization_mode == "int8":  # out of a file
+            self._make_int8_table()
+            return
         # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
         stddev = self.hidden_dim**-0.5
         self.table = self.add_weight(
@@ -145,21 +149,35 @@ class TokenEmbedding(keras.layers.Layer):
             raise NotImplementedError(
                 f"TokenEmbedding '{self.name}': `mode` must be 'int8'. Received: {mode!r}"
             )
-        # Whole blocks, or the product would be the slow one.
-        padding = -self.vocab_size % BLOCKS
-        table = np.pad(ops.convert_to_numpy(self.table), ((0, padding), (0, 0)))
+        table = np.pad(ops.convert_to_numpy(self.table), ((0, self._padding_rows()), (0, 0)))
         values, scale = abs_max_quantize(table, axis=-1, to_numpy=True)
         del self.table
-        self.table, self.table_scale = (
-            self.add_weight(name=name, shape=value.shape, dtype=dtype, trainable=False)
-            for name, value, dtype in (
-                ("token_embedding", values, "int8"),
-                ("token_embedding_scale", scale[:, 0], "float32"),
-            )
-        )
+        self._make_int8_table()
         self.table.assign(values)
         self.table_scale.assign(scale[:, 0])
+        policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
+        self.dtype_policy = f"int8_from_{policy.name}"
+
+    def _padding_rows(self):
+        """Rows that make whole blocks of the table, or its product would be the slow one."""
+        return -self.vocab_size % BLOCKS
+
+    def _make_int8_table(self):
+        rows = self.vocab_size + self._padding_rows()
+        self.table, self.table_scale = (
+            self.add_weight(
+                name=name, shape=shape, dtype=dtype, initializer="zeros", trainable=False
+            )
+            for name, shape, dtype in (
+                ("token_embedding", (rows, self.hidden_dim), "int8"),
+                ("token_embedding_scale", (rows,), "float32"),
+            )
+        )
         self._is_quantized = True
+
+    def _int8_call(self, ids, reverse=False):
+        """What Keras calls where the policy is an 8-bit one."""
+        return self.call(ids, reverse)
 
     def _int8_logits(self, rows):
         """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
@@ -195,7 +213,7 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ClassToken(keras.layers.Layer):
+class ClassToken(Arguments, keras.layers.Layer):
     """Puts one learned token in front of a sequence; its output stands for the whole.
 
     `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;

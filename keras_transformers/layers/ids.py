@@ -53,7 +53,7 @@ def known_values(x):
     """The values of a tensor as an array; None while a program is traced."""
     try:
         return ops.convert_to_numpy(x)
-    except (NotImplementedError, TypeError, ValueError, RuntimeError):  # each backend has its own
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
         return None
 
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.ids import as_ids
 
 SMALL = 10_000  # below the usual wavelength, where widths and lengths are
@@ -92,7 +93,7 @@ def with_positions(layer, name, x, positions):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionalEncoding(keras.layers.Layer):
+class PositionalEncoding(Arguments, keras.layers.Layer):
     """Adds (or concatenates) the sinusoidal position encoding; it has no weights.
 
     `PE(pos, 2i) = sin(pos / w^(2i/D))`, `PE(pos, 2i+1) = cos(pos / w^(2i/D))` (Vaswani et al. 2017,
@@ -164,9 +165,15 @@ class PositionalEncoding(keras.layers.Layer):
             "layout": self.layout,
         }
 
+    @classmethod
+    def from_config(cls, config):
+        # Of a word that is the name of a layer's function, Keras's reader of .h5 files makes that.
+        combine = config.get("combine", "add")
+        return cls(**{**config, "combine": getattr(combine, "__name__", combine)})
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionEmbedding(keras.layers.Layer):
+class PositionEmbedding(Arguments, keras.layers.Layer):
     """Adds a learned vector for each position (BERT, Devlin et al. 2018; ViT, eq. 1).
 
     Source: https://arxiv.org/abs/1810.04805, section 3, and https://arxiv.org/abs/2010.11929.

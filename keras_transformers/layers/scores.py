@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.heads import dot_products
 from keras_transformers.layers.masks import wide
 
@@ -12,7 +13,7 @@ FEATURES_AT_A_TIME = 8
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Score(keras.layers.Layer):
+class Score(Arguments, keras.layers.Layer):
     """Base of the alignment scores `a(q, k)`; by itself the dot product.
 
     A score of one's own overrides what differs: `prepare_query` and `prepare_key` see each vector

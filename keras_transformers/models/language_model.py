@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     TokenEmbedding,
     gelu_tanh,
 )
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
@@ -31,7 +32,7 @@ AT_A_TIME = 64  # places of a prompt whose logits are in memory together
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LanguageModel(TakesIds, CachedDecoding, keras.Model):
+class LanguageModel(TakesIds, Arguments, CachedDecoding, keras.Model):
     """Decoder-only Transformer: the probability of each token given those before it.
 
     Style "gpt2" (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"):

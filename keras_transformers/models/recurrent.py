@@ -4,7 +4,9 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.both_ways import BothWays
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
@@ -22,7 +24,7 @@ class _Cell:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RecurrentTranslator(TakesIds, keras.Model):
+class RecurrentTranslator(TakesIds, Arguments, Composite, keras.Model):
     """Recurrent encoder-decoder with additive attention (https://arxiv.org/abs/1409.0473).
 
     A bidirectional GRU reads the source into `h_1 .. h_S`. The decoder's state is `s_t =

@@ -13,9 +13,12 @@ from keras_transformers.layers import (
     TokenEmbedding,
     padding_mask,
 )
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
+    check_problem,
     check_sizes,
     take_over,
     variant,
@@ -41,7 +44,7 @@ HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(TakesIds, keras.Model):
+class TextEncoder(TakesIds, Arguments, Composite, keras.Model):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
@@ -72,6 +75,9 @@ class TextEncoder(TakesIds, keras.Model):
         activation: Activation of the feed-forward networks of "bert" and of "masked_language".
         norm_epsilon: Epsilon of all norms; by default the published models', 1e-12 and 1e-5.
         pooler_activation: Activation of the layer before the classes of "classification".
+        problem_type: Of "classification", what the logits are for, which exports go by:
+            "single_label_classification" (a softmax), "multi_label_classification" (a sigmoid of
+            each), "regression", or None: one of several classes, a sigmoid of a single logit.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers, 0 = padding; or a dict
@@ -120,6 +126,7 @@ class TextEncoder(TakesIds, keras.Model):
         activation="gelu",
         norm_epsilon=None,
         pooler_activation="tanh",
+        problem_type=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -140,6 +147,7 @@ class TextEncoder(TakesIds, keras.Model):
             "activation": keras.activations.serialize(keras.activations.get(activation)),
             "norm_epsilon": norm_epsilon,
             "pooler_activation": pooler_activation,
+            "problem_type": problem_type,
         }
         self._check_settings()
         policy = self.dtype_policy
@@ -180,12 +188,18 @@ class TextEncoder(TakesIds, keras.Model):
         check_choice("TextEncoder", settings, "head", HEADS)
         check_choice("TextEncoder", settings, "style", ("bert", "modern"))
         check_choice("TextEncoder", settings, "pooling", ("token", "mean"))
+        check_problem("TextEncoder", settings)
         needed = settings["head"] in ("classification", "tagging")
         if needed and settings["num_classes"] is None:
             raise ValueError(
                 f"TextEncoder: `num_classes` must be given for head={settings['head']!r}. "
                 "Received: None"
             )
+
+    @property
+    def problem_type(self):
+        """What the logits of classes are for, as given."""
+        return self._settings["problem_type"]
 
     def _norm(self, name):
         """A norm of the style."""
@@ -276,11 +290,15 @@ class TextEncoder(TakesIds, keras.Model):
             return None
         return super().compute_mask(inputs, previous_mask)
 
+    @property
+    def most_positions(self):
+        """How many positions there are, None without end."""
+        return None if self.position_embedding is None else self._settings["max_length"]
+
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         inputs = self.as_inputs(inputs)
-        longest = None if self.position_embedding is None else self._settings["max_length"]
-        same, padding, positions = masks_and_positions(self, inputs, longest)
+        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
         x = self.dropout_layer(x, training=training)
         for block in self.encoder_blocks:

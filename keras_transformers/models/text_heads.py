@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import Dropout
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.masks import wide
 from keras_transformers.layers.parts import part
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ClassificationHead(keras.layers.Layer):
+class ClassificationHead(Composite, keras.layers.Layer):
     """One class for a whole text.
 
     With pooling "token", `tanh(W h_1 + b)` of the first real token, dropout, and a dense layer
@@ -72,7 +73,7 @@ class ClassificationHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TaggingHead(keras.layers.Layer):
+class TaggingHead(Composite, keras.layers.Layer):
     """One class for each token: dropout and a dense layer (Devlin et al. 2018, section 5.3).
 
     Args:
@@ -111,7 +112,7 @@ class TaggingHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MaskedLanguageHead(keras.layers.Layer):
+class MaskedLanguageHead(Composite, keras.layers.Layer):
     """Which token stood at a place: `norm(act(W h + b)) E^T + c`, `E` the token table.
 
     The table is the encoder's own (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section

@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     segment_mask,
     segment_positions,
 )
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
@@ -42,7 +43,7 @@ VARIANTS = {
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Transformer(TakesIds, CachedDecoding, keras.Model):
+class Transformer(TakesIds, Arguments, CachedDecoding, keras.Model):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
@@ -178,7 +179,11 @@ class Transformer(TakesIds, CachedDecoding, keras.Model):
             "dtype": policy,
         }
         self.encoder_blocks = [
-            EncoderBlock(name=f"encoder_{i}", mixer=encoder_mixer, **block)
+            EncoderBlock(
+                name=f"encoder_{i}",
+                mixer=encoder_mixer,
+                **{**block, "num_heads": num_heads if encoder_mixer is None else None},
+            )
             for i in range(num_layers)
         ]
         depth = num_layers if num_decoder_layers is None else num_decoder_layers

@@ -3,6 +3,7 @@
 import math
 import pathlib
 
+from keras_transformers.models.settings import PROBLEMS
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
@@ -64,6 +65,8 @@ def load(folder, task=None):
     if family.classes:
         arguments["num_classes"] = len(_classes(config, where))
     arguments |= family.architectures[architecture]
+    if hasattr(family.model, "problem_type"):
+        arguments["problem_type"] = _problem_type(config, where)
     tensors = Tensors(folder)
     check_sizes(family, config, tensors, where)
     try:
@@ -142,6 +145,17 @@ def _classes(config, where):
         ) from None
 
 
+def _problem_type(config, where):
+    """What the published logits are for; None where nothing is said."""
+    found = config.get("problem_type")
+    if found not in PROBLEMS:
+        raise ValueError(
+            f"{where}: `problem_type` must be one of {', '.join(map(str, PROBLEMS))}. "
+            f"Received: {found!r}"
+        )
+    return found
+
+
 def save(model, folder, classes=None, family=None):
     """Writes a model as a folder that Hugging Face's `transformers` can load.
 
@@ -179,6 +193,8 @@ def save(model, folder, classes=None, family=None):
             )
         config["id2label"] = {str(i): name for i, name in enumerate(names)}
         config["label2id"] = {name: i for i, name in enumerate(names)}
+        if getattr(model, "problem_type", None):
+            config["problem_type"] = model.problem_type
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(folder, tensors)

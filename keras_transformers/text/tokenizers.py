@@ -20,6 +20,7 @@ LOSSLESS = {
     "allow_whitespace_only_pieces": True,
     "user_defined_symbols": ["\n"],
 }
+NORMALIZATIONS = {"none": "identity", "nmt_nfkc": "nmt_nfkc", "nfkc": "nfkc"}
 # SentencePiece writes U+2581 for a space. One in the text becomes U+0010 1, and U+0010 is doubled.
 ESCAPES = (("2581", "10 31"), ("10", "10 10"))
 
@@ -69,6 +70,7 @@ class SentencePieceTokenizer(tf.Module):
         character_coverage=1.0,
         byte_fallback=False,
         lossless=False,
+        normalization="nmt_nfkc",
     ):
         """Learns a vocabulary.
 
@@ -86,6 +88,9 @@ class SentencePieceTokenizer(tf.Module):
                 `detokenize(tokenize(text)) == text` for any valid UTF-8 and nothing is unknown, so
                 that a language model's bits per byte count every byte. Pieces are learnt from the
                 lines of `strings`, which may be whole documents.
+            normalization: What is done to characters before: "nmt_nfkc", SentencePiece's own
+                ("…" becomes "...", full-width punctuation that of ASCII, and joiners of zero width
+                are dropped), "nfkc", or "none". Of no effect on a lossless one.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
@@ -101,6 +106,11 @@ class SentencePieceTokenizer(tf.Module):
                 "SentencePieceTokenizer.train: `model_type` must be 'unigram' or 'bpe'. "
                 f"Received: {model_type!r}"
             )
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(
+                "SentencePieceTokenizer.train: `normalization` must be one of "
+                f"{', '.join(NORMALIZATIONS)}. Received: {normalization!r}"
+            )
         strings = given_texts("SentencePieceTokenizer.train", strings)
         if lossless:
             strings = (line for text in strings for line in text.split("\n"))
@@ -109,7 +119,10 @@ class SentencePieceTokenizer(tf.Module):
             raise ValueError("SentencePieceTokenizer.train: `strings` has no text in it.")
 
         def options(folder):
-            return LOSSLESS | _escapes(folder) if lossless else {"byte_fallback": byte_fallback}
+            if lossless:
+                return LOSSLESS | _escapes(folder)
+            rule = NORMALIZATIONS[normalization]
+            return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
 
         model = io.BytesIO()
         try:
