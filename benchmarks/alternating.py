@@ -4,10 +4,18 @@ A benchmark module has `prepare(name, settings) -> (run, result)`: `run` is what
 arguments; `result`, JSON, is what it computes, for the benchmark to compare before anything is
 timed. `measure` starts `python -m MODULE --candidate NAME --settings JSON` for every candidate,
 whose `main` hands over to `serve`.
+
+No process has TensorFlow and another library's kernels: PyTorch with Triton crashes beside it. What
+a peer needs of ours comes from `apart`.
 """
 
+import importlib.util
 import json
 import os
+import pathlib
+import pickle
+import runpy
+import signal
 import statistics
 import subprocess
 import sys
@@ -17,6 +25,7 @@ import time
 from benchmarks.report import resident_mebibytes
 
 WARM_UP = 2
+PYTHON = [sys.executable, "-X", "faulthandler"]  # says where a crash was
 PAUSE = 0.5  # seconds before a turn: OpenMP's threads of the one before spin for 0.2
 
 
@@ -52,7 +61,7 @@ class _Candidate:
         self.name = name
         self._errors = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill up
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, "--candidate", name, "--settings", json.dumps(settings)],
+            [*PYTHON, "-m", module, "--candidate", name, "--settings", json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -72,8 +81,11 @@ class _Candidate:
     def _hear(self):
         line = self._process.stdout.readline()
         if not line:
+            self._process.wait()
             self._errors.seek(0)
-            raise RuntimeError(f"{self.name} ended early:\n{self._errors.read()[-3000:]}")
+            raise RuntimeError(
+                ending(f"{self.name} ended early", self._process.returncode, self._errors.read())
+            )
         return json.loads(line)
 
     def end(self):
@@ -122,11 +134,52 @@ def measure(module, names, settings, rounds=5, check=None):
     return {candidate.name: candidate.summary() for candidate in candidates}
 
 
+def ending(what, code, said):
+    """A sentence on how a process ended, and what it said last.
+
+    Args:
+        what: How it begins.
+        code: The return code; minus the number of a signal.
+        said: All that it wrote to its standard error.
+    """
+    how = signal.Signals(-code).name if code < 0 else f"code {code}"
+    return f"{what}, with {how}. What it said last:\n{said[-3000:] or '(nothing)'}"
+
+
+def ran(command):
+    """What a process printed; RuntimeError with what it said last if it fails."""
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode:
+        what = f"{' '.join(map(str, command))} failed"
+        raise RuntimeError(ending(what, process.returncode, process.stderr))
+    return process.stdout
+
+
 def fresh(module, *arguments):
     """What `python -m MODULE ARGUMENTS` prints last, JSON: a candidate in a process of its own."""
-    command = [sys.executable, "-m", module, *arguments]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return json.loads(printed.splitlines()[-1])
+    return json.loads(ran([*PYTHON, "-m", module, *arguments]).splitlines()[-1])
+
+
+def apart(function, *arguments):
+    """What a function of a module gives, computed in a process of its own.
+
+    Args:
+        function: One at the top of a module of the benchmarks; what it gives can be pickled.
+        arguments: What it is called with; can be pickled.
+    """
+    # A module that is run has another name than where it lies.
+    module = function.__globals__["__spec__"].name
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answer = pathlib.Path(folder, "asked"), pathlib.Path(folder, "answer")
+        asked.write_bytes(pickle.dumps(arguments))
+        ran([*PYTHON, "-m", "benchmarks.apart", module, function.__name__, asked, answer])
+        return pickle.loads(answer.read_bytes())
+
+
+def keep_freed_memory():
+    """`keras_transformers.training.keep_freed_memory`, without importing TensorFlow."""
+    (package,) = importlib.util.find_spec("keras_transformers").submodule_search_locations
+    return runpy.run_path(pathlib.Path(package, "training", "memory.py"))["keep_freed_memory"]()
 
 
 def main(prepare, run_all, parser):

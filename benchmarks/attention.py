@@ -81,9 +81,7 @@ def of_pytorch(x, kernels):
 
 
 def prepare(name, settings):
-    from keras_transformers.training import keep_freed_memory
-
-    keep_freed_memory()
+    alternating.keep_freed_memory()
     x, kernels = numbers(settings["length"])
     run, output = of_pytorch(x, kernels) if name == "PyTorch" else of_keras(name, x, kernels)
     return run, output[0, :, 0].tolist()

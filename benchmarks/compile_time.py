@@ -8,14 +8,22 @@ step is traced and compiled; the second shows what a step costs, and that nothin
 """
 
 import argparse
+import importlib
 import json
 import statistics
+import sys
 import time
 
 from benchmarks import alternating, training
 from benchmarks.report import heading, table, write
 
-NAMES = (training.OURS, "plain Keras", "KerasHub", "PyTorch compiled")
+MODULES = {
+    training.OURS: ("keras", "keras_transformers"),
+    "plain Keras": ("keras",),
+    "KerasHub": ("keras", "keras_hub"),
+    "PyTorch compiled": ("torch", "transformers"),
+}
+NAMES = tuple(MODULES)
 
 
 def stages(name):
@@ -25,21 +33,13 @@ def stages(name):
     def passed():
         times.append(time.perf_counter())
 
-    if name.startswith("PyTorch"):
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    else:
-        import keras
-
-        if name == "KerasHub":
-            import keras_hub  # noqa: F401
-        if name == training.OURS:
-            import keras_transformers  # noqa: F401
+    for module in MODULES[name]:
+        importlib.import_module(module)
     passed()
     if name.startswith("PyTorch"):
         step = training.of_pytorch(name, check=False)[0]
     else:
-        keras.utils.set_random_seed(0)
+        sys.modules["keras"].utils.set_random_seed(0)
         step = training.of_keras(name, check=False)[0]
     passed()
     for _ in range(3):

@@ -40,6 +40,14 @@ def built():
     return model
 
 
+def network():
+    """The settings of the model and its weights."""
+    from benchmarks.marian import random_weights
+
+    model = built()
+    return model.get_config(), random_weights(model)
+
+
 def ours(settings, kind):
     from benchmarks.marian import random_weights, set_epsilon
     from benchmarks.networks import load
@@ -63,11 +71,10 @@ def ours(settings, kind):
 def same_marian():
     import torch
 
-    from benchmarks.marian import marian, random_weights
+    from benchmarks.marian import marian
 
     torch.set_num_threads(os.cpu_count())
-    model = built()
-    return marian(model.get_config(), random_weights(model)).eval()
+    return marian(*alternating.apart(network)).eval()
 
 
 def hugging_face(settings):

@@ -48,6 +48,14 @@ def pairs():
     ]
 
 
+def for_trainer():
+    """The encoded pairs as a list, and the settings of the model."""
+    from keras_transformers.models import Transformer
+
+    model = Transformer.from_variant("mini", VOCAB)
+    return pairs()[1], model.get_config()
+
+
 def padded_batches(pairs, whole):
     """Shuffled batches of `PAIRS` pairs, padded to the longest of all or of the batch."""
     order = np.random.default_rng(1).permutation(len(pairs))
@@ -124,13 +132,10 @@ def seq2seq_trainer(name):
     import transformers
 
     from benchmarks.marian import marian
-    from keras_transformers.models import Transformer
 
     torch.manual_seed(1)
-    _, examples = pairs()
-    model = Transformer.from_variant("mini", VOCAB)
-    model.build({"source": (None, None), "target": (None, None)})
-    model = marian(model.get_config(), None)
+    examples, settings = alternating.apart(for_trainer)
+    model = marian(settings, None)
     rows = [
         {"input_ids": source.tolist(), "labels": target[1:].tolist()} for source, target in examples
     ]

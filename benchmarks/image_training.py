@@ -119,9 +119,7 @@ def measure(model, name, keep):
     # Before the first import of Keras, which reads it then.
     os.environ["KERAS_BACKEND"] = "torch" if name == ON_PYTORCH else "tensorflow"
     if keep:
-        from keras_transformers.training import keep_freed_memory
-
-        keep_freed_memory()
+        alternating.keep_freed_memory()
     makers = {
         "keras_transformers": ours,
         ON_PYTORCH: ours,

@@ -54,6 +54,14 @@ def tokens():
     return *ids, tokenizer.vocab_size
 
 
+def for_loop():
+    """Training ids, windows of the test ids and their labels, and the size of the vocabulary."""
+    from keras_transformers.text import sliding_windows
+
+    train, test, vocab_size = tokens()
+    return train, list(zip(*sliding_windows(test, LENGTH, STRIDE), strict=True)), vocab_size
+
+
 def ours(minutes, seed):
     """Metrics of the recipe's run."""
     from recipes import language_model
@@ -131,10 +139,8 @@ def pytorch(minutes, seed):
     import torch
     from torch.nn import functional
 
-    from keras_transformers.text import sliding_windows
-
     torch.manual_seed(seed)
-    train, test, vocab_size = tokens()
+    train, windows, vocab_size = alternating.apart(for_loop)
     stream = torch.tensor(np.concatenate(train), dtype=torch.long)
     model = network(vocab_size)
     matrices = [p for p in model.parameters() if p.dim() >= 2]
@@ -166,14 +172,14 @@ def pytorch(minutes, seed):
     model.eval()
     nats = 0.0
     with torch.no_grad():
-        for ids, labels in zip(*sliding_windows(test, LENGTH, STRIDE), strict=True):
+        for ids, labels in windows:
             labels = torch.tensor(labels, dtype=torch.long)
             logits = model(torch.tensor(ids, dtype=torch.long)[None])[0]
             nats += functional.cross_entropy(
                 logits, labels, reduction="sum", ignore_index=0
             ).item()
     return {
-        **scores(nats),
+        **alternating.apart(scores, nats),
         "parameters": sum(p.numel() for p in model.parameters()),
         "tokens_per_second": step * ROWS * LENGTH / seconds,
         "curve": curve,

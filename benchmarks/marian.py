@@ -1,6 +1,7 @@
 """The same weights in our `Transformer` and in Hugging Face's MarianMT, which are one network.
 
-Of pre-norm blocks, which Marian has not, in Pegasus, which differs from it in that alone.
+Of pre-norm blocks, which Marian has not, in Pegasus, which differs from it in that alone. Nothing
+here imports our library or TensorFlow.
 """
 
 import math
@@ -58,15 +59,12 @@ def marian(settings, weights):
     """
     import torch
 
-    from keras_transformers.layers import sinusoidal_encoding
-
     model = _new(settings)
     if weights is None:
         return model
     state = model.state_dict()
     embedding = weights["source_embedding/token_embedding"]
-    positions = np.arange(model.config.max_position_embeddings)
-    table = np.asarray(sinusoidal_encoding(positions, model.config.d_model))
+    table = sinusoidal(model.config.max_position_embeddings, model.config.d_model)
     for name in state:
         if name.endswith(("embed_tokens.weight", "shared.weight", "lm_head.weight")):
             state[name] = torch.tensor(embedding)
@@ -79,6 +77,13 @@ def marian(settings, weights):
             state[name] = torch.tensor(np.ascontiguousarray(value))
     model.load_state_dict(state)
     return model
+
+
+def sinusoidal(length, width):
+    """Our table of positions, sines and cosines in turn, without our library, float32."""
+    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return table.reshape(length, width).astype("float32")
 
 
 def _new(settings):

@@ -12,10 +12,10 @@ steps 2 to 4. `difference` is the largest of any weight from those of the first 
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 
+from benchmarks import alternating
 from benchmarks.report import heading, resident_mebibytes, write
 
 BATCH, STEPS = 64, 4
@@ -70,10 +70,8 @@ def measured(folder, title, batch=BATCH):
 
     path = f"{folder}/weights.npy"
     command = [sys.executable, "-m", "benchmarks.memory", "--way", title, "--weights", path]
-    answer = subprocess.run(
-        [*command, "--batch", str(batch)], check=True, stdout=subprocess.PIPE, text=True
-    )
-    return *json.loads(answer.stdout.splitlines()[-1]), np.load(path)
+    printed = alternating.ran([*command, "--batch", str(batch)])
+    return *json.loads(printed.splitlines()[-1]), np.load(path)
 
 
 def main():

@@ -14,13 +14,13 @@ import itertools
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from benchmarks import alternating
 from benchmarks.report import heading, table, write
 
 RECIPES = {  # recipe -> options, scores
@@ -37,7 +37,7 @@ def scores(recipe, seed, precision):
         command = [sys.executable, "-m", f"recipes.{recipe}", "--output", folder]
         command += ["--precision", precision, "--seed", str(seed)]
         command += ["--minutes", "None", *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        alternating.ran(command)
         metrics = json.loads(pathlib.Path(folder, "metrics.json").read_text())
     found = [metrics[name] for name in names]
     print(recipe, precision, seed, found, flush=True)

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from benchmarks.marian import set_epsilon
+from benchmarks.marian import set_epsilon, sinusoidal
 
 SIZES = {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3}
 VOCAB, BATCH, LENGTH, DROPOUT, EPSILON = 8000, 64, 32, 0.1, 1e-5
@@ -63,9 +63,7 @@ def plain_keras():
             super().__init__(name="source_embedding")
             self.table = self.add_weight(shape=(VOCAB, width), name="token_embedding")
             self.dropout = layers.Dropout(DROPOUT)
-            angles = np.arange(LENGTH)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
-            table = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
-            self.positions = table.reshape(LENGTH, width).astype("float32")
+            self.positions = sinusoidal(LENGTH, width)
 
         def call(self, ids, training=None):
             x = ops.take(self.table, ids, axis=0) * math.sqrt(width) + self.positions

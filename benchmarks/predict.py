@@ -22,6 +22,7 @@ import tempfile
 import time
 
 import keras_transformers
+from benchmarks.alternating import ending
 from benchmarks.report import heading, write
 from recipes.data.translation import load
 
@@ -41,7 +42,8 @@ def until(command, output, shards):
     It is killed when so many shards are there; None lets it end.
     """
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    errors = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would fill up
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
     while shards is not None and process.poll() is None:
         if len(list(output.glob("shards/*.jsonl"))) >= shards:
             process.kill()
@@ -50,7 +52,8 @@ def until(command, output, shards):
     seconds = time.perf_counter() - started
     killed = shards is not None
     if process.returncode != (-9 if killed else 0):
-        raise SystemExit(f"The command ended with {process.returncode}: {printed.decode()[-500:]}")
+        errors.seek(0)
+        raise SystemExit(ending("The command ended", process.returncode, errors.read()))
     return seconds, printed.decode()
 
 

@@ -154,7 +154,7 @@ def compiled(settings, ids):
 
 
 def prepare(name, settings):
-    rows = sources(settings["folder"])
+    rows = alternating.apart(sources, settings["folder"])
     size = settings["batch"]
     ids = [rows[start : start + size] for start in range(0, len(rows), size)]
     run, seconds = {OURS: ours, THEIRS: hugging_face, COMPILED: compiled}[name](settings, ids)

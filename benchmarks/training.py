@@ -66,7 +66,7 @@ def of_pytorch(name, check=True):
 
     torch.set_num_threads(os.cpu_count())
     settings = {**networks.SIZES, "vocab_size": networks.VOCAB, "dropout": networks.DROPOUT}
-    model = marian(settings, weights() if check else None)
+    model = marian(settings, alternating.apart(weights) if check else None)
     inputs, labels = networks.batch()
     source, target = (torch.tensor(inputs[key]).long() for key in ("source", "target"))
     labels = torch.tensor(labels).long().reshape(-1)
@@ -98,9 +98,7 @@ def of_pytorch(name, check=True):
 def prepare(name, settings):
     base = name.removesuffix(KEPT)
     if base != name:
-        from keras_transformers.training import keep_freed_memory
-
-        keep_freed_memory()
+        alternating.keep_freed_memory()
     make = of_pytorch if base.startswith("PyTorch") else of_keras
     step, loss = make(base)
 
@@ -130,27 +128,39 @@ def quickest(function, *arguments, repeats=7):
     return min(seconds)
 
 
-def matrix_rates(size=2048):
-    """GFLOP/s of a matrix product: what the machine can do, by TensorFlow, XLA and PyTorch."""
+def _rate(product, x):
+    return round(2 * len(x) ** 3 / quickest(product, x) / 1e9)
+
+
+def _square(size):
+    return np.random.default_rng(0).normal(size=(size, size)).astype("float32")
+
+
+def tensorflow_rates(size=2048):
+    """GFLOP/s of a matrix product by TensorFlow and XLA: what the machine can do."""
     import tensorflow as tf
-    import torch
-
-    torch.set_num_threads(os.cpu_count())
-    x = np.random.default_rng(0).normal(size=(size, size)).astype("float32")
-
-    def rate(product, x):
-        return round(2 * size**3 / quickest(product, x) / 1e9)
 
     rates = {}
     for dtype in ("float32", "bfloat16"):
-        mine = tf.cast(x, dtype)
-        theirs = torch.tensor(x).to(getattr(torch, dtype))
+        x = tf.cast(_square(size), dtype)
         plain = tf.function(lambda x: tf.matmul(x, x)[0, 0], autograph=False)
         compiled = tf.function(lambda x: tf.matmul(x, x), jit_compile=True, autograph=False)
-        rates[f"TensorFlow {dtype}"] = rate(lambda x: plain(x).numpy(), mine)  # noqa: B023
-        rates[f"XLA {dtype}"] = rate(lambda x: compiled(x)[0, 0].numpy(), mine)  # noqa: B023
-        rates[f"PyTorch {dtype}"] = rate(lambda x: x @ x, theirs)
+        rates[f"TensorFlow {dtype}"] = _rate(lambda x: plain(x).numpy(), x)  # noqa: B023
+        rates[f"XLA {dtype}"] = _rate(lambda x: compiled(x)[0, 0].numpy(), x)  # noqa: B023
     return rates
+
+
+def pytorch_rates(size=2048):
+    """The same by PyTorch."""
+    import torch
+
+    torch.set_num_threads(os.cpu_count())
+    return {
+        f"PyTorch {dtype}": _rate(
+            lambda x: x @ x, torch.tensor(_square(size)).to(getattr(torch, dtype))
+        )
+        for dtype in ("float32", "bfloat16")
+    }
 
 
 def products():
@@ -176,9 +186,7 @@ def product_rates():
     """The step's products and nothing else, one by one under XLA: how quick a step could be."""
     import tensorflow as tf
 
-    from keras_transformers.training import keep_freed_memory
-
-    keep_freed_memory()
+    alternating.keep_freed_memory()
     rng, rows = np.random.default_rng(0), {}
     # Y = X W, dX = dY W^T, dW = X^T dY
     kinds = {"forward": {}, "d input": {"transpose_b": True}, "d weight": {"transpose_a": True}}
@@ -201,7 +209,8 @@ def product_rates():
 
 
 def run_all(rounds, steps):
-    rates, alone = matrix_rates(), product_rates()
+    rates = {**alternating.apart(tensorflow_rates), **alternating.apart(pytorch_rates)}
+    alone = alternating.apart(product_rates)
     # A forward pass and twice that backward.
     operations = 3 * sum(
         2 * count * matrices * math.prod(size) for _, count, matrices, size in products()

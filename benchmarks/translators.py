@@ -1,10 +1,11 @@
 """One translator in the forms of three libraries: written to a folder, and answering from it.
 
 `write` needs all of them. What answers needs its own library and, for the peers, sentencepiece:
-each takes a list of str and gives a list of str, in a process without this project.
+each takes a list of str and gives a list of str, in a process without `keras_transformers`.
 """
 
 import ctypes
+import importlib
 import json
 import os
 import pathlib
@@ -12,9 +13,17 @@ import statistics
 import sys
 import time
 
+from benchmarks import alternating
 from benchmarks.report import resident_mebibytes
 
 PORTABLE, XLA, THEIRS, COMPILED = "ours, portable", "ours, XLA", "Hugging Face", "CTranslate2"
+OF_OURS = ("tensorflow", "tensorflow_text")  # which registers the tokenizer's ops
+MODULES = {
+    PORTABLE: OF_OURS,
+    XLA: OF_OURS,
+    THEIRS: ("torch", "sentencepiece", "transformers"),
+    COMPILED: ("ctranslate2", "sentencepiece"),
+}
 SIGNATURES = {PORTABLE: "serving_default", XLA: "xla"}
 START, END, PADDING = 1, 2, 0
 ENDLESS = "endless"  # a file, where it is so
@@ -40,21 +49,23 @@ def write(folder, model, tokenizer, searches, endless):
     (folder / "tokenizer.model").write_bytes(tokenizer.proto)
     if endless:
         (folder / ENDLESS).touch()
-    _write_peers(folder, model, tokenizer.pieces(range(tokenizer.vocab_size)))
+    weights = {weight.path.split("/", 1)[1]: weight.numpy() for weight in model.weights}
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    alternating.apart(write_peers, folder, model.get_config(), weights, pieces)
 
 
-def _write_peers(folder, model, pieces):
+def write_peers(folder, settings, weights, pieces):
+    """Writes a `Transformer` of these settings and weights for transformers and CTranslate2."""
     import torch
     from ctranslate2.converters.transformers import BartLoader
 
     from benchmarks.marian import marian
 
-    weights = {weight.path.split("/", 1)[1]: weight.numpy() for weight in model.weights}
-    same = marian(model.get_config(), weights).eval()
+    same = marian(settings, weights).eval()
     same.config.save_pretrained(folder / "hugging_face")
     # Not by `save_pretrained`, which leaves out positions: ours are in another order.
     torch.save(same.state_dict(), folder / "hugging_face" / "weights.pt")
-    same.config.normalize_before = model.get_config()["norm_first"]
+    same.config.normalize_before = settings["norm_first"]
     same.config.normalize_embedding = False
     spec = BartLoader().get_model_spec(same)
     spec.register_source_vocabulary(pieces)
@@ -75,22 +86,12 @@ def most_tokens(pieces):
 
 def importing(name):
     """Imports what a candidate needs, so that it can be timed without."""
-    if name in SIGNATURES:
-        import tensorflow as tf
-        import tensorflow_text  # noqa: F401  registers the tokenizer's ops
-
-        if name == PORTABLE:  # as TensorFlow Serving does when it starts
-            library = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
-            ctypes.CDLL(library)._ZN10tensorflow21DisableXlaCompilationEv()
+    first, *_ = [importlib.import_module(module) for module in MODULES[name]]
+    if name == PORTABLE:  # as TensorFlow Serving does when it starts
+        library = os.path.join(os.path.dirname(first.__file__), "libtensorflow_cc.so.2")
+        ctypes.CDLL(library)._ZN10tensorflow21DisableXlaCompilationEv()
     elif name == THEIRS:
-        import sentencepiece  # noqa: F401
-        import torch
-        import transformers  # noqa: F401
-
-        torch.set_num_threads(os.cpu_count())
-    else:
-        import ctranslate2  # noqa: F401
-        import sentencepiece  # noqa: F401
+        first.set_num_threads(os.cpu_count())
 
 
 def translator(name, folder, beam):

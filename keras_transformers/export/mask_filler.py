@@ -2,10 +2,11 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.served import Served, bounded, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
 
 CANDIDATES = 5
+LENGTHS = (32, 64, 128, 256, 512)  # in ids, where nothing else is said
 
 
 class MaskFiller(Served):
@@ -23,10 +24,12 @@ class MaskFiller(Served):
             length)`, 0 = padding, to logits `(batch, length, vocab_size)`.
         tokenizer: A `text.WordPieceTokenizer`.
         lengths: Lengths in ids, [CLS] and [SEP] included, to which texts are padded; what exceeds
-            the last is cut off, and said so in `truncated`.
+            the last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256
+            and 512 for which the model has positions.
 
     Raises:
-        ValueError: If the lengths do not increase.
+        ValueError: If the lengths do not increase or exceed the model's positions, or the
+            tokenizer has ids that are none of the model's.
 
     Example:
     >>> from keras_transformers.export import MaskFiller
@@ -42,9 +45,9 @@ class MaskFiller(Served):
 
     kind = "mask_filler"
 
-    def __init__(self, model, tokenizer, lengths=(32, 64, 128, 256, 512)):
+    def __init__(self, model, tokenizer, lengths=None):
         super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
-        lengths = check_lengths("MaskFiller", "lengths", lengths)
+        lengths = lengths_for("MaskFiller", model, tokenizer, lengths, LENGTHS)
         model(tf.ones((1, 2), tf.int32), training=False)
         self._hold(model)
         self._tokenizer = tokenizer
@@ -89,7 +92,7 @@ class MaskFiller(Served):
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
 
 
-def mask_filler(model, tokenizer, path, lengths=(32, 64, 128, 256, 512), version=None, warmup=()):
+def mask_filler(model, tokenizer, path, lengths=None, version=None, warmup=()):
     """Exports a SavedModel that fills in `[MASK]`, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text`, `candidates`,

@@ -129,7 +129,10 @@ def uniform(search, max_length, batch):
     if not isinstance(search, Sampling):
         return None
     if search.seed is None:
-        return tf.random.uniform([batch, max_length, search.beams])
+        # Not `tf.random.uniform`: where a global seed is set, as training does, it writes one into
+        # the graph, and the numbers are the same after every load.
+        shape = tf.stack([batch, max_length, search.beams])
+        return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32, seed=0, seed2=0)
     shape = [max_length, LARGEST_BATCH, search.beams]
     drawn = tf.random.stateless_uniform(shape, seed=[search.seed, 0])
     return tf.transpose(drawn[:, :batch], [1, 0, 2])

@@ -5,8 +5,10 @@ import tensorflow as tf
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import sentence_program, vectors
-from keras_transformers.export.served import Served, bounded, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
+
+LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
 
 
 class SentenceEncoder(Served):
@@ -28,10 +30,12 @@ class SentenceEncoder(Served):
         pooling: "mean" or "token".
         normalize: Whether vectors are made of length 1.
         lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
-            last is cut off, and said so in `truncated`.
+            last is cut off, and said so in `truncated`. By default those of 32, 64, 128 and 256
+            for which the model has positions.
 
     Raises:
-        ValueError: If the lengths do not increase, `pooling` is unknown, or the model gives no
+        ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
+            has ids that are none of the model's, `pooling` is unknown, or the model gives no
             vector for each token.
 
     Example:
@@ -46,11 +50,9 @@ class SentenceEncoder(Served):
 
     kind = "sentence_encoder"
 
-    def __init__(
-        self, model, tokenizer, pooling="mean", normalize=True, lengths=(32, 64, 128, 256)
-    ):
+    def __init__(self, model, tokenizer, pooling="mean", normalize=True, lengths=None):
         super().__init__("sentence_encoder", tf.TensorSpec([None], tf.string, name="text"))
-        lengths = check_lengths("SentenceEncoder", "lengths", lengths)
+        lengths = lengths_for("SentenceEncoder", model, tokenizer, lengths, LENGTHS)
         if pooling not in ("mean", "token"):
             raise ValueError(
                 f'SentenceEncoder: `pooling` must be "mean" or "token". Received: {pooling!r}'
@@ -91,7 +93,7 @@ def sentence_encoder(
     path,
     pooling="mean",
     normalize=True,
-    lengths=(32, 64, 128, 256),
+    lengths=None,
     format="saved_model",
     version=None,
     warmup=(),
@@ -126,6 +128,6 @@ def sentence_encoder(
     encoder = SentenceEncoder(model, tokenizer, pooling, normalize, lengths)
     if format == "saved_model":
         return encoder.save(path, version, warmup)
-    settings = of_texts(tokenizer, lengths[-1], pooling=pooling, normalized=normalize)
-    program = sentence_program(model, tokenizer, lengths[-1], pooling, normalize)
+    settings = of_texts(tokenizer, encoder.longest, pooling=pooling, normalized=normalize)
+    program = sentence_program(model, tokenizer, encoder.longest, pooling, normalize)
     return write(program, format, path, settings, tokenizer)

@@ -4,10 +4,12 @@ import json
 import pathlib
 import sys
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
+from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
 
 
@@ -35,7 +37,7 @@ class Served(tf.Module):
 
     def _traced(self, rounds):
         def answer(request):
-            return self._answer(_in_a_row(request, self._request.name), rounds)
+            return self._answer(_as_declared(request, self._request), rounds)
 
         return tf.function(answer, input_signature=[self._request])
 
@@ -53,17 +55,31 @@ class Served(tf.Module):
 
     def __call__(self, request):
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
-        return self._compiled(request)
+        return self._compiled(self._checked(request))
 
     def portable(self, request):
         """Answers a batch without XLA, as `serving_default` does."""
-        return self._portable(request)
+        return self._portable(self._checked(request))
+
+    def _checked(self, request):
+        shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
+        if shape.rank not in (None, 1):
+            raise ValueError(
+                f"{type(self).__name__}: `{self._request.name}` must be strings of shape (batch,). "
+                f"Received: shape {shape}"
+            )
+        return request
 
     @property
     def labels(self):
         """Names of the classes, a list, or None."""
         labels = getattr(self, "_labels", None)
         return None if labels is None else [label.decode() for label in labels.numpy()]
+
+    @property
+    def longest(self):
+        """The longest text, in ids, that is not cut."""
+        return self._lengths[-1]
 
     def predict(self, raw, **options):
         """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
@@ -108,14 +124,15 @@ class Served(tf.Module):
         return path
 
 
-def _in_a_row(request, name):
-    """The request, which fails by its name if it has another rank than 1.
+def _as_declared(request, declared):
+    """The request, which fails by its name if it has another shape than its `tf.TensorSpec`.
 
     A server does not look at shapes, and TensorFlow takes for granted what a signature says of
     them. So it goes through an op whose shape is unknown until it runs; the error names that op.
     """
-    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=f"request/{name}")
-    return tf.ensure_shape(named, [None])
+    name = f"request/{declared.name}"
+    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=name)
+    return tf.ensure_shape(named, declared.shape)
 
 
 def bounded(text, longest, end=False):
@@ -147,9 +164,37 @@ def strings(texts):
     return tf.constant(list(texts), tf.string, shape=[len(texts)])
 
 
-def check_lengths(owner, name, lengths):
-    """The lengths as a tuple; ValueError unless they increase."""
+def lengths_for(owner, model, tokenizer, lengths, usual, name="lengths"):
+    """The lengths that texts are padded to, as a tuple.
+
+    Args:
+        owner: For messages: who asks.
+        model: Whose `most_positions`, where it has such, hold the longest.
+        tokenizer: Whose ids must all be the model's.
+        lengths: What was given; None for `usual`, as far as the model has positions.
+        usual: Increasing lengths.
+        name: Name of the argument.
+
+    Raises:
+        ValueError: If they do not increase from 1 on, or the model is too small for them or for the
+            tokenizer.
+    """
+    vocab, _ = vocabularies_of(model)
+    if vocab is not None and tokenizer.vocab_size > vocab:
+        raise ValueError(
+            f"{owner}: `tokenizer` must have at most as many pieces as the model's vocabulary, "
+            f"{vocab}. Received: {tokenizer.vocab_size}"
+        )
+    most = getattr(model, "most_positions", None)
+    if lengths is None:
+        most = usual[-1] if most is None else min(most, usual[-1])
+        return (*(length for length in usual if length < most), most)
     lengths = tuple(lengths)
-    if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
-        raise ValueError(f"{owner}: `{name}` must increase. Received: {lengths}")
+    if not lengths or any(a >= b for a, b in zip((0, *lengths), lengths, strict=False)):
+        raise ValueError(f"{owner}: `{name}` must increase, from 1 on. Received: {lengths}")
+    if most is not None and lengths[-1] > most:
+        raise ValueError(
+            f"{owner}: `{name}` must be at most {most}, the number of the model's positions. "
+            f"Received: {lengths}"
+        )
     return lengths

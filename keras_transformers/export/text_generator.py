@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_transformers.export.rounds import uniform
-from keras_transformers.export.served import Served, bounded, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import padding_of
 
@@ -38,8 +38,8 @@ class TextGenerator(Served):
             for which the model has positions.
 
     Raises:
-        ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, or the model
-            has too few positions for both.
+        ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, the model has
+            too few positions for both, or the tokenizer ids that are none of the model's.
 
     Example:
     >>> from keras_transformers.export import TextGenerator
@@ -61,22 +61,24 @@ class TextGenerator(Served):
                 f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
             )
         positions = getattr(model, "most_positions", None) or float("inf")
-        room = positions - new_tokens - 1  # one for an END
+        room = positions - new_tokens
         if prompt_lengths is None:
             prompt_lengths = [length for length in LENGTHS if length <= room] or LENGTHS[:1]
-        lengths = check_lengths("TextGenerator", "prompt_lengths", prompt_lengths)
+        named = ("TextGenerator", model, tokenizer, prompt_lengths, LENGTHS, "prompt_lengths")
+        lengths = lengths_for(*named)
         if lengths[-1] > room:
             raise ValueError(
                 f"TextGenerator: the model's {positions} positions must hold the longest of "
-                "`prompt_lengths`, `new_tokens` and an END. Received: "
-                f"prompt_lengths={lengths}, new_tokens={new_tokens}"
+                f"`prompt_lengths` and `new_tokens`. Received: prompt_lengths={lengths}, "
+                f"new_tokens={new_tokens}"
             )
+        search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
+        search.constraints.check_no_ratio("TextGenerator: without a source")
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
         self._hold(model)
         self._tokenizer = tokenizer
-        self._search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
-        self._lengths, self._new_tokens = lengths, new_tokens
+        self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
 
     def _answer(self, text, rounds):
         longest = self._lengths[-1]
@@ -103,11 +105,10 @@ class TextGenerator(Served):
         padding, end = padding_of(self._model), self._tokenizer.end_id
         prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
         size = tf.shape(prompts)[1]
-        most = size + self._new_tokens
         start, forced = prompts[:, :1], prompts[:, 1:]
-        widths = [[0, 0], [0, self._new_tokens + 1]]
+        widths = [[0, 0], [0, self._new_tokens]]
         forced = tf.pad(forced, widths, constant_values=padding)
-        drawn = uniform(self._search, most, tf.shape(forced)[0])
+        drawn = uniform(self._search, tf.shape(forced)[1], tf.shape(forced)[0])
         decode_rows = rounds.program(self._decode)
         tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
         # Part of the text, where it is no mark.
@@ -121,17 +122,23 @@ class TextGenerator(Served):
 
     def _decode(self, start, forced, drawn, prompt_length, stages):
         """Tokens of prompts, dense ids without START, and whether their texts ended."""
-        padding, end, most = padding_of(self._model), self._tokenizer.end_id, tf.shape(forced)[1]
+        padding, end = padding_of(self._model), self._tokenizer.end_id
+        constraints, width = self._search.constraints, tf.shape(forced)[1]
         # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
-        # must not depend on its neighbours in the batch. The END that is forced there is cut off.
-        size = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1)
-        limits = (None, size + self._new_tokens + 1)
-        request = Request(forced, start, end, *limits, drawn, prompt_length, padding)
+        # must not depend on its neighbours in the batch.
+        most = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1) + self._new_tokens
+        fewest, _ = constraints.limits(tf.zeros_like(most))
+        request = Request(
+            forced, start, end, fewest, None, drawn, prompt_length, padding, cut_lengths=most
+        )
         tokens = decode(self._model, forced, self._search, request, stages)["tokens"]
         tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
-        within = tf.range(most) < (size + self._new_tokens)[:, None]
-        finished = tf.reduce_any((tokens == end) & within, axis=1)
-        return tf.where(within, tokens, padding), finished
+        # An END that is forced says nothing of the model.
+        free = most if constraints.boundaries.last is None else most - 1
+        chosen = (tf.range(width) >= (most - self._new_tokens)[:, None])
+        chosen &= tf.range(width) < free[:, None]
+        ends = constraints.boundaries.is_end(tokens, request)
+        return tokens, tf.reduce_any(ends & chosen, axis=1)
 
     def write(self, prompts):
         """Goes on with a list of str; returns the prompts with what follows."""

@@ -4,10 +4,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export.rounds import alone_or_not, uniform
-from keras_transformers.export.served import Served, bounded, check_lengths, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import most_tokens, padding_of
 
+LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
     "score": tf.TensorSpec([None], tf.float32),
@@ -31,10 +32,11 @@ class Translator(Served):
             model's.
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
         source_lengths: Lengths in pieces, END included, to which sources are padded; what exceeds
-            the last is cut off, and said so in `truncated`.
+            the last is cut off, and said so in `truncated`. By default 16, 32, 64 and 128.
 
     Raises:
-        ValueError: If `source_lengths` do not increase.
+        ValueError: If `source_lengths` do not increase, or the tokenizer has ids that are none of
+            the model's.
 
     Example:
     >>> from keras_transformers.export import Translator
@@ -49,9 +51,11 @@ class Translator(Served):
 
     kind = "translator"
 
-    def __init__(self, model, tokenizer, search=None, source_lengths=(16, 32, 64, 128)):
+    def __init__(self, model, tokenizer, search=None, source_lengths=None):
         super().__init__("translator", tf.TensorSpec([None], tf.string, name="text"))
-        self._lengths = check_lengths("Translator", "source_lengths", source_lengths)
+        self._lengths = lengths_for(
+            "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
+        )
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         self._hold(model)
@@ -117,7 +121,7 @@ def _most(source):
 
 
 def translator(
-    model, tokenizer, path, search=None, source_lengths=(16, 32, 64, 128), version=None, warmup=()
+    model, tokenizer, path, search=None, source_lengths=None, version=None, warmup=()
 ):
     """Exports a SavedModel that translates raw text, loadable with tensorflow and tensorflow-text.
 

@@ -1,61 +1,25 @@
 """Beam search over a step function, as a loop that XLA can compile."""
 
 import dataclasses
+from typing import Literal
 
 from keras import ops
 
+from keras_transformers.generation.banks import by_banks, with_required
 from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import (
     NEVER,
     Ancestry,
     lengths_of,
+    limits_of,
     log_normalizer,
+    prompt_lengths,
     put,
     take_beams,
     top_tokens,
 )
 from keras_transformers.generation.search import Search
-
-
-def length_penalty(length, alpha):
-    """What a hypothesis' log-probability is divided by: `((5 + |y|) / 6) ** alpha`.
-
-    Args:
-        length: `|y|`, its number of tokens, END included.
-        alpha: 0 for none; 0.6 in Vaswani et al. 2017.
-
-    Returns:
-        float32 of the shape of `length` (Wu et al. 2016, https://arxiv.org/abs/1609.08144, eq. 14).
-
-    Example:
-    >>> from keras_transformers.generation import length_penalty
-    >>> float(length_penalty(7, alpha=1.0))
-    2.0
-    """
-    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
-
-
-def coverage_penalty(coverage, beta):
-    """What is added to a hypothesis' score for source tokens it never looked at.
-
-    `beta * sum_i log(min(sum_j p_ij, 1))` over source tokens i, where `p_ij` is the attention of
-    the j-th target token to it (Wu et al. 2016, https://arxiv.org/abs/1609.08144, eq. 14).
-
-    Args:
-        coverage: `(..., source_length)`, `sum_j p_ij`; 1 at padding.
-        beta: 0 for none; 0.2 in the paper.
-
-    Returns:
-        float32 `(...)`, at most 0.
-
-    Example:
-    >>> from keras import ops
-    >>> from keras_transformers.generation import coverage_penalty
-    >>> round(float(coverage_penalty(ops.array([0.5, 1.3, 1.0]), beta=1.0)), 3)
-    -0.693
-    """
-    covered = ops.clip(ops.cast(coverage, "float32"), 1e-9, 1.0)  # 0 would give minus infinity
-    return beta * ops.sum(ops.log(covered), axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,18 +31,21 @@ class BeamSearch(Search):
     one. A source is done when `beam_size` sequences have finished. With one beam this is greedy
     search.
 
-    `BeamSearch(4, 1.0, normalization="length", early_stopping=False)` is the beam search of Hugging
-    Face's `generate` with its defaults, to the token.
+    With `normalization="length"` this is the beam search of Hugging Face's `generate`, to the
+    token, for every `early_stopping` and `length_penalty`; its defaults are `BeamSearch(4, 1.0,
+    normalization="length", early_stopping=False)`.
 
     Args:
         beam_size: Number of unfinished sequences (4 in Vaswani et al. 2017).
         length_penalty: `alpha` in `((5 + |y|) / 6) ** alpha`; 0 ranks by log-probability.
         normalization: "gnmt" for that penalty, or "length" for `|y| ** alpha`, where neither the
-            length nor the probability of a prompt is counted.
-        early_stopping: Whether a source is done as soon as `beam_size` sequences have finished.
-            If not, better ones take their places until the best unfinished one, scored at its
-            present length, is no better than the worst of them; and sequences cut at the limit
+            length nor the probability of a prompt is counted, and sequences cut at the limit
             compete with those that finished.
+        early_stopping: Whether a source is done as soon as `beam_size` sequences have finished;
+            then, with "gnmt", those cut at the limit come after all that finished. If not, better
+            ones take their places until the best unfinished one, scored at its present length, is
+            no better than the worst of them; "never" scores it at the length that suits it best,
+            the limit where `length_penalty` is positive. Cut sequences compete.
         coverage_penalty: `beta` of `generation.coverage_penalty`; needs a model whose
             `start_decoding` knows `coverage`.
         n_best: Number of sequences to return for each source, best first.
@@ -86,7 +53,7 @@ class BeamSearch(Search):
 
     Raises:
         ValueError: If `beam_size` is not positive, `n_best` not between 1 and `beam_size`, or
-            `normalization` unknown.
+            `normalization` or `early_stopping` unknown.
 
     Example:
     >>> from keras_transformers.generation import BeamSearch
@@ -100,9 +67,14 @@ class BeamSearch(Search):
     n_best: int = 1
     constraints: Constraints = Constraints()
     normalization: str = "gnmt"
-    early_stopping: bool = True
+    early_stopping: bool | Literal["never"] = True
 
     def __post_init__(self):
+        if self.early_stopping not in (True, False, "never"):
+            raise ValueError(
+                'BeamSearch: `early_stopping` must be True, False or "never". '
+                f"Received: {self.early_stopping!r}"
+            )
         if self.normalization not in ("gnmt", "length"):
             raise ValueError(
                 'BeamSearch: `normalization` must be "gnmt" or "length". '
@@ -149,8 +121,15 @@ class BeamSearch(Search):
         """Length of each prompt, and the log-probability of what of it has been taken."""
         if self.normalization != "length":
             return {}
-        given = ops.cast(request.forced != request.padding_id, "int32")
-        return {"prompt": ops.sum(ops.cumprod(given, axis=1), axis=1), "given": opening.scores}
+        return {"prompt": prompt_lengths(request), "given": opening.scores}
+
+    @property
+    def _stops_at_once(self):
+        return self.early_stopping not in (False, "never")
+
+    @property
+    def _cut_compete(self):
+        return self.normalization == "length" or not self._stops_at_once
 
     def done(self, found):
         return found["finished"]["done"]
@@ -165,30 +144,52 @@ class BeamSearch(Search):
         candidates = self._extend(alive, logits, covered, index, request)
         finished = self._set_aside(found["finished"], candidates, alive, index)
         alive = self._keep(alive, candidates, index)
-        enough = finished["count"] >= self.beam_size
-        if not self.early_stopping:
-            best = ops.max(self._score(alive, alive, index + 1), axis=1)
-            hopeless = best <= ops.min(finished["scores"], axis=1)
-            enough = ops.logical_and(enough, hopeless)
-        finished["done"] = ops.logical_or(finished["done"], enough)
+        done = self._done(finished, alive, index, request)
+        if request.cut_lengths is not None:
+            now = index + 1 >= request.cut_lengths
+            cut = ops.logical_and(now, ops.logical_not(finished["done"]))
+            finished = {**finished, **self._with_cut(finished, alive, index + 1, cut)}
+            done = ops.logical_or(done, now)
+        finished["done"] = done
         return {"alive": alive, "finished": finished}, state
 
+    def _done(self, finished, alive, index, request):
+        """Which sources need no further step."""
+        enough, most = finished["count"] >= self.beam_size, ops.shape(request.forced)[1]
+        if not self._stops_at_once:
+            length = index + 1
+            if self.early_stopping == "never" and self.length_penalty > 0:
+                length = ops.reshape(limits_of(request), (-1, 1))
+            best = ops.max(self._score(alive, alive, length), axis=1)
+            enough = ops.logical_and(enough, best <= ops.min(finished["scores"], axis=1))
+        elif self._cut_compete:  # also with those that finish in the last step
+            enough = ops.logical_and(enough, index + 1 < most)
+        return ops.logical_or(finished["done"], enough)
+
     def _extend(self, alive, logits, covered, index, request):
-        """The best `2 * beam_size` continuations, sorted: enough for as many that do not end."""
+        """The best continuations, sorted: enough for `beam_size` that do not end.
+
+        With one END those are `2 * beam_size`.
+        """
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
-        most, log_sum = log_normalizer(logits)
+        normalizer = log_normalizer(logits)
         logits = self.constraints.restrict(logits, alive["tokens"], index, request)
-        # Of one beam no more can be needed: its END, and as many others as there are beams.
-        best, ids = top_tokens(logits, min(beams + 1, vocab))
+        # Of one beam no more can be needed: its ENDs, and as many others as there are beams.
+        boundaries = self.constraints.boundaries
+        ends = max(1, len(boundaries.ends))
+        best, ids = top_tokens(logits, min(beams + ends, vocab))
         if self.constraints.required:
-            best, ids = self._with_required(best, ids, logits)
+            best, ids = with_required(self.constraints, best, ids, logits)
         # What is not allowed stays below all that is, however unlikely.
-        logp = ops.where(best > NEVER / 2, best - most[..., None] - log_sum[..., None], NEVER)
+        logp = self.constraints.log_probabilities(logits, best, normalizer, index, request)
+        logp = ops.where(best > NEVER / 2, logp, NEVER)
         number = ids.shape[-1]
         logp = ops.reshape(alive["logp"][..., None] + logp, (-1, beams * number))
         # Banks are filled from all of them.
-        enough = beams * number if self.constraints.required else min(2 * beams, beams * number)
+        enough = beams * number
+        if not self.constraints.required:
+            enough = min((1 + ends) * beams, enough)
         sorted_logp, places = ops.top_k(logp, enough)
         places = ops.cast(places, "int32")
         parents = places // number
@@ -199,31 +200,13 @@ class BeamSearch(Search):
             "ids": ids,
             "covered": ops.take_along_axis(covered, parents, axis=1),
             "tokens": put(take_beams(alive["tokens"], parents), ids, index),
-            "ends": ops.logical_and(ids == request.end_id, sorted_logp > NEVER / 2),
+            "ends": ops.logical_and(
+                boundaries.ended(ids, index, request), sorted_logp > NEVER / 2
+            ),
         }
-        return self._by_banks(candidates) if self.constraints.required else candidates
-
-    def _with_required(self, best, ids, logits):
-        """Puts the required tokens behind the best, where they are not among them."""
-        required = ops.convert_to_tensor(self.constraints.required, "int32")
-        among = ops.any(ids[..., None] == required, axis=-2)
-        extra = ops.where(among, NEVER, ops.take(logits, required, axis=-1))
-        required = ops.broadcast_to(required, ops.shape(extra))
-        return ops.concatenate([best, extra], -1), ops.concatenate([ids, required], -1)
-
-    def _by_banks(self, candidates):
-        """Puts first the best few of those with 0, 1, 2 ... required tokens, then the others."""
-        met = ops.sum(ops.cast(self.constraints.met(candidates["tokens"]), "int32"), axis=-1)
-        banks = len(self.constraints.required) + 1
-        bank = ops.cast(met[..., None] == ops.arange(banks), "int32")
-        rank = ops.sum(ops.cumsum(bank, axis=1) * bank, axis=-1)  # from 1, inside its bank
-        quota = max(1, self.beam_size // banks)
-        possible = candidates["logp"] > NEVER / 2
-        first = ops.cast(ops.logical_and(rank <= quota, possible), "int32")
-        size = first.shape[1]
-        order = ops.argsort(ops.arange(size) - size * first, axis=1)[:, : 2 * self.beam_size]
-        order = ops.cast(order, "int32")
-        return {name: take_beams(each, order) for name, each in candidates.items()}
+        if not self.constraints.required:
+            return candidates
+        return by_banks(self.constraints, candidates, beams, (1 + ends) * beams)
 
     def _set_aside(self, finished, candidates, alive, index):
         """Freezes the continuations that end among the best `beam_size`."""
@@ -245,11 +228,14 @@ class BeamSearch(Search):
         }
 
     def _score(self, sequences, alive, length):
-        """Scores of sequences of a length; `alive` knows what their prompts were."""
+        """Scores of sequences of a length, a scalar or `(batch, 1)`.
+
+        `alive` knows what their prompts were.
+        """
         if self.normalization == "gnmt":
             penalty = length_penalty(length, self.length_penalty)
             return sequences["logp"] / penalty + sequences["covered"]
-        own = ops.cast(ops.maximum(length - alive["prompt"], 1), "float32")[:, None]
+        own = ops.cast(ops.maximum(length - alive["prompt"][:, None], 1), "float32")
         own_logp = sequences["logp"] - alive["given"][:, None]
         return own_logp / ops.power(own, self.length_penalty) + sequences["covered"]
 
@@ -276,34 +262,36 @@ class BeamSearch(Search):
         }
 
     def finish(self, found, length, request):
-        """The `n_best` of each source.
+        """The `n_best` of each source."""
+        finished = found["finished"]
+        going_on = ops.logical_not(finished["done"])
+        result = self._with_cut(finished, found["alive"], length, going_on)
+        result["log_probabilities"] = result.pop("logp")
+        best = 0 if self.n_best == 1 else slice(self.n_best)
+        result = {name: value[:, best] for name, value in result.items()}
+        return {**result, "lengths": lengths_of(result["tokens"], request.padding_id)}
 
-        With `early_stopping` sequences cut at the limit come after finished ones.
-        """
-        alive, finished = found["alive"], found["finished"]
+    def _with_cut(self, finished, alive, length, rows):
+        """The best of what has finished and, in `rows` of the batch, of what is cut at a length."""
         cut = self._score(alive, alive, length)
         cut, order = ops.top_k(cut, self.beam_size)
         order = ops.cast(order, "int32")
         joined = {
             "tokens": [finished["tokens"], take_beams(alive["tokens"], order)],
             "scores": [finished["scores"], cut],
-            "log_probabilities": [
-                finished["logp"], ops.take_along_axis(alive["logp"], order, axis=1)
-            ],
+            "logp": [finished["logp"], ops.take_along_axis(alive["logp"], order, axis=1)],
         }
-        if self.early_stopping:
-            # Both halves are sorted: the finished ones that there are, then the best of the cut.
-            place = ops.arange(self.n_best, dtype="int32")[None]
-            ended = ops.minimum(finished["count"], self.beam_size)[:, None]
-            best = ops.where(place < ended, place, place + self.beam_size - ended)
+        if self._cut_compete:
+            cut = ops.where(rows[:, None], cut, 2 * NEVER)
+            scores = ops.concatenate([finished["scores"], cut], axis=1)
+            best = ops.cast(ops.top_k(scores, self.beam_size)[1], "int32")
         else:
-            cut = ops.where(finished["done"][:, None], 2 * NEVER, cut)
-            _, best = ops.top_k(ops.concatenate([finished["scores"], cut], axis=1), self.n_best)
-            best = ops.cast(best, "int32")
-        result = {
+            # Both halves are sorted: the finished ones that there are, then the best of the cut.
+            place = ops.arange(self.beam_size, dtype="int32")[None]
+            ended = ops.where(rows, ops.minimum(finished["count"], self.beam_size), self.beam_size)
+            ended = ended[:, None]
+            best = ops.where(place < ended, place, place + self.beam_size - ended)
+        return {
             name: take_beams(ops.concatenate(halves, axis=1), best)
             for name, halves in joined.items()
         }
-        if self.n_best == 1:
-            result = {name: value[:, 0] for name, value in result.items()}
-        return {**result, "lengths": lengths_of(result["tokens"], request.padding_id)}

@@ -5,14 +5,22 @@ import dataclasses
 import numpy as np
 from keras import ops
 
-from keras_transformers.generation.request import NEVER
+from keras_transformers.generation.boundaries import Boundaries
+from keras_transformers.generation.request import (
+    NEVER,
+    limits_of,
+    log_normalizer,
+    prompt_lengths,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
     """Limits on what a search may choose; scores stay the model's own log-probabilities.
 
-    Forced tokens (a prompt) are exempt. Where nothing is left to choose, the sequence ends.
+    Forced tokens (a prompt) are exempt. Where nothing is left to choose, the sequence ends. START,
+    or the first token of a prompt that stands in its place, is part of a sequence where n-grams and
+    banned sequences are looked for.
 
     Args:
         min_length: Fewest tokens of a sequence, END included.
@@ -21,10 +29,13 @@ class Constraints:
             there. (`max_length` of `generate` cuts.)
         no_repeat_ngram: No n-gram of this size occurs twice in a sequence; 0 allows all (Paulus et
             al. 2017, https://arxiv.org/abs/1705.04304, section 2.5).
-        banned: Ids that never occur.
+        banned: Ids, and sequences (tuples) of ids, that never occur.
         required: Ids each of which occurs at least once. `BeamSearch` keeps places for sequences
             with 0, 1, 2 ... of them (Post and Vilar 2018, https://arxiv.org/abs/1804.06609); all
             searches force those that lack as soon as they would not fit any more.
+        min_new: Fewest tokens behind a prompt, END not included.
+        boundaries: `Boundaries`: which ids end a sequence, what it begins and ends with.
+        renormalize: Whether log-probabilities are those among what is allowed, which sum to 1.
 
     Raises:
         ValueError: If a number or an id is negative, `min_ratio` exceeds `max_ratio`, or an id is
@@ -41,23 +52,37 @@ class Constraints:
     min_ratio: float = 0.0
     max_ratio: float | None = None
     no_repeat_ngram: int = 0
-    banned: tuple[int, ...] = ()
+    banned: tuple[int | tuple[int, ...], ...] = ()
     required: tuple[int, ...] = ()
+    min_new: int = 0
+    boundaries: Boundaries = Boundaries()
+    renormalize: bool = False
 
     def __post_init__(self):
-        object.__setattr__(self, "banned", tuple(sorted(set(self.banned))))
+        object.__setattr__(self, "banned", _sorted(self.banned))
         object.__setattr__(self, "required", tuple(dict.fromkeys(self.required)))
-        numbers = (self.min_length, self.min_ratio, self.no_repeat_ngram)
+        numbers = (self.min_length, self.min_ratio, self.no_repeat_ngram, self.min_new)
         if min(numbers) < 0 or (self.max_ratio is not None and self.max_ratio <= 0):
             raise ValueError(f"Constraints: numbers must not be negative. Received: {self}")
         if self.max_ratio is not None and self.min_ratio > self.max_ratio:
             raise ValueError(f"Constraints: `min_ratio` must not exceed `max_ratio`: {self}")
-        ids = (*self.banned, *self.required)
-        if any(token < 0 for token in ids) or len(set(ids)) < len(ids):
+        ids = (*self.banned_ids, *self.required)
+        inside = [token for sequence in self.banned_sequences for token in sequence]
+        if any(token < 0 for token in (*ids, *inside)) or len(set(ids)) < len(ids):
             raise ValueError(
                 "Constraints: `banned` and `required` must be ids from 0 on with none in common. "
                 f"Received: banned={self.banned}, required={self.required}"
             )
+
+    @property
+    def banned_ids(self):
+        """Those of `banned` that are ids."""
+        return tuple(each for each in self.banned if not isinstance(each, tuple))
+
+    @property
+    def banned_sequences(self):
+        """Those of `banned` that are sequences of ids."""
+        return tuple(each for each in self.banned if isinstance(each, tuple))
 
     def limits(self, source_lengths, max_lengths=None):
         """`min_lengths` and `max_lengths` of a `Request`, integers `(batch,)` or None each.
@@ -80,6 +105,14 @@ class Constraints:
             longest = max_lengths if longest is None else ops.minimum(longest, max_lengths)
         return shortest, longest
 
+    def check_no_ratio(self, where):
+        """ValueError if there are lengths relative to a source's, which there is not."""
+        if self.min_ratio or self.max_ratio is not None:
+            raise ValueError(
+                f"{where}, `min_ratio` and `max_ratio` of constraints must be left out: they are "
+                f"relative to its length. Received: {self.min_ratio}, {self.max_ratio}"
+            )
+
     def restrict(self, logits, tokens, index, request):
         """Lowers to `NEVER` what must not be chosen now.
 
@@ -92,35 +125,67 @@ class Constraints:
         vocab = logits.shape[-1]
         self._check(vocab, request.padding_id)
         ids = ops.arange(vocab, dtype="int32")
-        is_end = ids == request.end_id
-        forced = ops.take(request.forced, index, axis=1)
-        banned = (request.padding_id, *self.banned)
+        is_end = self.boundaries.is_end(ids, request)
+        banned = (request.padding_id, *self.banned_ids)
         allowed = ops.convert_to_tensor(~np.isin(np.arange(vocab), banned))
-        if request.min_lengths is not None:
-            may_end = (index + 1 >= request.min_lengths)[:, None, None]
-            allowed = ops.logical_and(allowed, ops.logical_or(may_end, ops.logical_not(is_end)))
+        allowed = self._at_the_edges(allowed, index, request, ids, is_end)
         if self.required:
             allowed = self._leave_room(allowed, tokens, index, request, ids, is_end)
-        if self.no_repeat_ngram:
-            repeats = self._repeats(tokens, index, vocab)
-            allowed = ops.logical_and(allowed, ops.logical_not(repeats))
-        if self.no_repeat_ngram or self.banned or self.required:
+        if self.no_repeat_ngram or self.banned_sequences:
+            wrong = self._completing(tokens, index, request, vocab)
+            allowed = ops.logical_and(allowed, ops.logical_not(wrong))
+        few = self.no_repeat_ngram or self.banned or self.required or self.boundaries.banned_first
+        if few:
             possible = ops.logical_and(allowed, logits > NEVER / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
-        if request.max_lengths is not None:
-            last = ops.logical_and(index + 1 >= request.max_lengths, forced == request.padding_id)
-            forced = ops.where(last, request.end_id, forced)
-        forced = forced[:, None, None]
+        forced = self.boundaries.forced(index, request)[:, None, None]
         free = forced == request.padding_id
         return ops.where(ops.where(free, allowed, ids == forced), logits, NEVER)
 
+    def log_probabilities(self, logits, best, normalizer, index, request):
+        """What the chosen tokens add to the log-probabilities of their sequences.
+
+        Args:
+            logits: From `restrict`, `(batch, beams, vocab)`.
+            best: Those of the chosen tokens, `(batch, beams)` or `(batch, beams, number)`.
+            normalizer: `log_normalizer` of the logits before.
+            index, request: As for `restrict`.
+        """
+        most, log_sum = log_normalizer(logits) if self.renormalize else normalizer
+        settled = self.boundaries.settled(index, request)
+        if len(best.shape) == 3:
+            most, log_sum = most[..., None], log_sum[..., None]
+        logp = (best - most) - log_sum
+        if settled is None:
+            return logp
+        return ops.where(ops.reshape(settled, (-1, *[1] * (len(logp.shape) - 1))), 0.0, logp)
+
+    def _at_the_edges(self, allowed, index, request, ids, is_end):
+        """No END too early, and not first what may not be."""
+        early = []  # (batch,)
+        if request.min_lengths is not None:
+            early.append(index + 1 < request.min_lengths)
+        if self.min_new:
+            early.append(index < prompt_lengths(request) + self.min_new)
+        for where in early:
+            wrong = ops.logical_and(where[:, None, None], is_end)
+            allowed = ops.logical_and(allowed, ops.logical_not(wrong))
+        if self.boundaries.banned_first:
+            begins = self.boundaries.begins(index, request)[:, None, None]
+            banned = np.isin(np.arange(ids.shape[0]), self.boundaries.banned_first)
+            banned = ops.convert_to_tensor(banned)
+            allowed = ops.logical_and(allowed, ops.logical_not(ops.logical_and(begins, banned)))
+        return allowed
+
     def _check(self, vocab, padding_id):
-        wrong = [token for token in self.banned if token >= vocab]
+        named = [*self.banned_ids, *self.boundaries.ids]
+        named += [token for sequence in self.banned_sequences for token in sequence]
+        wrong = [token for token in named if token >= vocab]
         wrong += [token for token in self.required if token >= vocab or token == padding_id]
         if wrong:
             raise ValueError(
-                "Constraints: `banned` and `required` must be below the vocabulary's size, "
+                "Constraints: ids must be below the vocabulary's size, "
                 f"{vocab}, and `required` not padding, {padding_id}. Received: {wrong}"
             )
 
@@ -139,27 +204,56 @@ class Constraints:
             ),
             axis=-2,
         )
-        room = ops.shape(tokens)[-1] - index
-        if request.max_lengths is not None:
-            room = ops.minimum(room, request.max_lengths - index)[:, None, None]
+        room = ops.reshape(limits_of(request) - index, (-1, 1, 1))
         allowed = ops.logical_and(allowed, ops.logical_or(number == 0, ops.logical_not(is_end)))
         tight = ops.logical_and(number > 0, room <= number + 1)
         return ops.where(tight, wanted, allowed)
 
-    def _repeats(self, tokens, index, vocab):
-        """Tokens that would complete an n-gram which the sequence already has."""
-        size, max_length = self.no_repeat_ngram, ops.shape(tokens)[-1]
-        places = ops.arange(max_length)
+    def _completing(self, tokens, index, request, vocab):
+        """Tokens that would complete a banned sequence, or an n-gram that there is already."""
+        batch, beams = ops.shape(tokens)[0], tokens.shape[1]
+        start = ops.reshape(ops.cast(request.start_id, "int32"), (-1, 1, 1))
+        start = ops.broadcast_to(start, (batch, beams, 1))
+        tokens = ops.concatenate([start, ops.cast(tokens, "int32")], axis=-1)
+        found = []
+        if self.no_repeat_ngram:
+            found.append(self._repeating(tokens, index + 1, vocab))
+        lengths = sorted({len(sequence) for sequence in self.banned_sequences})
+        for length in lengths:
+            alike = [each for each in self.banned_sequences if len(each) == length]
+            before, last = np.int32(alike)[:, :-1], np.int32(alike)[:, -1]
+            places = index + 1 + np.arange(1 - length, 0, dtype="int32")
+            chosen = ops.take(tokens, ops.maximum(places, 0), axis=-1)[..., None, :]
+            match = ops.logical_and(chosen == before, places >= 0)
+            found.append(ops.where(ops.all(match, axis=-1), last, vocab))
+        return _marked(ops.concatenate(found, axis=-1), vocab)
+
+    def _repeating(self, tokens, index, vocab):
+        """Each token that completes an n-gram as the next one would; else `vocab`."""
+        size, places = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
         match = ops.logical_and(places < index, places >= size - 1)
         for back in range(1, size):
             last = ops.take(tokens, ops.maximum(index - back, 0), axis=-1)[..., None]
             match = ops.logical_and(match, ops.roll(tokens, back, axis=-1) == last)
-        # What completes no n-gram is counted behind the vocabulary.
-        completing, counters = ops.where(match, tokens, vocab), vocab + 1
-        batch, beams = ops.shape(tokens)[0], tokens.shape[1]
-        rows = ops.arange(batch * beams, dtype="int32")[:, None]
-        places = ops.reshape(rows * counters + ops.reshape(completing, (-1, max_length)), (-1, 1))
-        counted = ops.scatter_update(
-            ops.zeros((batch * beams * counters,), "int32"), places, ops.ones_like(places[:, 0])
-        )
-        return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0
+        return ops.where(match, tokens, vocab)
+
+
+def _sorted(banned):
+    """Ids, then sequences of several, each once."""
+    each = [(item,) if isinstance(item, int | np.integer) else tuple(item) for item in banned]
+    if not all(each):
+        raise ValueError(f"Constraints: `banned` must hold no empty sequence. Received: {banned}")
+    ids = sorted({int(item[0]) for item in each if len(item) == 1})
+    return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
+
+
+def _marked(ids, vocab):
+    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
+    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
+    counters = vocab + 1
+    rows = ops.arange(batch * beams, dtype="int32")[:, None]
+    places = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
+    counted = ops.scatter_update(
+        ops.zeros((batch * beams * counters,), "int32"), places, ops.ones_like(places[:, 0])
+    )
+    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0

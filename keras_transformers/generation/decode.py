@@ -71,7 +71,7 @@ def _take_in(model, state, beams, request):
     start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))
     ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
     scores, state = model.prefill(ids, prompt, state, beams)
-    goes_on = ops.logical_and(prompt != request.padding_id, prompt != request.end_id)
+    goes_on = prompt != request.padding_id
     places = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
     places = ops.cast(places, "int32")
     mine = ops.arange(request.prompt_length) < places

@@ -7,7 +7,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.generation.decode import decode
-from keras_transformers.generation.request import Request, most_tokens, padding_of
+from keras_transformers.generation.inputs import buckets, check_marks, checked_ids
+from keras_transformers.generation.request import (
+    Request,
+    most_tokens,
+    padding_of,
+    vocabularies_of,
+)
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
 PROMPT_MULTIPLE = 16
@@ -50,7 +56,7 @@ def generate(
             `2 * source_length + 10`.
         start_id: The token before the first. None where texts have none, as with GPT-2: then
             prompts must have a token at least.
-        end_id: The token that ends a sequence.
+        end_id: The token that ends a sequence, unless the search's `Boundaries` say otherwise.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
@@ -59,7 +65,8 @@ def generate(
 
     Raises:
         ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it or is empty
-            where there is no START, or a decoder-only model lacks `prompt` or `max_length`.
+            where there is no START, an id is none of the model's vocabulary, `max_length` is not
+            positive, or a decoder-only model lacks `prompt` or `max_length`.
 
     Example:
     >>> import numpy as np
@@ -70,32 +77,31 @@ def generate(
     >>> result["tokens"].shape
     (1, 6)
     """
-    if source is None:
-        if prompt is None or max_length is None:
-            raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
-        source = np.zeros((len(prompt), 0), "int32")
-    source = np.asarray(source)
-    if source.ndim != 2 or not np.issubdtype(source.dtype, np.integer):
-        raise ValueError(
-            "generate: `source` must be integer ids of shape (batch, length). "
-            f"Received: {source.dtype} of shape {source.shape}"
-        )
+    padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
+    check_marks("generate", model, start_id, max_length)
+    search = search or Greedy()
+    if source is not None:
+        shape = "integer ids of shape (batch, length)"
+        source = checked_ids("generate", "source", source, shape, of_sources, padding)
+    elif prompt is None or max_length is None:
+        raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
+    else:
+        search.constraints.check_no_ratio("generate: without `source`")
     limit = 2 * source.shape[1] + 10 if max_length is None else max_length
-    padding, places, first = padding_of(model), 0, None
-    forced = np.full((len(source), limit), padding, "int32")
+    places, first = 0, None
     if prompt is not None:
-        prompt = np.asarray(prompt)
-        if prompt.ndim != 2 or len(prompt) != len(source) or prompt.shape[1] > limit:
+        shape = f"({'batch' if source is None else len(source)}, at most {limit})"
+        shape = f"integer ids of shape {shape}"
+        prompt = checked_ids("generate", "prompt", prompt, shape, of_targets, padding)
+        source = np.zeros((len(prompt), 0), "int32") if source is None else source
+        if len(prompt) != len(source) or prompt.shape[1] > limit:
             raise ValueError(
-                f"generate: `prompt` must be of shape ({len(source)}, at most {limit}). "
-                f"Received: shape {prompt.shape}"
+                f"generate: `prompt` must be {shape}. Received: shape {prompt.shape}"
             )
-        for row, ids in zip(forced, prompt, strict=True):
-            ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]  # no padding on the left
-            row[: len(ids)] = ids
         if hasattr(model, "prefill"):
             # A multiple, for each length compiles anew.
             places = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
+    forced = _forced(prompt, len(source), limit, padding)
     if start_id is None:  # the first token of each stands where START would
         if (forced[:, :1] == padding).any() or limit < 2:
             raise ValueError(
@@ -104,10 +110,17 @@ def generate(
             )
         start_id, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
         places = min(places, limit - 1)
-    found = _run(
-        model, source, forced, None, search or Greedy(), start_id, end_id, prompt_length=places
-    )
+    found = _run(model, source, forced, None, search, start_id, end_id, prompt_length=places)
     return found if first is None else _with_first(found, first)
+
+
+def _forced(prompt, batch, limit, padding):
+    """Prompts, without padding on the left, on as many places as there are tokens."""
+    forced = np.full((batch, limit), padding, "int32")
+    for row, ids in zip(forced, () if prompt is None else prompt, strict=prompt is not None):
+        ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]
+        row[: len(ids)] = ids
+    return forced
 
 
 def _with_first(found, first):
@@ -154,8 +167,9 @@ def generate_all(
         longest result.
 
     Raises:
-        ValueError: If a source is empty, not made of integers, holds padding or is longer than the
-            last of `lengths`, or `lengths` do not increase.
+        ValueError: If a source is empty, not made of integers, holds padding or what is no id of
+            the model, or is longer than the last of `lengths`; if `lengths` do not increase, or
+            `batch_size` or `max_length` is not positive.
 
     Example:
     >>> from keras_transformers.generation import generate_all
@@ -166,8 +180,11 @@ def generate_all(
     2
     """
     search, padding = search or Greedy(), padding_of(model)
+    check_marks("generate_all", model, start_id, max_length)
+    if batch_size < 1:
+        raise ValueError(f"generate_all: `batch_size` must be positive. Received: {batch_size}")
     sources = [np.asarray(source) for source in sources]
-    lengths = _buckets(sources, lengths, padding)
+    lengths = buckets(sources, lengths, padding, vocabularies_of(model)[0])
     if not sources:
         return {
             "tokens": np.zeros((0, 0), "int32"),
@@ -218,29 +235,6 @@ def _joined(results, padding):
         widths = [(0, 0)] * (tokens.ndim - 1) + [(0, longest - tokens.shape[-1])]
         result["tokens"] = np.pad(tokens, widths, constant_values=padding)
     return {name: np.stack([result[name] for result in results]) for name in results[0]}
-
-
-def _buckets(sources, lengths, padding):
-    """The lengths to pad to, after checking them and the sources."""
-    for number, source in enumerate(sources):
-        integers = source.ndim == 1 and np.issubdtype(source.dtype, np.integer)
-        if not integers or not len(source) or (source == padding).any():
-            raise ValueError(
-                "generate_all: `sources` must be sequences of at least one integer id, none "
-                f"{padding} (padding). Received: number {number}, {source.dtype} of shape "
-                f"{source.shape}{f', with a {padding}' if integers and len(source) else ''}"
-            )
-    longest = max((len(source) for source in sources), default=1)
-    if lengths is None:
-        lengths = [16]
-        while lengths[-1] < longest:
-            lengths.append(2 * lengths[-1])
-    if not len(lengths) or any(np.diff(lengths) <= 0) or longest > lengths[-1]:
-        raise ValueError(
-            f"generate_all: `lengths` must increase up to the longest source, {longest}. "
-            f"Received: {tuple(lengths)}"
-        )
-    return np.asarray(lengths)
 
 
 def _uniform(search, batch, max_length):

@@ -29,6 +29,7 @@ class Request(NamedTuple):
         prompt_length: Number (a scalar tensor where nothing is compiled): beyond this place
             `forced` begins no sequence. A model that has `prefill` takes in so much at once.
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
+        cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
 
     Example:
     >>> from keras import ops
@@ -45,6 +46,7 @@ class Request(NamedTuple):
     uniform: Any = None
     prompt_length: int = 0
     padding_id: int = 0
+    cut_lengths: Any = None
 
 
 class Opening(NamedTuple):
@@ -85,6 +87,20 @@ class Ancestry(NamedTuple):
 
     parents: Any
     slots: Any
+
+
+def prompt_lengths(request):
+    """Number of tokens that are forced at the beginning of each sequence, `(batch,)`."""
+    given = ops.cast(request.forced != request.padding_id, "int32")
+    return ops.sum(ops.cumprod(given, axis=1), axis=1)
+
+
+def limits_of(request):
+    """Most tokens of all sequences, or of each, `(batch,)`, where limits differ."""
+    most = ops.shape(request.forced)[1]
+    for limit in (request.max_lengths, request.cut_lengths):
+        most = most if limit is None else ops.minimum(most, limit)
+    return most
 
 
 def put(tokens, ids, index):
@@ -147,6 +163,13 @@ def most_tokens(source_length, minimum=min):
     `n + 50`: Vaswani et al. 2017, section 6.1; END counts on both sides.
     """
     return minimum(2 * source_length + 10, source_length + 50)
+
+
+def vocabularies_of(model):
+    """Sizes of the vocabularies of sources and of targets; None where a model does not say."""
+    tables = (("source_embedding", "token_embedding"), ("target_embedding", "token_embedding"))
+    found = ([getattr(getattr(model, n, None), "vocab_size", None) for n in ns] for ns in tables)
+    return tuple(next((size for size in sizes if size), None) for sizes in found)
 
 
 def padding_of(model):

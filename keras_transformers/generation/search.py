@@ -168,5 +168,5 @@ def _rows_of_request(request, rows, batch):
 
 def _is_of_rows(name, part):
     """Whether a part of a request is a tensor with a row for each sequence."""
-    of_rows = ("forced", "start_id", "min_lengths", "max_lengths", "uniform")
+    of_rows = ("forced", "start_id", "min_lengths", "max_lengths", "cut_lengths", "uniform")
     return name in of_rows and part is not None and not isinstance(part, int)

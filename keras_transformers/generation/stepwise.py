@@ -38,13 +38,18 @@ class _Stepwise(Search):
         logits = ops.cast(logits, "float32")
         allowed = self.constraints.restrict(logits, found["tokens"], index, request)
         logit, ids = self._choose(allowed, index, request)
-        most, log_sum = log_normalizer(logits)
+        gained = self.constraints.log_probabilities(
+            allowed, logit, log_normalizer(logits), index, request
+        )
+        ended = self.constraints.boundaries.ended(ids, index, request)
+        if request.cut_lengths is not None:
+            ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
         ids = ops.where(finished, request.padding_id, ids)
         found = {
             "ids": ids,
             "tokens": put(found["tokens"], ids, index),
-            "scores": found["scores"] + ops.where(finished, 0.0, (logit - most) - log_sum),
-            "finished": ops.logical_or(finished, ids == request.end_id),
+            "scores": found["scores"] + ops.where(finished, 0.0, gained),
+            "finished": ops.logical_or(finished, ended),
         }
         return found, state
 

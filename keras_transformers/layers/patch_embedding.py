@@ -5,11 +5,13 @@ import math
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
 from keras_transformers.layers.patches import AXES, check_grid, cut, patch_sizes
 
 
-class ToPatches(keras.layers.Layer):
+class ToPatches(Arguments, Composite, keras.layers.Layer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
     def __init__(self, patch_size, hidden_dim, **kwargs):

@@ -13,6 +13,9 @@ from keras_transformers.layers import (
     relative_places,
     sinusoidal_coordinates,
 )
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.masks import as_mask, hide_padding
 from keras_transformers.models.image_model import check_images, check_images_shape
 from keras_transformers.models.resnet import VARIANTS as BACKBONES
 from keras_transformers.models.resnet import ResNet
@@ -47,7 +50,7 @@ QUERIES = ("learned", "anchors", "proposals")
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the picture
 
 
-class _Network(keras.layers.Layer):
+class _Network(Composite, keras.layers.Layer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
     def __init__(self, layers, **kwargs):
@@ -69,7 +72,7 @@ class _Network(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class DETR(keras.Model):
+class DETR(Arguments, Composite, keras.Model):
     """Detection Transformer (Carion et al. 2020, https://arxiv.org/abs/2005.12872).
 
     A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its places with
@@ -368,12 +371,14 @@ class DETR(keras.Model):
                 )
             images, mask = images["images"], images.get("padding_mask")
         check_images(self, images, self.channels)
+        mask = as_mask(mask, f"DETR '{self.name}': `padding_mask`")
         if mask is not None:
             rule = f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width)"
             mask = require(mask, [len(mask.shape) == 3], f"{rule}.")
             sides = zip(ops.shape(mask), ops.shape(images)[:3], strict=True)
-            mask = require(mask, [same(*pair) for pair in sides], f"{rule} of `images`.")
-        return images, mask
+            rule = f"{rule}, that of the images, {tuple(images.shape[:3])}."
+            mask = require(mask, [same(*pair) for pair in sides], rule)
+        return hide_padding(images, mask), mask
 
     def _decode(self, memory, positions, mask, places, training):
         """List of logits and boxes, of the proposals and after every decoder block."""
@@ -449,7 +454,8 @@ class DETR(keras.Model):
         """The criterion's loss of all layers; Keras calls it.
 
         `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
-        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture.
+        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture; `sample_weight`,
+        `(batch,)`, weighs pictures.
         """
         layers = [
             ops.moveaxis(
@@ -457,7 +463,7 @@ class DETR(keras.Model):
             )
             for name in ("logits", "boxes")
         ]
-        return self.criterion(*layers, y["labels"], y["boxes"])
+        return self.criterion(*layers, y["labels"], y["boxes"], sample_weight)
 
     def transferred(self, **changes):
         """A new model for other classes that starts from this one's weights.

@@ -1,28 +1,35 @@
 """How a published model is meant to generate."""
 
 import pathlib
+import warnings
 
-from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling
+from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.generation_keys import KEYS, Only
 
-SETTLED = {"num_beam_groups": 1, "diversity_penalty": 0.0, "repetition_penalty": 1.0}
-SETTLED |= {"encoder_no_repeat_ngram_size": 0, "typical_p": 1.0}
+GENERATION, CONFIG = "generation_config.json", "config.json"
 
 
 def load_search(folder):
     """The search that a published folder asks for, to the token that of `transformers`' `generate`.
 
-    Read from `generation_config.json`, or `config.json` where older folders have it.
+    Read from `generation_config.json`, or `config.json` where older folders have it. Limits on the
+    length are not the search's: `generate` takes `max_length`, which counts no START; where
+    `transformers` counts one, give it one less.
 
     Args:
         folder: Path of the folder.
 
     Returns:
-        `Greedy`, `BeamSearch` or `Sampling`.
+        `Greedy`, `BeamSearch` or `Sampling`. Its `Constraints` end sequences with the folder's
+        `eos_token_id`, one or several, whatever `end_id` is asked of it.
 
     Raises:
         FileNotFoundError: If there is neither file.
         ValueError: If it asks for something that no search of ours does.
+
+    Warns:
+        UserWarning: If `generation_config.json` has a key that `transformers` 5 does not know.
 
     Example:
     >>> import json, pathlib, tempfile
@@ -34,40 +41,114 @@ def load_search(folder):
     4
     """
     folder = pathlib.Path(folder)
-    there = [n for n in ("generation_config.json", "config.json") if (folder / n).is_file()]
-    name = there[0] if there else "generation_config.json"
-    asked = {key: value for key, value in read_json(folder, name).items() if value is not None}
-    for key, value in SETTLED.items():
-        if asked.get(key, value) != value:
-            raise ValueError(f"{folder / name}: `{key}` must be {value}. Received: {asked[key]!r}")
-    banned = asked.get("bad_words_ids", [])
-    if any(len(ids) != 1 for ids in banned):
-        raise ValueError(f"{folder / name}: `bad_words_ids` must be single ids. Received: {banned}")
-    constraints = Constraints(
-        min_length=asked.get("min_length", 0),
-        no_repeat_ngram=asked.get("no_repeat_ngram_size", 0),
-        banned=tuple(ids[0] for ids in banned),
-    )
-    beams = asked.get("num_beams", 1)
-    if asked.get("do_sample", False) and beams == 1:
-        top_p = asked.get("top_p", 1.0)
+    there = [name for name in (GENERATION, CONFIG) if (folder / name).is_file()]
+    name = there[0] if there else GENERATION
+    found = {key: value for key, value in read_json(folder, name).items() if value is not None}
+    asked = _Asked(folder / name, found)
+    asked.refuse_what_is_not_imitated()
+    constraints, copies = _constraints(asked), asked.number("num_return_sequences", 1, 1)
+    if asked.mode == "sampling":
+        top_p = asked.number("top_p", 1.0)
         return Sampling(
-            temperature=asked.get("temperature", 1.0),
-            top_k=asked.get("top_k", 50) or None,
-            top_p=None if top_p == 1.0 else top_p,
+            temperature=asked.number("temperature", 1.0),
+            top_k=asked.number("top_k", 50) or None,
+            top_p=None if top_p >= 1.0 else top_p,
+            min_p=asked.get("min_p"),
+            num_samples=copies,
             constraints=constraints,
         )
-    if beams == 1:
-        return Greedy(constraints)
-    if asked.get("early_stopping", False) not in (True, False):
-        raise ValueError(
-            f"{folder / name}: `early_stopping` must be true or false. "
-            f"Received: {asked['early_stopping']!r}"
+    if asked.mode == "beams":
+        return BeamSearch(
+            asked.get("num_beams"),
+            asked.number("length_penalty", 1.0),
+            n_best=copies,
+            constraints=constraints,
+            normalization="length",
+            early_stopping=asked.get("early_stopping", False),
         )
-    return BeamSearch(
-        beams,
-        asked.get("length_penalty", 1.0),
-        constraints=constraints,
-        normalization="length",
-        early_stopping=asked.get("early_stopping", False),
+    if copies > 1:
+        raise asked.error("num_return_sequences", "1 without `num_beams` or `do_sample`")
+    return Greedy(constraints)
+
+
+class _Asked:
+    """What a file asks for; what is null is not asked."""
+
+    def __init__(self, path, found):
+        self.path, self.found = path, found
+        self.mode = "beams" if self.number("num_beams", 1, 1) > 1 else "greedy"
+        if self.get("do_sample", False):
+            if self.mode == "beams":
+                raise self.error("num_beams", "1 with `do_sample`: no search of ours samples beams")
+            self.mode = "sampling"
+
+    def get(self, key, default=None):
+        return self.found.get(key, default)
+
+    def error(self, key, expected):
+        return ValueError(f"{self.path}: `{key}` must be {expected}. Received: {self.get(key)!r}")
+
+    def number(self, key, default, least=float("-inf")):
+        value = self.get(key, default)
+        integer = isinstance(default, int)
+        if not isinstance(value, int if integer else int | float) or value < least:
+            kind = "an integer" if integer else "a number"
+            raise self.error(key, kind if least < 0 else f"{kind} of at least {least}")
+        return value
+
+    def ids(self, key):
+        """An id or a list of ids, as a tuple."""
+        value = self.get(key, [])
+        value = value if isinstance(value, list) else [value]
+        if not all(isinstance(token, int) for token in value):
+            raise self.error(key, "an id or a list of ids")
+        return tuple(value)
+
+    def id(self, key):
+        """One id, or None."""
+        found = self.ids(key)
+        if len(found) > 1:
+            raise self.error(key, "one id")
+        return found[0] if found else None
+
+    def refuse_what_is_not_imitated(self):
+        for key in self.found:
+            rule = KEYS.get(key)
+            if rule is None and self.path.name == GENERATION:
+                warnings.warn(
+                    f"{self.path}: `{key}` is no setting of transformers 5 and is not read.",
+                    stacklevel=3,
+                )
+            if not isinstance(rule, Only) or rule.mode not in (None, self.mode):
+                continue
+            if self.get(key) not in rule.values:
+                expected = " or ".join(repr(value) for value in (*rule.values, None))
+                raise self.error(key, f"{expected}, for no search of ours does otherwise")
+        start, padding = self.get("decoder_start_token_id"), self.get("pad_token_id")
+        if None not in (start, padding) and start != padding:
+            raise self.error("decoder_start_token_id", f"`pad_token_id`, {padding}")
+
+
+def _constraints(asked):
+    ends = asked.ids("eos_token_id")
+    words = asked.get("bad_words_ids", [])
+    if not all(isinstance(word, list) and word for word in words):
+        raise asked.error("bad_words_ids", "a list of lists of ids")
+    words = [tuple(word) for word in words if len(word) > 1 or word[0] not in ends]
+    # Negative ids are no tokens.
+    banned, first = (
+        tuple(token for token in asked.ids(key) if token >= 0)
+        for key in ("suppress_tokens", "begin_suppress_tokens")
+    )
+    forced = [asked.id(key) for key in ("forced_bos_token_id", "forced_eos_token_id")]
+    if set(forced) & set(banned):
+        raise asked.error("suppress_tokens", "none of the forced tokens")
+    fewest = asked.number("min_new_tokens", 0, 0)
+    return Constraints(
+        min_length=0 if fewest else asked.number("min_length", 0, 0),
+        min_new=fewest,
+        no_repeat_ngram=asked.number("no_repeat_ngram_size", 0, 0),
+        banned=(*banned, *words),
+        boundaries=Boundaries(ends, *forced, banned_first=first),
+        renormalize=bool(asked.get("renormalize_logits", False)),
     )

@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_refused():
         TextGenerator(WRITER, PIECES, new_tokens=0)
     short = LanguageModel(PIECES.vocab_size, 8, num_heads=2, mlp_dim=8, num_layers=1, max_length=80)
     with pytest.raises(ValueError, match="TextGenerator: the model's 80 positions must hold"):
-        TextGenerator(short, PIECES, new_tokens=16, prompt_lengths=(16, 64))
+        TextGenerator(short, PIECES, new_tokens=16, prompt_lengths=(16, 65))
     assert "truncated" in TextGenerator(short, PIECES, Greedy(), 16)(tf.constant(["a cat"]))
 
 

@@ -335,6 +335,8 @@ def test_no_sentence_gives_nothing():
         ([[3, 0, 2]], None, r"number 0, int64 of shape \(3,\), with a 0"),
         ([[3] * 9], (4, 8), r"`lengths` must increase up to the longest source, 9.*\(4, 8\)"),
         ([[3]], (8, 8), r"`lengths` must increase.*\(8, 8\)"),
+        ([[3], [VOCAB]], None, "ids of `sources` must be from 0 to 12. Received: 13"),
+        ([[-2]], None, "ids of `sources` must be from 0 to 12. Received: -2"),
     ],
 )
 def test_sources_and_lengths_that_do_not_fit_are_refused(sources, lengths, message):
@@ -420,11 +422,44 @@ def test_the_caches_take_the_memory_that_their_formula_says(beams):
     [
         (SOURCE[0], None, r"`source` must be integer ids of shape.*int32 of shape \(5,\)"),
         (SOURCE / 1, None, "`source` must be integer ids.*float64"),
-        (SOURCE, PROMPT[:2], r"`prompt` must be of shape \(3, at most 7\).*\(2, 2\)"),
-        (SOURCE, PROMPT[0], r"`prompt` must be of shape.*\(2,\)"),
-        (SOURCE, np.ones((BATCH, LENGTH + 1), int), r"`prompt` must be of shape.*\(3, 8\)"),
+        (SOURCE, PROMPT[:2], r"`prompt` must be .* of shape \(3, at most 7\).*\(2, 2\)"),
+        (SOURCE, PROMPT[0], r"`prompt` must be integer ids of shape.*\(2,\)"),
+        (SOURCE, np.ones((BATCH, LENGTH + 1), int), r"`prompt` must be .* of shape.*\(3, 8\)"),
+        (SOURCE, np.int32(4), r"`prompt` must be integer ids of shape.*int32 of shape \(\)"),
+        (SOURCE, PROMPT / 2, r"`prompt` must be integer ids.*float64 of shape \(3, 2\)"),
+        (SOURCE, [[4], [4, 5], [4]], "`prompt` must be integer ids.*rows of different lengths"),
+        (SOURCE + VOCAB, None, "ids of `source` must be from 0 to 12. Received: "),
+        (-SOURCE, None, "ids of `source` must be from 0 to 12. Received: -"),
+        (SOURCE, PROMPT + 9, "ids of `prompt` must be from 0 to 12. Received: 13"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(source, prompt, message):
     with pytest.raises(ValueError, match=f"generate: {message}"):
         generate(shared_model(), source, prompt, max_length=LENGTH)
+
+
+@pytest.mark.parametrize("prompt", [5, [5, 6], [[[5]]], "a cat", [[5.5]]], ids=str)
+def test_a_prompt_alone_is_checked_as_one_with_a_source(prompt):
+    with pytest.raises(ValueError, match="generate: `prompt` must be integer ids of shape .batch"):
+        generate(Decoder(), prompt=prompt, max_length=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 0}, "`max_length` must be at least 1. Received: 0"),
+        ({"start_id": VOCAB}, f"ids of `start_id` must be from 0 to {VOCAB - 1}"),
+        ({"start_id": -3}, f"ids of `start_id` must be from 0 to {VOCAB - 1}"),
+    ],
+)
+def test_limits_and_marks_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=f"generate: {message}"):
+        generate(shared_model(), SOURCE, **options)
+    with pytest.raises(ValueError, match=f"generate_all: {message}"):
+        generate_all(shared_model(), [[3, 4]], verbose=0, **options)
+
+
+def test_lengths_relative_to_a_source_need_one():
+    search = Greedy(Constraints(max_ratio=2.0))
+    with pytest.raises(ValueError, match="without `source`, `min_ratio` and `max_ratio`"):
+        generate(Decoder(), prompt=PROMPT, search=search, max_length=LENGTH)

@@ -49,6 +49,8 @@ def permitted(tokens, constraints, source_length):
         and (most is None or len(tokens) <= max(1, math.floor(most * source_length)))
         and not (constraints.no_repeat_ngram and repeats(tokens, constraints.no_repeat_ngram))
         and not set(tokens) & set(constraints.banned)
+        and not set(zip(tokens, tokens[1:], strict=False)) & set(constraints.banned)
+        and len(tokens) > constraints.min_new
         and set(tokens) >= set(constraints.required)
     )
 
@@ -70,6 +72,8 @@ OPTIONS = {
     "minimum of the source's": {"constraints": Constraints(min_ratio=1.5)},
     "maximum of the source's": {"constraints": Constraints(max_ratio=1.0)},
     "banned word": {"constraints": Constraints(banned=(4,))},
+    "banned pair": {"constraints": Constraints(banned=((4, 3), (3, END)))},
+    "new tokens": {"constraints": Constraints(min_new=3)},
     "required word": {"constraints": Constraints(required=(4,))},
     "both required": {"constraints": Constraints(required=(4, 3)), "length_penalty": 1.0},
     "several": {

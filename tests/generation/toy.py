@@ -93,8 +93,8 @@ def toy_step(table, beams, max_length):
 
 
 @functools.cache
-def searcher(search, names, stages=1):
-    """`search` over tables, compiled by XLA."""
+def searcher(search, names, stages=1, compiled=True):
+    """`search` over tables, compiled by XLA; TensorFlow can do without."""
 
     def run(table, forced, *others):
         request = Request(forced, START, END, **dict(zip(names, others, strict=True)))
@@ -105,15 +105,17 @@ def searcher(search, names, stages=1):
         import jax
 
         return jax.jit(run)
+    if not compiled:
+        return run
     import tensorflow as tf
 
     return tf.function(run, jit_compile=True)
 
 
-def find(search, table, forced=None, max_length=LENGTH, stages=1, **others):
+def find(search, table, forced=None, max_length=LENGTH, stages=1, compiled=True, **others):
     """What a search finds; `others` are further fields of `Request`."""
     forced = np.zeros((len(table), max_length), "int32") if forced is None else forced
-    run = searcher(search, tuple(others), stages)
+    run = searcher(search, tuple(others), stages, compiled)
     result = run(*(ops.convert_to_tensor(each) for each in (table, forced, *others.values())))
     return {name: ops.convert_to_numpy(value) for name, value in result.items()}
 

@@ -1,0 +1,102 @@
+"""What stands at the beginning and at the end of a decoded sequence."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_transformers.generation.request import limits_of, prompt_lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class Boundaries:
+    """Tokens at the beginning and at the end of a sequence.
+
+    `first` and `last` count nothing: their log-probability is taken for 0.
+
+    Args:
+        ends: Ids each of which ends a sequence, in place of the request's `end_id`; () for that one
+            alone.
+        first: Id that a sequence without a prompt begins with, such as that of a language.
+        last: Id that stands where a sequence reaches its limit on tokens, mostly END's. None leaves
+            it cut.
+        banned_first: Ids that are not chosen first: behind the prompt, or behind `first`.
+
+    Raises:
+        ValueError: If an id is negative; while searching, if one is beyond the vocabulary.
+
+    Example:
+    >>> from keras_transformers.generation import Boundaries, Constraints, Greedy
+    >>> search = Greedy(Constraints(boundaries=Boundaries(ends=(2, 7), last=2)))
+    >>> search.constraints.boundaries.ends
+    (2, 7)
+    """
+
+    ends: tuple[int, ...] = ()
+    first: int | None = None
+    last: int | None = None
+    banned_first: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "ends", tuple(dict.fromkeys(self.ends)))
+        object.__setattr__(self, "banned_first", tuple(sorted(set(self.banned_first))))
+        if any(token < 0 for token in self.ids):
+            raise ValueError(f"Boundaries: ids must be from 0 on. Received: {self}")
+
+    @property
+    def ids(self):
+        """All ids that are named here."""
+        single = tuple(token for token in (self.first, self.last) if token is not None)
+        return (*self.ends, *single, *self.banned_first)
+
+    def end_of(self, request):
+        """The id that is forced where a sequence must end."""
+        if not self.ends or request.end_id in self.ends:
+            return request.end_id
+        return self.ends[0]
+
+    def is_end(self, ids, request):
+        """Which of integer `ids` end a sequence."""
+        end, *others = self.ends or (request.end_id,)
+        found = ids == end
+        for other in others:
+            found = ops.logical_or(found, ids == other)
+        return found
+
+    def ended(self, ids, index, request):
+        """Which of the tokens `(batch, beams)` at `index` end their sequences.
+
+        None does of a prompt that a model takes in.
+        """
+        found = self.is_end(ids, request)
+        if isinstance(request.prompt_length, int) and not request.prompt_length:
+            return found
+        free = ops.take(request.forced, index, axis=1) == request.padding_id
+        return ops.logical_and(found, free[:, None])
+
+    def forced(self, index, request):
+        """The token that must be taken at `index`, `(batch,)`; padding where there is a choice."""
+        given = ops.take(request.forced, index, axis=1)
+        free, forced = given == request.padding_id, given
+        if request.max_lengths is not None:
+            due = ops.logical_and(free, index + 1 >= request.max_lengths)
+            forced = ops.where(due, self.end_of(request), forced)
+        if self.first is not None:
+            forced = ops.where(ops.logical_and(free, index == 0), self.first, forced)
+        if self.last is not None:
+            due = ops.logical_and(free, index + 1 >= limits_of(request))
+            forced = ops.where(due, self.last, forced)
+        return forced
+
+    def settled(self, index, request):
+        """Where `first` or `last` decides, bool `(batch,)`; None where neither is set."""
+        if self.first is None and self.last is None:
+            return None
+        due = index < 0 if self.first is None else index == 0
+        if self.last is not None:
+            due = ops.logical_or(due, index + 1 >= limits_of(request))
+        return ops.logical_and(ops.take(request.forced, index, axis=1) == request.padding_id, due)
+
+    def begins(self, index, request):
+        """Whether the token at `index` is the first that is chosen, bool `(batch,)`."""
+        before = prompt_lengths(request)
+        return index == (before if self.first is None else ops.maximum(before, 1))

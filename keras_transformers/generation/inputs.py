@@ -1,0 +1,73 @@
+"""What `generate` and `generate_all` are given, checked before anything is compiled."""
+
+import numpy as np
+
+from keras_transformers.generation.request import padding_of, vocabularies_of
+
+
+def checked_ids(owner, name, ids, expected, vocab=None, padding=0):
+    """Integer ids of rank 2, as an array.
+
+    Args:
+        owner, name: For messages: whose argument it is.
+        ids: What was given.
+        expected: What its shape must be, in words.
+        vocab: Size of the vocabulary; None where a model does not say.
+        padding: Id that may stand in it besides those of the vocabulary.
+
+    Raises:
+        ValueError: If it is anything else.
+    """
+    try:
+        found = np.asarray(ids)
+    except ValueError:  # rows of different lengths
+        raise ValueError(
+            f"{owner}: `{name}` must be {expected}. Received: rows of different lengths"
+        ) from None
+    if found.ndim != 2 or not (np.issubdtype(found.dtype, np.integer) or found.size == 0):
+        raise ValueError(
+            f"{owner}: `{name}` must be {expected}. Received: {found.dtype} of shape {found.shape}"
+        )
+    check_vocabulary(owner, name, found, vocab, padding)
+    return found.astype("int32")
+
+
+def check_vocabulary(owner, name, ids, vocab, padding=0):
+    """ValueError if an id of an array is not one of a vocabulary of that size, nor padding."""
+    wrong = ids[(ids != padding) & ((ids < 0) | (ids >= (vocab or np.inf)))]
+    if wrong.size:
+        within = "not be negative" if vocab is None else f"be from 0 to {vocab - 1}"
+        raise ValueError(f"{owner}: ids of `{name}` must {within}. Received: {wrong.flat[0]}")
+
+
+def check_marks(owner, model, start_id, max_length):
+    """ValueError if START is no token of a model, or nothing may be decoded."""
+    if start_id is not None:
+        _, vocab = vocabularies_of(model)
+        check_vocabulary(owner, "start_id", np.asarray([start_id]), vocab, padding_of(model))
+    if max_length is not None and max_length < 1:
+        raise ValueError(f"{owner}: `max_length` must be at least 1. Received: {max_length}")
+
+
+def buckets(sources, lengths, padding, vocab):
+    """The lengths that `generate_all` pads to, after checking them and the sources."""
+    for number, source in enumerate(sources):
+        integers = source.ndim == 1 and np.issubdtype(source.dtype, np.integer)
+        if not integers or not len(source) or (source == padding).any():
+            raise ValueError(
+                "generate_all: `sources` must be sequences of at least one integer id, none "
+                f"{padding} (padding). Received: number {number}, {source.dtype} of shape "
+                f"{source.shape}{f', with a {padding}' if integers and len(source) else ''}"
+            )
+        check_vocabulary("generate_all", "sources", source, vocab, padding)
+    longest = max((len(source) for source in sources), default=1)
+    if lengths is None:
+        lengths = [16]
+        while lengths[-1] < longest:
+            lengths.append(2 * lengths[-1])
+    if not len(lengths) or any(np.diff(lengths) <= 0) or longest > lengths[-1]:
+        raise ValueError(
+            f"generate_all: `lengths` must increase up to the longest source, {longest}. "
+            f"Received: {tuple(lengths)}"
+        )
+    return np.asarray(lengths)

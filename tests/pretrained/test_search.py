@@ -1,0 +1,114 @@
+"""Claims about what a published folder asks of a search: every key is known, none is ignored."""
+
+import json
+
+import pytest
+
+from keras_transformers import generation, pretrained
+from keras_transformers.pretrained.generation_keys import IMITATED, KEYS, Only
+
+# Settings of each key that is imitated, and a search that must differ from the same without it.
+CHANGES = {
+    "num_beams": ({}, 4),
+    "do_sample": ({}, True),
+    "early_stopping": ({"num_beams": 2}, "never"),
+    "length_penalty": ({"num_beams": 2}, 2.0),
+    "num_return_sequences": ({"num_beams": 2}, 2),
+    "temperature": ({"do_sample": True}, 0.5),
+    "top_k": ({"do_sample": True}, 7),
+    "top_p": ({"do_sample": True}, 0.9),
+    "min_p": ({"do_sample": True}, 0.1),
+    "min_length": ({}, 3),
+    "min_new_tokens": ({}, 3),
+    "no_repeat_ngram_size": ({}, 3),
+    "bad_words_ids": ({}, [[5], [6, 7]]),
+    "suppress_tokens": ({}, [5]),
+    "begin_suppress_tokens": ({}, [5]),
+    "forced_bos_token_id": ({}, 5),
+    "forced_eos_token_id": ({}, 5),
+    "eos_token_id": ({}, [5, 6]),
+    "renormalize_logits": ({}, True),
+}
+MODES = {None: {}, "greedy": {}, "sampling": {"do_sample": True}, "beams": {"num_beams": 2}}
+
+
+@pytest.fixture
+def search(tmp_path):
+    """The search that a folder asks for by these settings."""
+
+    def load(name="generation_config.json", /, **settings):
+        (tmp_path / name).write_text(json.dumps(settings))
+        found = pretrained.load_search(tmp_path)
+        (tmp_path / name).unlink()
+        return found
+
+    return load
+
+
+def test_every_key_of_transformers_is_in_the_table():
+    transformers = pytest.importorskip("transformers")
+    unknown = vars(transformers.GenerationConfig()).keys() - KEYS.keys()
+    assert not unknown
+    assert all(rule == IMITATED or isinstance(rule, Only | str) for rule in KEYS.values())
+
+
+def test_every_key_that_is_imitated_changes_the_search(search):
+    special = {"decoder_start_token_id"}  # is compared with another key
+    assert CHANGES.keys() == {key for key, rule in KEYS.items() if rule == IMITATED} - special
+    for key, (others, value) in CHANGES.items():
+        assert search(**others, **{key: value}) != search(**others), key
+    with pytest.raises(ValueError, match="`decoder_start_token_id` must be `pad_token_id`, 3"):
+        search(decoder_start_token_id=2, pad_token_id=3)
+
+
+@pytest.mark.parametrize("key", [key for key, rule in KEYS.items() if isinstance(rule, Only)])
+def test_what_no_search_imitates_is_refused_by_name_where_it_is_read(search, key):
+    rule = KEYS[key]
+    for value in (*rule.values, None):
+        assert search(**MODES[rule.mode], **{key: value}) == search(**MODES[rule.mode])
+    with pytest.raises(ValueError, match=rf"generation_config.json: `{key}` must be .*Received"):
+        search(**MODES[rule.mode], **{key: 3})
+    if rule.mode == "sampling":
+        assert search(**{key: 3}) == search()
+
+
+def test_what_is_not_read_has_no_effect(search):
+    for key, rule in KEYS.items():
+        if isinstance(rule, str) and rule != IMITATED:
+            assert search(num_beams=3, **{key: 7}) == search(num_beams=3), key
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"num_beams": 4, "do_sample": True}, "`num_beams` must be 1 with `do_sample`"),
+        ({"num_beams": "4"}, "`num_beams` must be an integer of at least 1. Received: '4'"),
+        ({"num_return_sequences": 2}, "`num_return_sequences` must be 1 without"),
+        ({"bad_words_ids": [5]}, "`bad_words_ids` must be a list of lists"),
+        ({"forced_eos_token_id": [5, 6]}, "`forced_eos_token_id` must be one id"),
+        ({"eos_token_id": "</s>"}, "`eos_token_id` must be an id or a list of ids"),
+        (
+            {"suppress_tokens": [5], "forced_eos_token_id": 5},
+            "`suppress_tokens` must be none of the forced tokens",
+        ),
+        ({"num_beams": 2, "early_stopping": "soon"}, "`early_stopping` must be True, False"),
+        ({"repetition_penalty": 1.2}, "`repetition_penalty` must be 1.0 or None"),
+        ({"cache_implementation": "quantized"}, "`cache_implementation` must be 'dynamic'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence(search, settings, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        search(**settings)
+
+
+def test_a_key_that_transformers_does_not_know_is_named(search):
+    with pytest.warns(UserWarning, match="generation_config.json: `speech_speed` is no setting"):
+        search(speech_speed=2)
+
+
+def test_settings_of_older_folders_stand_in_config_json(search):
+    found = search("config.json", num_beams=6, bad_words_ids=[[9]], eos_token_id=0, d_model=512)
+    constraints = generation.Constraints(banned=(9,), boundaries=generation.Boundaries((0,)))
+    assert found == generation.BeamSearch(
+        6, 1.0, constraints=constraints, normalization="length", early_stopping=False
+    )

@@ -1,0 +1,188 @@
+"""Claims that the search of a published folder finds what `generate` of transformers finds.
+
+Small models with random weights, and settings drawn at random from all that are imitated.
+"""
+
+import contextlib
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers import pretrained
+from keras_transformers.generation import Sampling, generate
+
+torch = pytest.importorskip("torch")
+hf = pytest.importorskip("transformers")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="loops run eagerly on TensorFlow"
+)
+VOCAB, PADDING, WIDTH = 29, 28, 16
+QUICK, ALL = 12, 200
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Nothing is traced or compiled, which would take longer than all else."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def make(kind):
+    """A model of transformers whose choices depend on all that it has read."""
+    sizes = {"vocab_size": VOCAB, "initializer_range": 0.4, "init_std": 0.4}
+    if kind == "gpt2":
+        config = hf.GPT2Config(
+            **sizes, n_embd=WIDTH, n_layer=1, n_head=2, n_positions=32,
+            eos_token_id=2, bos_token_id=2,
+        )
+        return hf.GPT2LMHeadModel(config).eval()
+    config = hf.MarianConfig(
+        **sizes, d_model=WIDTH, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, eos_token_id=2,
+        pad_token_id=PADDING, decoder_start_token_id=PADDING, activation_function="relu",
+    )
+    return hf.MarianMTModel(config).eval()
+
+
+def drawn(rng, kind):
+    """Settings of `generate`, and a limit on the tokens behind the prompt."""
+
+    def sometimes(share, value):
+        return value if rng.random() < share else None
+
+    def ids(number):
+        return rng.choice(np.arange(3, PADDING), number, replace=False).tolist()
+
+    beams = int(rng.choice([1, 1, 2, 3, 4, 5]))
+    settings = {
+        "num_beams": beams,
+        "eos_token_id": [2, *ids(rng.integers(0, 4))],
+        "min_length": sometimes(0.2, int(rng.integers(1, 9))),
+        "min_new_tokens": sometimes(0.2, int(rng.integers(1, 6))),
+        "no_repeat_ngram_size": sometimes(0.4, int(rng.integers(1, 4))),
+        "suppress_tokens": sometimes(0.3, ids(2)),
+        "begin_suppress_tokens": sometimes(0.3, [2, *ids(5)]),
+        "forced_bos_token_id": sometimes(0.3, int(rng.integers(3, 9))),
+        "forced_eos_token_id": sometimes(0.3, 2),
+        "renormalize_logits": sometimes(0.3, True),
+    }
+    if beams > 1:
+        settings |= {
+            "early_stopping": [True, False, "never"][rng.integers(3)],
+            "length_penalty": float(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0])),
+            "num_return_sequences": int(rng.integers(1, beams + 1)),
+        }
+    words = [ids(1), ids(2), ids(2)] if rng.random() < 0.4 else []
+    if kind == "marian":  # ours never chooses padding
+        words.append([PADDING])
+    settings["bad_words_ids"] = words or None
+    forced = {settings["forced_bos_token_id"]}
+    if settings["suppress_tokens"] is not None:
+        settings["suppress_tokens"] = sorted(set(settings["suppress_tokens"]) - forced) or None
+    settings = {key: value for key, value in settings.items() if value is not None}
+    return settings, int(rng.integers(2, 16))
+
+
+def until_end(row, prompt, ends):
+    """A row of tokens up to the first END behind the prompt."""
+    for place in range(prompt, len(row)):
+        if row[place] in ends:
+            return row[: place + 1]
+    return row
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "marian"])
+@pytest.mark.parametrize(
+    "seeds",
+    [range(QUICK // 2), pytest.param(range(QUICK // 2, ALL // 2), marks=pytest.mark.slow)],
+    ids=["a few", "many"],
+)
+def test_the_search_of_a_folder_finds_the_tokens_of_transformers(kind, seeds, tmp_path):
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        torch.manual_seed(seed)
+        theirs = make(kind)
+        theirs.save_pretrained(tmp_path)
+        theirs.generation_config = hf.GenerationConfig(decoder_start_token_id=PADDING)
+        settings, new = drawn(rng, kind)
+        (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+        search = pretrained.load_search(tmp_path)
+        ids = rng.integers(2, PADDING, (1, rng.integers(1, 6)))
+        with torch.no_grad():
+            found = theirs.generate(
+                torch.tensor(ids), attention_mask=torch.ones_like(torch.tensor(ids)),
+                max_new_tokens=new, do_sample=False, pad_token_id=PADDING, output_scores=True,
+                return_dict_in_generate=True, **{"num_return_sequences": 1, **settings},
+            )
+        ours, prompt = pretrained.load(tmp_path), 0
+        with eagerly():
+            if kind == "gpt2":
+                prompt = ids.shape[1]
+                result = generate(
+                    ours, prompt=ids, search=search, max_length=prompt + new, start_id=None
+                )
+            else:
+                result = generate(ours, ids, search=search, max_length=new, start_id=PADDING)
+        expected = found.sequences.numpy()[:, 0 if kind == "gpt2" else 1 :].tolist()
+        tokens = result["tokens"].reshape(len(expected), -1).tolist()
+        scores = getattr(found, "sequences_scores", None)
+        for place, (row, other) in enumerate(zip(tokens, expected, strict=True)):
+            if scores is not None and scores[place] < -1e8:
+                continue  # fewer sequences are allowed than beams
+            row, other = (until_end(r, prompt, settings["eos_token_id"]) for r in (row, other))
+            assert row[: len(other)] == other, (seed, place, settings, new)
+            if scores is not None:
+                score = np.reshape(result["scores"], -1)[place]
+                assert score == pytest.approx(float(scores[place]), abs=2e-3), (seed, settings)
+
+
+SAMPLED = {
+    "as it is": {},
+    "temperature": {"temperature": 0.6, "top_k": 0},
+    "few": {"top_k": 5, "top_p": 0.9},
+    "small ones": {"top_k": 0, "top_p": 0.8, "min_p": 0.1, "temperature": 1.5},
+    "suppressed": {"suppress_tokens": [3, 4], "bad_words_ids": [[5], [7, 8]], "top_k": 9},
+    "not first": {"begin_suppress_tokens": [6, 2], "min_new_tokens": 2},
+}
+
+
+@pytest.mark.parametrize("settings", SAMPLED.values(), ids=SAMPLED)
+def test_samples_are_drawn_from_the_distribution_of_transformers(settings, tmp_path):
+    """Numbers spread evenly draw each token as often as it is probable."""
+    from keras import ops
+
+    from keras_transformers.generation import Request
+
+    torch.manual_seed(5)
+    theirs, number = make("gpt2"), 4000
+    config = hf.GenerationConfig(do_sample=True, eos_token_id=2, **{"top_k": 50, **settings})
+    prompt = torch.tensor([[9, 7]])
+    theirs._prepare_special_tokens(config, device="cpu")
+    processors = theirs._get_logits_processor(config, input_ids_seq_length=2, device="cpu")
+    with torch.no_grad():
+        logits = theirs(prompt).logits[:, -1]
+        expected = torch.softmax(processors(prompt, logits.clone()), dim=-1)[0].numpy()
+    (tmp_path / "generation_config.json").write_text(
+        json.dumps({"do_sample": True, "eos_token_id": 2, **settings})
+    )
+    found = pretrained.load_search(tmp_path)
+    search = Sampling(**{**vars(found), "num_samples": number})
+
+    def step(ids, index, state, ancestry, shared):
+        return ops.broadcast_to(ops.convert_to_tensor(logits.numpy()), (1, number, VOCAB)), state
+
+    # One token of a prompt stands for START, the other is forced.
+    forced = ops.convert_to_tensor([[7, -1]], dtype="int32")
+    spread = np.tile((np.arange(number, dtype="float32") + 0.5) / number, (1, 2, 1))
+    with eagerly():
+        request = Request(forced, 9, 2, uniform=ops.convert_to_tensor(spread), padding_id=-1)
+        tokens = search(step, {}, request)["tokens"]
+    drawn_ids = np.bincount(ops.convert_to_numpy(tokens)[0, :, 1], minlength=VOCAB) / number
+    np.testing.assert_allclose(drawn_ids, expected, atol=1.5 / number)
