@@ -46,7 +46,7 @@ class ViT(ImageModel):
     `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos`, `num_layers` pre-norm encoder blocks, then
     `y = LN(z_L^0)` and a linear head. With mean pooling, `y = LN(mean of the patches)`; with
     attention pooling, `y = AttentionPooling(LN(z_L))`. A batch of images of another size than
-    `image_size` is taken too, its positions resized.
+    `image_size` is taken too, its positions resized, also where only the call knows the size.
 
     Args:
         num_classes: Number of classes; None leaves the head out, and the model gives `y`.
