@@ -20,9 +20,10 @@ class MultiHeadAttention(Traced, AttentionSettings):
     3.2.2). Weights have Keras's names, shapes and order: after
     `set_weights(keras_layer.get_weights())` the output is Keras's, and `from_config` takes the
     configuration of Keras's layer. What differs: inputs are of rank 3 and the output has one axis
-    of features; arguments after `use_bias` are given by name; a query that may attend to nothing
-    gives zeros before the output projection, with and without scores; padding is hidden from the
-    queries too, and a padded query is one of zeros.
+    of features, so that there is no `attention_axes`, nor are there `sliding_window`, `use_gate`
+    and `flash_attention`; arguments after `use_bias` are given by name; a query that may attend to
+    nothing gives zeros before the output projection, with and without scores; a padded query is one
+    of zeros, which Keras lets attend to nothing.
 
     Args:
         num_heads: Number of heads (H).
