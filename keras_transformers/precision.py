@@ -13,8 +13,8 @@ def in_precision(model, precision):
     float32 for good reason (softmax, positions, scores of a search). "int8" is Keras's quantisation
     of the kernels of `Dense` and `EinsumDense` layers, one scale for each output, and ours of the
     token table, one scale for each token; their inputs are quantised on the way in, and the other
-    layers stay as they are. The model itself is left alone. Save that one, and export this one: a
-    `.keras` file of a quantised model does not know its types.
+    layers stay as they are. The model itself is left alone. The copy can be saved and loaded like
+    any model, to the same numbers.
 
     Which is quicker depends on the machine. XLA on a CPU computes both 16-bit types by way of
     float32, and is quick at 8-bit products (README, "Speed on a CPU").
@@ -27,7 +27,7 @@ def in_precision(model, precision):
         A model of the same class.
 
     Raises:
-        ValueError: If `precision` is none of these, or the model is not built.
+        ValueError: If `precision` is none of these, or the model is not built or is quantised.
 
     Example:
     >>> from keras_transformers.models import Transformer
@@ -44,6 +44,11 @@ def in_precision(model, precision):
         )
     if not model.built:
         raise ValueError(f"in_precision: `model` must be built. Received: '{model.name}', unbuilt")
+    if any(layer.quantization_mode for layer in model._flatten_layers()):
+        raise ValueError(
+            "in_precision: `model` must have weights in floating-point numbers. Received: "
+            f"'{model.name}', quantised"
+        )
     dtype = "float32" if precision == "int8" else precision
     copy = type(model).from_config({**model.get_config(), "dtype": dtype})
     copy.build_from_config(model.get_build_config())

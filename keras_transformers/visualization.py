@@ -1,8 +1,13 @@
 """Pictures of training and of attention, drawn from plain arrays with matplotlib."""
 
+import math
 import pathlib
 
 import numpy as np
+
+MOST_CLASSES = 40  # of a confusion matrix: 2,700 pixels a side
+LARGEST = 30.0  # inches of a side, at 120 pixels each
+MOST_CHARACTERS = 40  # of a label
 
 
 def _panels(number, columns, width, height, extra_height=0.0):
@@ -22,6 +27,13 @@ def _panels(number, columns, width, height, extra_height=0.0):
 def _axes(width, height):
     figure, (axes,) = _panels(1, 1, width, height)
     return figure, axes
+
+
+def _short(label):
+    """A label that leaves room for what it labels, and in which a dollar is one."""
+    label = str(label)
+    label = label if len(label) <= MOST_CHARACTERS else f"{label[: MOST_CHARACTERS - 1]}…"
+    return label.replace("$", r"\$")
 
 
 def _cosine_similarity(encodings):
@@ -101,10 +113,14 @@ def attention_heat_map(weights, queries, keys, path, title=None):
             f"attention_heat_map: `weights` must have shape ({len(queries)}, {len(keys)}), as many "
             f"rows as `queries` and columns as `keys`. Received: shape {weights.shape}"
         )
-    figure, axes = _axes(2.2 + 0.36 * len(keys), 1.8 + 0.32 * len(queries))
+    size = (2.2 + 0.36 * len(keys), 1.8 + 0.32 * len(queries))
+    figure, axes = _axes(*(min(side, LARGEST) for side in size))
+    every = [max(1, math.ceil(side / LARGEST)) for side in size]  # label that has room
     image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=max(weights.max(), 1e-6), aspect="auto")
-    axes.set_xticks(range(len(keys)), keys, rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(len(queries)), queries)
+    across, down = (range(0, len(of), n) for of, n in zip((keys, queries), every, strict=True))
+    labels = [_short(keys[i]) for i in across]
+    axes.set_xticks(across, labels, rotation=60, ha="left", rotation_mode="anchor")
+    axes.set_yticks(down, [_short(queries[i]) for i in down])
     axes.xaxis.tick_top()
     axes.set(xlabel="source pieces (keys)", ylabel="target pieces (queries)")
     axes.xaxis.set_label_position("bottom")
@@ -179,13 +195,14 @@ def grid_position_similarity(encodings, grid, path, title="Similarity of positio
     return _save(figure, path)
 
 
-def confusion_matrix(counts, classes, path):
+def confusion_matrix(counts, classes, path, most=MOST_CLASSES):
     """Draws a confusion matrix, shaded by the share of each true class.
 
     Args:
         counts: `(classes, classes)` integers: true class, then predicted class.
         classes: Their names.
         path: PNG file to write.
+        most: How many classes are drawn at most; of more, those that are most confused.
 
     Returns:
         The path.
@@ -196,20 +213,46 @@ def confusion_matrix(counts, classes, path):
     >>> confusion_matrix([[3, 1], [0, 4]], ["a", "b"], tempfile.mkdtemp() + "/counts.png").name
     'counts.png'
     """
-    counts = np.asarray(counts)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = 2.5 + 0.5 * len(classes)
+    counts, of = np.asarray(counts), len(classes)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)  # also of what is not drawn
+    shown = most_confused(counts, most)
+    counts, shares = (each[np.ix_(shown, shown)] for each in (counts, shares))
+    names = [_short(classes[i]) for i in shown]
+    side = 2.5 + 0.5 * len(names)
     figure, axes = _axes(side + 1, side)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(len(classes)), classes, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(classes)), classes)
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="predicted class", ylabel="true class")
-    if len(classes) <= 30:
+    if len(names) < of:
+        axes.set_title(f"The {len(names)} of {of:,} classes that are most confused")
+    if len(names) <= 30:
         for (row, column), number in np.ndenumerate(counts):
             color = "white" if shares[row, column] > 0.6 else "black"
             axes.text(column, row, number or "", ha="center", va="center", color=color, size=8)
     figure.colorbar(image, label="share of the true class", shrink=0.8)
     return _save(figure, path)
+
+
+def most_confused(counts, most):
+    """Numbers of at most `most` classes, in order: the pairs that are confused most often first.
+
+    Example:
+    >>> from keras_transformers.visualization import most_confused
+    >>> most_confused([[9, 0, 5], [1, 9, 0], [0, 0, 9]], 2)
+    [0, 2]
+    """
+    counts = np.array(counts, "int64")
+    if len(counts) <= most:
+        return list(range(len(counts)))
+    np.fill_diagonal(counts, -1)
+    chosen = {}  # keeps the order
+    order = np.argsort(-counts, axis=None, kind="stable")
+    for pair in zip(*np.unravel_index(order, counts.shape), strict=True):
+        chosen.update(dict.fromkeys(map(int, pair)))
+        if len(chosen) >= most:
+            break
+    return sorted(list(chosen)[:most])
 
 
 def images_with_attention(images, maps, titles, path, columns=4, title=None):
@@ -256,7 +299,7 @@ def images_with_attention(images, maps, titles, path, columns=4, title=None):
             heat, extent=heat_place, cmap="inferno", alpha=0.6, vmin=0, interpolation="bilinear"
         )
         axes.set(xlim=(0, 2.06 * width), ylim=(height, 0))
-        axes.set_title(caption, fontsize=8)
+        axes.set_title(str(caption).replace("$", r"\$"), fontsize=8)
     if title:
         figure.suptitle(title, fontsize=10)
     return _save(figure, path)

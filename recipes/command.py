@@ -16,7 +16,7 @@ from keras_transformers.models import DETR
 from keras_transformers.training import keep_freed_memory
 from recipes.bad_input import ending_in_a_sentence
 from recipes.devices import spread
-from recipes.folder import RunFolder
+from recipes.folder import RunFolder, is_finished
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,24 @@ class RunConfig:
     checkpoint_steps: int | None = None  # the same in steps
     tensorboard: bool = False
     smoke: bool = False  # the same path in under a minute, on little data
+
+    def __new__(cls, *args, **kwargs):
+        """Remembers which numbers were given: the others may be another run's, or a preset's.
+
+        `dataclasses.replace` hands over all; there, what is no default counts as given.
+        """
+        config = super().__new__(cls)
+        names = [field.name for field in dataclasses.fields(cls)]
+        given = {*names[: len(args)], *kwargs}
+        if given.issuperset(names):
+            values = dict(zip(names, args, strict=False)) | kwargs
+            given = {name for name in names if values[name] != getattr(cls, name)}
+        return config.with_chosen(given)
+
+    def with_chosen(self, names):
+        """The configuration itself, in which the fields of these names count as given."""
+        object.__setattr__(self, "chosen", frozenset(names))
+        return self
 
     def making(self):
         """The scope in which models are made."""
@@ -59,23 +77,26 @@ def begin(config, smoke, tuning=None):
 
     Args:
         config: The recipe's dataclass, with `smoke`, `seed`, `precision` and `output`.
-        smoke: Dict of field -> value under `--smoke`, where the field was not chosen.
+        smoke: Dict of field -> value under `--smoke`, where the field was not given.
         tuning: The same for a run that goes on from published weights.
 
     Returns:
         The configuration of the run and its `RunFolder`.
     """
-    if config.resume:
-        config = _as_begun(config)
-    if config.smoke:
-        config = _where_unchosen(config, smoke)
-    if tuning and is_published(config.pretrained):
-        config = _where_unchosen(config, tuning)
+    begun = _numbers_of(config.output) if config.resume else None
+    if begun is not None:
+        config = _as_begun(config, begun)  # presets are in its numbers
+    else:
+        presets = dict(tuning) if tuning and is_published(config.pretrained) else {}
+        presets |= smoke if config.smoke else {}
+        unchosen = {name: presets[name] for name in presets.keys() - config.chosen}
+        config = dataclasses.replace(config, **unchosen).with_chosen(config.chosen)
     keep_freed_memory()
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
     folder = RunFolder(config.output, config)
-    (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    if not config.resume:
+        (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
     return config, folder
 
 
@@ -89,16 +110,18 @@ def begin_anew(config, seed):
     keras.utils.set_random_seed(seed)
 
 
-def _as_begun(config):
-    """The numbers of the run in the output folder, if one was begun.
+def _numbers_of(folder):
+    """The configuration of the run in a folder, a dict; None if none was begun there."""
+    path = pathlib.Path(folder, "config.json")
+    return json.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else None
+
+
+def _as_begun(config, begun):
+    """The configuration with the numbers of a run that was begun.
 
     Raises:
-        ValueError: If others were chosen.
+        ValueError: If others were given.
     """
-    path = pathlib.Path(config.output, "config.json")
-    if not path.is_file():
-        return config
-    begun = json.loads(path.read_text(encoding="utf-8"))
     changes = {}
     for field in dataclasses.fields(config):
         now = getattr(config, field.name)
@@ -106,21 +129,23 @@ def _as_begun(config):
         then = tuple(then) if isinstance(then, list) else then
         if field.name in OF_THIS_PROCESS or then == now:
             continue
-        if now != field.default:
+        if field.name in config.chosen:
             option = f"--{field.name.replace('_', '-')}"
             raise ValueError(
                 f"--resume goes on with the run in {config.output}, begun with {option} {then}. "
                 f"Received: {option} {now}"
             )
         changes[field.name] = then
-    return dataclasses.replace(config, **changes)
+    return dataclasses.replace(config, **changes).with_chosen(config.chosen)
 
 
 def main(run, config, description):
     """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
     name = f"recipes.{pathlib.Path(sys.argv[0]).stem}"
+    given = _options(config, sys.argv[1:])
     config = tyro.cli(config, prog=f"python -m {name}", description=description)
-    if config.resume and pathlib.Path(config.output, "metrics.json").is_file():
+    config.with_chosen(given)
+    if config.resume and is_finished(config.output):
         print(f"The run in {config.output} is finished.")
         return
     with ending_in_a_sentence(name, FloatingPointError), spread(config.devices, config.hosts):
@@ -159,10 +184,10 @@ def publish(folder, model, tokenizer=None, classes=None, preprocessing=None):
         pretrained.save_preprocessing(preprocessing, path, isinstance(model, DETR))
 
 
-def _where_unchosen(config, changes):
-    unchosen = {
-        name: value
-        for name, value in changes.items()
-        if getattr(config, name) == getattr(type(config), name)
+def _options(kind, arguments):
+    """Names of the fields that a command line gives a value, be it the default."""
+    given = {argument.split("=")[0].replace("_", "-") for argument in arguments}
+    named = {field.name: field.name.replace("_", "-") for field in dataclasses.fields(kind)}
+    return {
+        name for name, option in named.items() if given & {f"--{option}", f"--no-{option}"}
     }
-    return dataclasses.replace(config, **unchosen)

@@ -5,7 +5,8 @@
     python -m recipes.detr --dataset tfds:coco/2017 --size R50 --window None --image-size 640
 
 See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their pictures beside
-them. Large photographs are seen through windows; without `--window` every picture is seen whole.
+them, or in the folders that `--train-images`, `--valid-images` and `--test-images` name, as in COCO
+itself. Large photographs are seen through windows; without `--window` every picture is seen whole.
 The crowns are learned from two photographs of one forest; a sixth of their tiles is held out, to
 watch training by and to choose the score of an answer on, and two photographs of other forests are
 the test. Measured after 20 minutes on two cores of an Intel Xeon with AVX-512 (42 epochs): AP50
@@ -53,6 +54,9 @@ class Config(RunConfig):
     train: str | None = None  # own files in COCO's format
     valid: str | None = None
     test: str | None = None
+    train_images: str | None = None  # folders of their pictures, if those are not beside the files
+    valid_images: str | None = None
+    test_images: str | None = None
     window: int | None = 200  # side of what is seen at once, in pixels of the photograph
     image_size: int = 208  # side of what the model gets; 13 x 13 places of 16 pixels
     size: typing.Literal["mini", "R50", "R101"] = "mini"
@@ -80,7 +84,8 @@ TUNING = {"optimizer": "adamw", "learning_rate": 1e-4, "image_size": 416, "batch
 
 def load_data(config):
     """Corpora, the preprocessing measured on them, and batches to train and to watch by."""
-    data = load(config.dataset, config.train, config.valid, config.test)
+    images = {name: getattr(config, f"{name}_images") for name in ("train", "valid", "test")}
+    data = load(config.dataset, config.train, config.valid, config.test, images=images)
     train, valid, test = data.train, data.valid, data.test
     if config.window:
         train = train.tiles(2 * config.window)  # so that windows lie everywhere
@@ -188,14 +193,6 @@ def run(config):
         "test": score_boxes(found, truths, len(classes), threshold),
         "held_out": score_boxes(held_out, of_held_out, len(classes), threshold),
     }
-    scored = folder.seconds()
-    served.save(folder / "saved_model")
-    if is_published(config.pretrained):
-        publish(folder, model, classes=classes, preprocessing=preprocessing)
-    training_curves(history, folder.figures / "training_curves.png", ("loss",))
-    draw(folder, "test_boxes", test, found, threshold)
-    draw(folder, "held_out_boxes", valid, held_out, threshold)
-    draw_attention(folder, model, preprocessing, test)
     metrics = {
         f"{part}_{name}": 100 * value if name != "threshold" else value
         for part, values in scores.items()
@@ -205,15 +202,28 @@ def run(config):
     metrics |= {
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    with folder.exporting("saved_model") as path:
+        served.save(path)
+    if is_published(config.pretrained):
+        with folder.exporting("published"):
+            publish(folder, model, classes=classes, preprocessing=preprocessing)
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, ("loss",))
+    with folder.drawing("test_boxes") as path:
+        draw(path, test, found, threshold)
+    with folder.drawing("held_out_boxes") as path:
+        draw(path, valid, held_out, threshold)
+    with folder.drawing("query_attention") as path:
+        draw_attention(path, model, preprocessing, test)
+    folder.end()
     folder.show_use(folder.write_example(np.asarray(test.pixels(0))), "len({})", len)
     return metrics
 
 
-def draw(folder, name, corpus, predicted, threshold):
+def draw(path, corpus, predicted, threshold):
     """Up to eight pictures with the boxes that were found (orange) and the true ones (blue)."""
     places = range(min(8, len(corpus)))
     sure = [predicted[i]["scores"] >= threshold for i in places]
@@ -224,12 +234,12 @@ def draw(folder, name, corpus, predicted, threshold):
             for i, keep in zip(places, sure, strict=True)
         ],
         [corpus.boxes[i] for i in places],
-        folder.figures / f"{name}.png",
+        path,
         title="Found (orange, with their scores in percent) and true (blue)",
     )
 
 
-def draw_attention(folder, model, preprocessing, corpus):
+def draw_attention(path, model, preprocessing, corpus):
     """Where the query that gives the surest box of a picture looks, for up to eight pictures."""
     side = preprocessing.image_size[0]
     fit = [fitted(corpus.pixels(i), side)[:2] for i in range(min(8, len(corpus)))]
@@ -252,7 +262,7 @@ def draw_attention(folder, model, preprocessing, corpus):
         pixels / 255,
         heat.reshape(-1, grid, grid),
         titles,
-        folder.figures / "query_attention.png",
+        path,
         title="Where the query of the surest box looks (cross-attention, mean of the heads)",
     )
 

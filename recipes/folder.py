@@ -1,13 +1,16 @@
 """The folder that every run leaves behind."""
 
+import contextlib
 import csv
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import shutil
 import time
 
 import keras
+import numpy as np
 
 import keras_transformers
 from keras_transformers import distribution, streams
@@ -17,14 +20,23 @@ from keras_transformers.training import ExactResume
 class RunFolder:
     """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
 
+    Results come first: `write_metrics` as soon as they are known; then what is drawn and exported,
+    each picture in the scope of `drawing` and each export in that of `exporting`; then `end`.
+
     Args:
         path: The folder; made if it is missing.
         config: The recipe's dataclass, written at once.
+
+    Raises:
+        ValueError: If TensorBoard's logs are asked for and it is not installed.
     """
 
     def __init__(self, path, config):
-        self._started = time.perf_counter()
-        self._config = config
+        self._started, self._config, self._failed = time.perf_counter(), config, []
+        if getattr(config, "tensorboard", False) and not importlib.util.find_spec("tensorboard"):
+            raise ValueError(
+                "--tensorboard needs TensorBoard: pip install 'keras_transformers[tensorboard]'"
+            )
         self.path = self._shared = pathlib.Path(path)
         if not distribution.is_first_host():
             self.path = self.path / "other_host"
@@ -97,18 +109,60 @@ class RunFolder:
         return callbacks
 
     def write_metrics(self, metrics):
-        """Writes a flat dict of numbers, and prints it. The run is over: no more checkpoints."""
+        """Writes a flat dict of numbers, and prints it: before anything is drawn or exported.
+
+        `seconds`, of the run so far, comes to it, and is brought up to date by `end`.
+        """
+        self._metrics = metrics
+        metrics["seconds"] = self.seconds()
         self.write_json("metrics.json", metrics)
-        shutil.rmtree(self / "checkpoints", ignore_errors=True)
         for name, value in metrics.items():
             number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
             print(f"  {name:32} {number}")
+
+    @contextlib.contextmanager
+    def drawing(self, name):
+        """A scope in which a picture is drawn, which gives its path; to fail costs a sentence."""
+        try:
+            yield self.figures / f"{name}.png"
+        except Exception as error:
+            print(f"{name}.png could not be drawn: {_first_line(error)}", flush=True)
+
+    @contextlib.contextmanager
+    def exporting(self, name):
+        """A scope in which something is exported, which gives its path.
+
+        To fail costs a sentence and what comes of it; `end` then ends the run with an error.
+        """
+        try:
+            yield self / name
+        except Exception as error:
+            print(f"{name} could not be exported: {_first_line(error)}", flush=True)
+            self._failed.append(name)
+
+    def end(self):
+        """The run is over: no more checkpoints.
+
+        Raises:
+            ValueError: If an export failed. The checkpoints then stay, for `--resume` to try again.
+        """
+        self._metrics["seconds"] = self.seconds()
+        self.write_json("metrics.json", self._metrics)
+        if self._failed:
+            raise ValueError(
+                f"{' and '.join(self._failed)} could not be exported; all else is in {self.path}"
+            )
+        shutil.rmtree(self / "checkpoints", ignore_errors=True)
         print(f"Everything is in {self.path}")
 
     def write_example(self, pixels):
-        """Writes a picture, uint8 `(height, width, channels)`, as `example.png`; its path."""
-        path = self / "example.png"
-        keras.utils.save_img(path, pixels, scale=False)
+        """Writes uint8 `(height, width, channels)` as `example.png`, or `.npy`; gives its path."""
+        if pixels.shape[-1] in (1, 3):
+            path = self / "example.png"
+            keras.utils.save_img(path, pixels, scale=False)
+        else:
+            path = self / "example.npy"
+            np.save(path, pixels)
         return str(path)
 
     def show_use(self, raw, shown="{}", of=lambda answer: answer, repeatable=True):
@@ -142,6 +196,17 @@ class RunFolder:
         unfinished = self / f"unfinished-{name}"
         unfinished.write_text(text + "\n", encoding="utf-8")
         unfinished.replace(self / name)
+
+
+def _first_line(error):
+    """What an error says, in a line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def is_finished(path):
+    """Whether the run in a folder has ended, and not only got as far as its metrics."""
+    path = pathlib.Path(path)
+    return (path / "metrics.json").is_file() and not (path / "checkpoints").exists()
 
 
 class _HistoryFile(keras.callbacks.Callback):

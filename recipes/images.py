@@ -16,14 +16,10 @@ from keras_transformers.vision import (
     evaluation_batches,
     training_batches,
 )
-from keras_transformers.visualization import (
-    confusion_matrix,
-    images_with_attention,
-    training_curves,
-)
 from recipes.command import RunConfig, begin, is_published, publish, start_from
 from recipes.data.images import load
 from recipes.devices import hand_over
+from recipes.image_figures import draw
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
@@ -82,6 +78,8 @@ def load_data(config):
         data = dataclasses.replace(data, **few)
     for corpus in (data.train, data.valid, data.test):
         print(corpus.summary())
+    check_augmentation(config, data.train)
+    batch_size = batch_of(config, data.train)
     folder = getattr(config, "pretrained", None)
     if is_published(folder):  # which takes pictures as it has learned from them
         size = (config.image_size, config.image_size)
@@ -101,10 +99,23 @@ def load_data(config):
 
     def batches(epoch):
         return training_batches(
-            data.train, preprocessing, config.batch_size, augment, config.seed, epoch
+            data.train, preprocessing, batch_size, augment, config.seed, epoch
         )
 
     return data, preprocessing, batches, evaluation_batches(data.valid, preprocessing, 500)
+
+
+def batch_of(config, corpus):
+    """Images in a batch of training: all of them, where they are fewer than a batch."""
+    return min(config.batch_size, len(corpus))
+
+
+def check_augmentation(config, corpus):
+    """ValueError if colours are to be changed where there are none."""
+    if config.rand_augment and corpus.channels not in (1, 3):
+        raise ValueError(
+            f"--rand-augment changes colours, and {corpus.name} has {corpus.channels} channels."
+        )
 
 
 def augmentation(config, seed):
@@ -139,11 +150,15 @@ def prepared(config, num_classes, channels, from_scratch):
         model = start_from(config.pretrained)
         if not isinstance(model, ImageModel):
             raise ValueError(f"--pretrained: {config.pretrained} holds no classifier of pictures.")
+        if model.channels != channels:
+            raise ValueError(
+                f"--pretrained: {config.pretrained} has learned from pictures of {model.channels} "
+                f"channels. Received: pictures of {channels}"
+            )
         model = model.transferred(**settings)
         if config.freeze:
             model.freeze()
     return classifier(config, model)
-
 
 
 def classifier(config, model):
@@ -170,7 +185,8 @@ def classifier(config, model):
 def train(config, folder, data, model, batches, valid):
     """Fits; returns the history and what was measured on the way."""
     clock = WaitingClock()
-    steps = len(data.train) // config.batch_size
+    batch_size = batch_of(config, data.train)
+    steps = len(data.train) // batch_size
     decay = BudgetedDecay(
         config.learning_rate,
         config.warmup_steps,
@@ -195,38 +211,8 @@ def train(config, folder, data, model, batches, valid):
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {
         "share_of_time_waiting_for_data": float(clock.seconds.numpy()) / seconds[-1],
-        "images_per_second": float(steps * config.batch_size / epoch),
+        "images_per_second": float(steps * batch_size / epoch),
     }
-
-
-def draw(folder, history, model, preprocessing, data, probabilities, scores, attention):
-    """Curves, confusion, and pictures with what was made of them.
-
-    Args:
-        attention: Function of model and normalised pictures to what the answer draws on, `(batch,
-            rows, columns)`.
-    """
-    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
-    classes = data.test.classes
-    confusion_matrix(scores.confusion, classes, folder.figures / "confusion.png")
-
-    predicted = probabilities.argmax(axis=1)
-    wrong = np.flatnonzero(predicted != data.test.labels)[:8]
-    right = np.flatnonzero(predicted == data.test.labels)[: 16 - len(wrong)]
-    places = np.concatenate([right, wrong])
-    shown = data.test.select(places).decoded(preprocessing).images
-    titles = [
-        f"{classes[data.test.labels[i]]}\n-> {classes[predicted[i]]}, {probabilities[i].max():.0%}"
-        for i in places
-    ]
-    pixels = shown.mean(-1, keepdims=True) if shown.shape[-1] != 3 else shown
-    images_with_attention(
-        pixels / 255,
-        attention(model, preprocessing.normalize(shown)),
-        titles,
-        folder.figures / "predictions_attention.png",
-        title="True class -> predicted class and its probability, and what it draws on",
-    )
 
 
 def run(config, smoke, build_model, attention, draw_more=None):
@@ -236,7 +222,7 @@ def run(config, smoke, build_model, attention, draw_more=None):
         config: A `ClassifierConfig`.
         smoke: What differs under `--smoke`.
         build_model: Function of the configuration and the numbers of classes and channels.
-        attention: See `draw`.
+        attention: See `image_figures.draw`.
         draw_more: Optional function of folder, model and preprocessing.
     """
     config, folder = begin(config, smoke, tuning(config))
@@ -252,21 +238,6 @@ def run(config, smoke, build_model, attention, draw_more=None):
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
     scores = score_classes(probabilities, data.test.labels, classes)
-    scored = folder.seconds()
-    header = ["class", "images", "precision", "recall", "f1"]
-    folder.write_table("classes.tsv", header, [list(row.values()) for row in scores.table])
-    rows = zip(data.test.labels, probabilities.argmax(1), probabilities.max(1), strict=True)
-    folder.write_table(
-        "predictions.tsv",
-        ["label", "predicted", "probability"],
-        [(classes[label], classes[best], f"{most:.6f}") for label, best, most in rows],
-    )
-    served.save(folder / "saved_model")
-    if is_published(config.pretrained):
-        publish(folder, model, classes=classes, preprocessing=preprocessing)
-    draw(folder, history, model, preprocessing, data, probabilities, scores, attention)
-    if draw_more:
-        draw_more(folder, model, preprocessing)
     metrics = {
         "test_top1": 100 * scores.top1,
         "test_top5": 100 * scores.top5,
@@ -275,12 +246,28 @@ def run(config, smoke, build_model, attention, draw_more=None):
         **measured,
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     for row in scores.table:
         print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
     folder.write_metrics(metrics)
+    header = ["class", "images", "precision", "recall", "f1"]
+    folder.write_table("classes.tsv", header, [list(row.values()) for row in scores.table])
+    rows = zip(data.test.labels, probabilities.argmax(1), probabilities.max(1), strict=True)
+    folder.write_table(
+        "predictions.tsv",
+        ["label", "predicted", "probability"],
+        [(classes[label], classes[best], f"{most:.6f}") for label, best, most in rows],
+    )
+    with folder.exporting("saved_model") as path:
+        served.save(path)
+    if is_published(config.pretrained):
+        with folder.exporting("published"):
+            publish(folder, model, classes=classes, preprocessing=preprocessing)
+    draw(folder, history, model, preprocessing, data, probabilities, scores, attention)
+    if draw_more:
+        draw_more(folder, model, preprocessing)
+    folder.end()
     show_use(folder, data.test, preprocessing)
     return metrics
 

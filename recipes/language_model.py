@@ -144,6 +144,21 @@ def _scores(counts):
     }
 
 
+def export(config, folder, model, tokenizer):
+    """Writes what it makes of the prompts, and the program that goes on with any."""
+    search = Sampling(config.temperature, top_p=config.top_p, seed=config.seed)
+    with folder.exporting("samples.txt"):
+        write_samples(
+            config, folder, TextGenerator(model, tokenizer, search, config.new_tokens)
+        )
+    with folder.exporting("saved_model") as path:  # another text each time it is asked
+        search = dataclasses.replace(search, seed=None)
+        TextGenerator(model, tokenizer, search, config.new_tokens).save(path)
+    if config.pretrained is not None:
+        with folder.exporting("published"):
+            publish(folder, model, tokenizer)
+
+
 def write_samples(config, folder, generator):
     """Prints what the model makes of the prompts, and keeps it."""
     samples = generator.write(config.prompts)
@@ -155,18 +170,26 @@ def write_samples(config, folder, generator):
 def draw(folder, history, model, tokenizer, text):
     """Curves, and what each piece of a line looks at in the last block."""
     groups = ("loss", "accuracy", "tokens_per_second")
-    training_curves(history, folder.figures / "training_curves.png", groups)
-    line = next(line for line in text.split("\n") if 20 < len(line) < 50)
-    ids = tokenizer.tokenize([line], start=True).to_tensor()
-    *_, last = attention_maps(model, ids).values()
-    pieces = tokenizer.pieces(ids[0])
-    attention_heat_map(
-        last[0].mean(axis=0),
-        queries=pieces,
-        keys=pieces,
-        path=folder.figures / "attention.png",
-        title="Attention of the last block, mean of its heads",
-    )
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, groups)
+    with folder.drawing("attention") as path:
+        ids = tokenizer.tokenize([line_to_draw(text)], start=True).to_tensor()
+        *_, last = attention_maps(model, ids).values()
+        pieces = tokenizer.pieces(ids[0])
+        attention_heat_map(
+            last[0].mean(axis=0),
+            queries=pieces,
+            keys=pieces,
+            path=path,
+            title="Attention of the last block, mean of its heads",
+        )
+
+
+def line_to_draw(text):
+    """The first line of 21 to 49 characters, or else the beginning of the longest."""
+    lines = [line.strip() for line in text.split("\n")]
+    fitting = (line for line in lines if 20 < len(line) < 50)
+    return next(fitting, max(lines, key=len)[:49])
 
 
 def run(config):
@@ -190,24 +213,16 @@ def run(config):
     history, measured = texts.fit_tokens(config, folder, model, batches, valid)
     hand_over()
     scores = score(config, folder, model, ids["test"], data.test)
-    scored = folder.seconds()
-    search = Sampling(config.temperature, top_p=config.top_p, seed=config.seed)
-    generator = TextGenerator(model, tokenizer, search, config.new_tokens)
-    write_samples(config, folder, generator)
-    TextGenerator(  # another text each time it is asked
-        model, tokenizer, dataclasses.replace(search, seed=None), config.new_tokens
-    ).save(folder / "saved_model")
-    if config.pretrained is not None:
-        publish(folder, model, tokenizer)
-    draw(folder, history, model, tokenizer, data.test.texts[0])
     metrics = {
         **scores,
         **measured,
         "parameters": model.count_params(),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    export(config, folder, model, tokenizer)
+    draw(folder, history, model, tokenizer, data.test.texts[0])
+    folder.end()
     folder.show_use(config.prompts[-1], repeatable=False)
     return metrics
 

@@ -82,7 +82,7 @@ def pretrain(config, folder, data, preprocessing, batches, valid):
         jit_compile=config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)
-    steps = len(data.train) // config.batch_size
+    steps = len(data.train) // images.batch_of(config, data.train)
     decay = BudgetedDecay(
         config.pretraining_rate,
         config.warmup_steps,
@@ -115,7 +115,7 @@ def train_classifier(config, folder, kind, seed, start, data, preprocessing):
     model = images.classifier(
         dataclasses.replace(config, learning_rate=rate, weight_decay=decay), model
     )
-    batch_size = min(config.batch_size, len(data.train))
+    batch_size = images.batch_of(config, data.train)
     augment = images.augmentation(config, seed)
 
     def batches(epoch):
@@ -154,7 +154,16 @@ def compare(config, folder, autoencoder, data, preprocessing):
 
 def draw(folder, history, autoencoder, preprocessing, pictures, found):
     """The loss, what the autoencoder draws, and the confusion of the classifier."""
-    training_curves(history, folder.figures / "training_curves.png", ("loss",))
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, ("loss",))
+    with folder.drawing("reconstructions") as path:
+        draw_reconstructions(path, autoencoder, preprocessing, pictures)
+    with folder.drawing("confusion") as path:
+        confusion_matrix(found.confusion, [row["class"] for row in found.table], path)
+
+
+def draw_reconstructions(path, autoencoder, preprocessing, pictures):
+    """Pictures, what was left of them, and what the autoencoder makes of that."""
     normal = preprocessing.normalize(pictures)
     result = autoencoder(normal)
     drawn = np.asarray(autoencoder.draw(normal, result))
@@ -166,13 +175,10 @@ def draw(folder, history, autoencoder, preprocessing, pictures, found):
     empty = np.where(hidden, 0, normal)
     # What was removed is left grey, the mean of all pictures.
     columns = {"original": normal, "seen": empty, "drawn": drawn}
-    images_side_by_side(
-        {name: array * deviation + mean for name, array in columns.items()},
-        folder.figures / "reconstructions.png",
-        across=4,
-    )
-    confusion_matrix(found.confusion, [row["class"] for row in found.table],
-                     folder.figures / "confusion.png")
+    columns = {name: array * deviation + mean for name, array in columns.items()}
+    if preprocessing.channels != 3:
+        columns = {name: array.mean(-1, keepdims=True) for name, array in columns.items()}
+    images_side_by_side(columns, path, across=4)
 
 
 def run(config):
@@ -192,20 +198,20 @@ def run(config):
     few = dataclasses.replace(data, train=data.train.split(config.label_share)[1])
     print(f"{len(few.train):,} labelled pictures")
     metrics, (served, found) = compare(config, folder, autoencoder, few, preprocessing)
-    scored = folder.seconds()
-    served.save(folder / "saved_model")
-    pictures = data.test.sample(16).decoded(preprocessing).images
-    draw(folder, history, autoencoder, preprocessing, pictures, found)
     metrics |= {
         "labelled_pictures": len(few.train),
         "valid_loss": history["val_loss"][-1],
         "epochs": len(history["loss"]),
         "parameters": autoencoder.count_params(),
         "seconds_pretraining": pretrained,
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    with folder.exporting("saved_model") as path:
+        served.save(path)
+    pictures = data.test.sample(16).decoded(preprocessing).images
+    draw(folder, history, autoencoder, preprocessing, pictures, found)
+    folder.end()
     images.show_use(folder, data.test, preprocessing)
     return metrics
 

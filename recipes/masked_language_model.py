@@ -112,24 +112,26 @@ def run(config):
     history, measured = texts.fit_tokens(config, folder, model, batches["train"], batches["valid"])
     hand_over()
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
-    scored = folder.seconds()
-    filler = MaskFiller(model, tokenizer)
-    rows = list(zip(config.samples, filler.fill(config.samples), strict=True))
-    folder.write_table("samples.tsv", ["text", "filled"], rows)
-    for _, filled in rows:
-        print(f"  {filled}")
-    filler.save(folder / "saved_model")
-    groups = ("loss", "accuracy", "tokens_per_second")
-    training_curves(history, folder.figures / "training_curves.png", groups)
     metrics = {
         "test_masked_accuracy": found["accuracy"],
         "test_masked_perplexity": math.exp(found["cross_entropy"]),
         **measured,
         "parameters": model.count_params(),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    filler = MaskFiller(model, tokenizer)
+    with folder.exporting("samples.tsv"):
+        rows = list(zip(config.samples, filler.fill(config.samples), strict=True))
+        folder.write_table("samples.tsv", ["text", "filled"], rows)
+        for _, filled in rows:
+            print(f"  {filled}")
+    with folder.exporting("saved_model") as path:
+        filler.save(path)
+    groups = ("loss", "accuracy", "tokens_per_second")
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, groups)
+    folder.end()
     folder.show_use(config.samples[0], '{}["text"]', lambda answer: answer["text"])
     return metrics
 

@@ -199,7 +199,7 @@ def build_model(config, task, variant):
 def train(config, folder, name, task, model, seed, epochs):
     """Fits; returns the history, and the share of the test set that is classified rightly."""
     x, y = task.train
-    batch = config.batch_size
+    batch = min(config.batch_size, len(y))
     x, y = tf.constant(x), tf.constant(y)
     steps = len(y) // batch
 
@@ -223,8 +223,7 @@ def train(config, folder, name, task, model, seed, epochs):
 
 def accuracy(model, x, y, batch_size):
     """Share of right answers, in batches of one size."""
-    missing = -len(y) % batch_size
-    padded = np.concatenate([x, x[:missing]])
+    padded = x[np.arange(len(y) + -len(y) % batch_size) % len(y)]
     logits = model.predict(padded, batch_size=batch_size, verbose=0)[: len(y)]
     return float(np.mean(logits.argmax(-1) == y))
 
@@ -276,6 +275,18 @@ def describe(row):
     )
 
 
+def draw(path, rows, tasks):
+    """What each variant gives beside what it costs."""
+    panels = {
+        f"{name}: accuracy on the test set": {
+            variant: row for (task, variant), row in rows.items() if task == name
+        }
+        for name in tasks
+    }
+    costs = ("seconds_an_epoch", "parameters", "megaflop_an_example")
+    comparison(panels, path, y="accuracy", spread="spread", x=costs)
+
+
 def run(config):
     """Trains every variant on every task; returns the metrics."""
     config, folder = begin(config, SMOKE)
@@ -297,29 +308,20 @@ def run(config):
     columns = list(next(iter(rows.values())))
     table = [(*key, *(row[column] for column in columns)) for key, row in rows.items()]
     folder.write_table("table.tsv", ["task", "variant", *columns], table)
-    comparison(
-        {
-            f"{name}: accuracy on the test set": {
-                variant: row for (task, variant), row in rows.items() if task == name
-            }
-            for name in tasks
-        },
-        folder.figures / "comparison.png",
-        y="accuracy",
-        spread="spread",
-        x=("seconds_an_epoch", "parameters", "megaflop_an_example"),
-    )
-    if model is not None:
-        model.save(folder / "model.keras")
-        classes = tasks["image"].classes
-        image_classifier(model, folder / "saved_model", classes, preprocessing)
     metrics = {
         f"{task}_{variant}_{column}": value
         for (task, variant), row in rows.items()
         for column, value in row.items()
     }
-    metrics["seconds"] = folder.seconds()
     folder.write_metrics(metrics)
+    if model is not None:
+        model.save(folder / "model.keras")
+        classes = tasks["image"].classes
+        with folder.exporting("saved_model") as path:
+            image_classifier(model, path, classes, preprocessing)
+    with folder.drawing("comparison") as path:
+        draw(path, rows, tasks)
+    folder.end()
     if model is not None:
         picture = images.load("fashion-mnist-12k").test.images[0]
         folder.show_use(

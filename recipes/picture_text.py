@@ -183,7 +183,8 @@ def probabilities(model, dataset, batch_size):
 def train(config, folder, splits, preprocessing, tokenizer, model):
     """Fits with new sentences in every epoch; returns the history."""
     images, labels = splits["train"]
-    steps = len(labels) // config.batch_size
+    batch_size = min(config.batch_size, len(labels))
+    steps = len(labels) // batch_size
 
     def told(epoch):
         """The sentences of an epoch as ids, and which are true."""
@@ -197,10 +198,10 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
         ids, truths = tf.numpy_function(told, [epoch], [tf.int32, tf.int32])
         ids = tf.ensure_shape(ids, (len(labels), config.text_length))
         truths = tf.ensure_shape(truths, (len(labels),))
-        places = streams.orders(len(labels), config.batch_size, config.seed, epoch).take(steps)
+        places = streams.orders(len(labels), batch_size, config.seed, epoch).take(steps)
 
         def batch(chosen):
-            chosen = tf.ensure_shape(chosen, (config.batch_size,))
+            chosen = tf.ensure_shape(chosen, (batch_size,))
             inputs = {"picture": tf.gather(pictures, chosen), "text": tf.gather(ids, chosen)}
             return inputs, tf.gather(truths, chosen)
 
@@ -248,25 +249,32 @@ def run(config):
     by_chance = probabilities(model, exchanged, config.batch_size)
     right = (found > 0.5) == truths
     denied = np.array([text.startswith(tuple(form[:8] for form in DENIED)) for text in texts])
-    draw(folder, history, model, preprocessing, dataset, images, texts, found)
-    judge = Judge(config, model, preprocessing, tokenizer)
-    signatures = {"serving_default": judge.__call__}
-    tf.saved_model.save(judge, str(folder / "saved_model"), signatures=signatures)
     metrics = {
         "test_accuracy": float(right.mean()),
         "test_accuracy_of_denials": float(right[denied].mean()),
         "test_accuracy_with_other_pictures": float(((by_chance > 0.5) == truths).mean()),
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    judge = Judge(config, model, preprocessing, tokenizer)
+    with folder.exporting("saved_model") as path:
+        tf.saved_model.save(judge, str(path), signatures={"serving_default": judge.__call__})
+    draw(folder, history, model, dataset, images, texts, found)
+    folder.end()
     return metrics
 
 
-def draw(folder, history, model, preprocessing, dataset, images, texts, found):
+def draw(folder, history, model, dataset, images, texts, found):
     """Curves, and what the pieces of twelve sentences look at."""
-    training_curves(history, folder.figures / "training_curves.png", ("loss", "accuracy"))
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, ("loss", "accuracy"))
+    with folder.drawing("predictions_attention") as path:
+        draw_attention(path, model, dataset, images, texts, found)
+
+
+def draw_attention(path, model, dataset, images, texts, found):
+    """What the pieces of twelve sentences look at."""
     inputs, _ = next(iter(dataset.batch(12)))
     maps = attention_maps(model, inputs, match="text_to_picture_1")
     real = np.asarray(inputs["text"]) != 0
@@ -277,7 +285,7 @@ def draw(folder, history, model, preprocessing, dataset, images, texts, found):
         images[:12] / 255,
         weights.reshape(-1, side, side),
         [f"{text}\n{share:.0%} true" for text, share in zip(texts, found[:12], strict=False)],
-        folder.figures / "predictions_attention.png",
+        path,
         title="A sentence, how sure the model is of it, and where its pieces look",
     )
 

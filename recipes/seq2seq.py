@@ -15,7 +15,9 @@ from keras_transformers.training import (
     SmoothedCrossEntropy,
     TokenCrossEntropy,
     TranslationScores,
+    bleu_tokenizer,
     score_translations,
+    text_normalization,
 )
 from keras_transformers.visualization import attention_heat_map, training_curves
 from recipes import texts
@@ -40,6 +42,7 @@ class TranslationConfig(RunConfig):
     row_length: int = 64  # places in a row; a longer pair is left out of training, and counted
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
     vocab_size: int = 2500  # joint
+    normalization: typing.Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     dropout: float = 0.0
     label_smoothing: float = 0.1
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
@@ -48,7 +51,8 @@ class TranslationConfig(RunConfig):
     beam_size: int = 4
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
     score_every: int = 4  # epochs from one BLEU on the validation set to the next
-    patience: int = 5  # scorings without a better BLEU before training stops
+    patience: int = 5  # scorings without a better one before training stops
+    bleu_tokenizer: str | None = None  # sacreBLEU's; by default by the script of the references
 
 
 # What changes where not chosen, to go on from published weights.
@@ -66,8 +70,12 @@ def load_pairs(config):
         )
     if config.pretrained is not None:
         return data, load_tokenizer(config.pretrained)
-    sentences = data.train.sources + data.train.targets
-    return data, SentencePieceTokenizer.train(sentences, config.vocab_size)
+    sides = data.train.sources, data.train.targets
+    rule = config.normalization or text_normalization(*sides)
+    print(f"Vocabulary: {config.vocab_size} pieces, normalization {rule}")
+    return data, SentencePieceTokenizer.train(
+        sum(sides, []), config.vocab_size, normalization=rule
+    )
 
 
 def both(tokenizer):
@@ -114,12 +122,17 @@ def translation(model, tokenizer, search):
 
 
 def fit(config, folder, data, model, translate, batches, valid):
-    """Fits, and goes back to the weights of the best BLEU on the validation set.
+    """Fits, and goes back to the weights that translate the validation set best.
 
     Returns the history and what was measured on the way.
     """
     scores = TranslationScores(
-        translate, data.valid.sources, data.valid.targets, config.score_every, samples=3
+        translate,
+        data.valid.sources,
+        data.valid.targets,
+        config.score_every,
+        config.bleu_tokenizer,
+        samples=3,
     )
     history, share, rate = texts.fit(
         config,
@@ -128,17 +141,20 @@ def fit(config, folder, data, model, translate, batches, valid):
         batches,
         texts.counted(valid),
         ["source", "target"],
-        ("val_bleu", "max", config.patience * config.score_every),
+        ("val_rank", "max", config.patience * config.score_every),
         [scores],
     )
     return history, {"real_token_share": share, "target_tokens_per_second": rate}
 
 
-def score(folder, data, translator):
+def score(config, folder, data, translator):
     """Translates the test set with the beam; returns the scores, and rows of what it did."""
     translations = translator.translate(data.test.sources)
-    bleu, chrf, signature = score_translations(translations, data.test.targets)
-    rows = list(zip(data.test.sources, data.test.targets, translations, strict=True))
+    references = data.test.targets
+    tokenize = config.bleu_tokenizer or bleu_tokenizer(data.valid.targets)  # as while training
+    bleu, chrf, signature = score_translations(translations, references, tokenize)
+    folder.write_json("bleu.json", {"tokenizer": tokenize, "signature": signature})
+    rows = list(zip(data.test.sources, references, translations, strict=True))
     folder.write_table("translations.tsv", ["source", "reference", "translation"], rows)
     for source, reference, translation in rows[:8]:
         print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
@@ -149,13 +165,12 @@ def score(folder, data, translator):
 def draw(folder, history, model, tokenizer, rows, match, title):
     """Curves, and the alignment of one test sentence, by the last attention layer of that name."""
     groups = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
-    training_curves(history, folder.figures / "training_curves.png", groups)
-    source, translation = _sentence_to_draw(rows, tokenizer)
-    attention_heat_map(
-        *alignment(model, tokenizer, source, translation, match),
-        path=folder.figures / "cross_attention.png",
-        title=title,
-    )
+    with folder.drawing("training_curves") as path:
+        training_curves(history, path, groups)
+    with folder.drawing("cross_attention") as path:
+        source, translation = _sentence_to_draw(rows, tokenizer)
+        weights = alignment(model, tokenizer, source, translation, match)
+        attention_heat_map(*weights, path=path, title=title)
 
 
 def alignment(model, tokenizer, source, translation, match):
@@ -204,23 +219,25 @@ def run(config, smoke, load_data, build_model, match, title, draw_more=None):
     history, measured = fit(config, folder, data, model, translate, batches, valid)
     hand_over()
     translator = Translator(model, tokenizer, search)
-    scores, rows = score(folder, data, translator)
-    scored = folder.seconds()
-    translator.save(folder / "saved_model")
-    if config.pretrained is not None:
-        publish(folder, model, tokenizer)
-    draw(folder, history, model, tokenizer, rows, match, title)
-    if draw_more:
-        draw_more(folder, model)
+    scores, rows = score(config, folder, data, translator)
     metrics = {
         **scores,
         "valid_bleu": max(history["val_bleu"]),
+        "valid_chrf": max(history["val_chrf"]),
         **measured,
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": scored,
-        "seconds": folder.seconds(),
+        "seconds_training_and_evaluation": folder.seconds(),
     }
     folder.write_metrics(metrics)
+    with folder.exporting("saved_model") as path:
+        translator.save(path)
+    if config.pretrained is not None:
+        with folder.exporting("published"):
+            publish(folder, model, tokenizer)
+    draw(folder, history, model, tokenizer, rows, match, title)
+    if draw_more:
+        draw_more(folder, model)
+    folder.end()
     folder.show_use(_sentence_to_draw(rows, tokenizer)[0])
     return metrics

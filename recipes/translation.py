@@ -84,7 +84,8 @@ def build_model(config, vocab_size):
 def draw_positions(folder, model):
     """The similarity of positions to one another."""
     positions = sinusoidal_encoding(np.arange(64), model.get_config()["hidden_dim"])
-    position_similarity(positions, folder.figures / "position_similarity.png")
+    with folder.drawing("position_similarity") as path:
+        position_similarity(positions, path)
 
 
 def run(config):

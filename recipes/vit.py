@@ -52,19 +52,18 @@ def build_model(config, num_classes, channels):
 
 def draw(folder, model, preprocessing):
     """Similarity of positions, and filters."""
-    grid = model.grid(preprocessing.image_size)
-    positions = model.position_embedding
-    if hasattr(positions, "table"):
-        table = keras.ops.convert_to_numpy(positions.table)[-grid[0] * grid[1] :]
-    else:
-        table = sinusoidal_grid(grid, model.get_config()["hidden_dim"])
-    grid_position_similarity(table, grid, folder.figures / "position_similarity.png")
+    with folder.drawing("position_similarity") as path:
+        grid = model.grid(preprocessing.image_size)
+        positions = model.position_embedding
+        if hasattr(positions, "table"):
+            table = keras.ops.convert_to_numpy(positions.table)[-grid[0] * grid[1] :]
+        else:
+            table = sinusoidal_grid(grid, model.get_config()["hidden_dim"])
+        grid_position_similarity(table, grid, path)
     of = "first convolution" if model.get_config()["stem"] == "convolutional" else "patch filters"
-    patch_filters(
-        model.patch_embedding.filters(),
-        folder.figures / "patch_filters.png",
-        title=f"Principal components of the {of}",
-    )
+    with folder.drawing("patch_filters") as path:
+        filters = model.patch_embedding.filters()
+        patch_filters(filters, path, title=f"Principal components of the {of}")
 
 
 def run(config):

@@ -14,13 +14,14 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "depthwise", "patch_merging", "rematerialization", "convolutions", "masks"]
-    + ["portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
-    + ["both_ways"]
+    ["errors", "ids", "composite", "depthwise", "patch_merging", "rematerialization"]
+    + ["convolutions", "masks", "portable", "heads", "cache", "scores", "parts", "initializers"]
+    + ["positions", "both_ways", "arguments", "given_masks", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
     + ["projections", "regularization", "overlapping_patches"],
-    ["attention", "self_attention", "cross_attention", "local_attention", "linear_attention"]
+    ["attention_settings", "attention", "self_attention", "cross_attention"]
+    + ["local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
     ["blocks", "decoder_block", "swin_block", "pooling_block", "pooling"],
@@ -32,8 +33,9 @@ MAY_IMPORT = {
     "detection": ["layers.masks"],
     "training": ["layers.masks"],
     "streams": [],
+    "array_files": [],
     "text": ["layers.masks", "streams"],
-    "vision": ["layers.masks", "streams"],
+    "vision": ["array_files", "layers.masks", "streams"],
     "visualization": [],
     "inspection": [],
     "precision": [],
@@ -41,7 +43,7 @@ MAY_IMPORT = {
     "models": ["layers", "detection"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
-    "predictors": [],
+    "predictors": ["array_files"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
     "loading": ["models", "pretrained", "saving", "text", "vision", "export", "predictors"],
 }
@@ -63,8 +65,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat", "images")
-SHARED += ("pages", "seq2seq", "texts")
+SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
+SHARED += ("image_figures", "images", "pages", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -11,6 +11,7 @@ from keras_transformers.visualization import (
     images_side_by_side,
     images_with_attention,
     images_with_boxes,
+    most_confused,
     patch_filters,
     position_similarity,
     training_curves,
@@ -96,3 +97,30 @@ def test_the_tiles_of_a_grid_are_as_many_as_its_patches(tmp_path):
     path = grid_position_similarity(np.random.default_rng(0).normal(size=(12, 5)), (3, 4),
                                     tmp_path / "grid.png")
     assert path.is_file()
+
+
+@pytest.mark.parametrize("number", [300, 1000])
+def test_a_confusion_matrix_of_many_classes_stays_small_and_names_the_most_confused(
+    number, tmp_path
+):
+    counts = np.diag(np.full(number, 50))
+    counts[7, 290] = 9
+    names = [f"class {i} of ${'x' * 100}$" for i in range(number)]  # too long, and no formula
+    picture = matplotlib.image.imread(confusion_matrix(counts, names, tmp_path / "counts.png"))
+    assert max(picture.shape[:2]) < 3000
+    assert {7, 290} <= set(most_confused(counts, 40))
+
+
+def test_the_most_confused_classes_are_those_of_the_largest_counts_off_the_diagonal():
+    counts = np.random.default_rng(0).permutation(400).reshape(20, 20).astype("uint64")
+    pairs = sorted((counts[i, j], i, j) for i in range(20) for j in range(20) if i != j)[::-1]
+    for most in (2, 5, 11):
+        expected = list(dict.fromkeys(k for _, *pair in pairs for k in pair))[:most]
+        assert most_confused(counts, most) == sorted(expected)
+    assert most_confused(counts, 20) == list(range(20))
+
+
+def test_a_heat_map_of_many_tokens_stays_small(tmp_path):
+    tokens = [f"token{i}" for i in range(700)]
+    path = attention_heat_map(np.eye(700), tokens, tokens, tmp_path / "map.png")
+    assert max(matplotlib.image.imread(path).shape[:2]) <= 3600

@@ -37,6 +37,8 @@ class SetCriterion:
         labels: int `(batch, most)`, -1 where a picture has fewer boxes; `most <= queries`. A
             picture may have none at all.
         true_boxes: `(batch, most, 4)`, centre boxes; anything where labels are -1.
+        sample_weight: Optional `(batch,)`: what the losses of each picture are multiplied by. What
+            they are divided by stays, as in Keras's losses: the loss is linear in the weights.
 
     Returns:
         Scalar float32, the weighted sum; `parts` gives its parts.
@@ -75,15 +77,15 @@ class SetCriterion:
             if value < 0:
                 raise ValueError(f"SetCriterion: `{name}` must not be negative. Received: {value}")
 
-    def __call__(self, logits, boxes, labels, true_boxes):
-        parts = self.parts(logits, boxes, labels, true_boxes)
+    def __call__(self, logits, boxes, labels, true_boxes, sample_weight=None):
+        parts = self.parts(logits, boxes, labels, true_boxes, sample_weight)
         return (
             self.class_weight * ops.sum(parts["class"])
             + self.box_weight * ops.sum(parts["box"])
             + self.giou_weight * ops.sum(parts["giou"])
         )
 
-    def parts(self, logits, boxes, labels, true_boxes):
+    def parts(self, logits, boxes, labels, true_boxes, sample_weight=None):
         """Dict of "class", "box" and "giou" to the unweighted losses `(layers,)`."""
         self._check(logits, boxes, labels, true_boxes)
         logits, boxes = ops.cast(logits, "float32"), ops.cast(boxes, "float32")
@@ -108,6 +110,9 @@ class SetCriterion:
             ops.logical_and(chosen[..., None] == ops.arange(queries), real[..., None]), "float32"
         )  # (layers * batch, most, queries)
         kept = ops.cast(real, "float32")
+        weight = ops.ones_like(kept[:, 0])  # of each picture
+        if sample_weight is not None:
+            weight = per_layer(of_pictures(sample_weight, "SetCriterion"))
         found = ops.matmul(pairs, flat_boxes)  # the chosen boxes
         found = ops.where(real[..., None], found, true_boxes)
         distance = ops.sum(ops.abs(found - true_boxes), axis=-1) * kept
@@ -118,7 +123,8 @@ class SetCriterion:
         named = ops.one_hot(ops.maximum(labels, 0), classes) * kept[..., None]
         target = ops.matmul(ops.transpose(pairs, (0, 2, 1)), named)
 
-        def by_layer(x):
+        def by_layer(x, weight=weight):
+            x = ops.sum(x, axis=tuple(range(1, len(x.shape)))) * weight
             return ops.sum(ops.reshape(x, (layers, -1)), axis=1)
 
         if self.classification == "focal":
@@ -160,7 +166,8 @@ class SetCriterion:
         nothing = 1 - ops.sum(target, axis=-1)  # (layers * batch, queries)
         logs = ops.log_softmax(logits, axis=-1)
         loss = -ops.sum(target * logs, axis=-1) - self.no_object * nothing * logs[..., -1]
-        return by_layer(loss) / by_layer(1 - nothing + self.no_object * nothing)
+        weights = 1 - nothing + self.no_object * nothing
+        return by_layer(loss) / by_layer(weights, weight=1.0)
 
     def _check(self, logits, boxes, labels, true_boxes):
         shapes = [tuple(x.shape) for x in (logits, boxes, labels, true_boxes)]
@@ -175,6 +182,19 @@ class SetCriterion:
                 "SetCriterion: there must be as many queries as true boxes in a picture, or more. "
                 f"Received: {shapes[0][2]} queries, room for {shapes[2][1]} true boxes"
             )
+
+
+def of_pictures(sample_weight, owner):
+    """`sample_weight` as Keras hands it over, float32 `(batch,)`; ValueError if of other shape."""
+    weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
+    if len(weight.shape) == 2 and weight.shape[1] == 1:
+        weight = weight[:, 0]
+    if len(weight.shape) != 1:
+        raise ValueError(
+            f"{owner}: `sample_weight` must have shape (batch,), a weight for each picture. "
+            f"Received: shape {tuple(weight.shape)}"
+        )
+    return weight
 
 
 def _focal_parts(logits, alpha=0.25, gamma=2.0):

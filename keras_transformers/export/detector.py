@@ -9,15 +9,17 @@ from keras_transformers.export.preprocessing_file import of_fitted_images
 from keras_transformers.export.programs import detector_program
 from keras_transformers.export.served import Served
 from keras_transformers.vision import fitted
+from keras_transformers.vision.decoding import decoded
 
 
 class Detector(Served):
     """A trained detector, its preprocessing and its class names as one function of encoded images.
 
     It takes encoded images `(batch,)` and gives a dict of `boxes`, `label`, `score` and `number`. A
-    picture is scaled to fit into the preprocessing's square and its boxes are scaled back. The
-    model's weights are shared, not copied. XLA compiles a handful of batch sizes, each when it is
-    first met; what `save` writes can be called without XLA, see `Served`.
+    picture, upright as its EXIF says, is scaled to fit into the preprocessing's square and its
+    boxes are scaled back. The model's weights are shared, not copied. XLA compiles a handful of
+    batch sizes, each when it is first met; what `save` writes can be called without XLA, see
+    `Served`.
 
     Args:
         model: A `models.DETR`, built.
@@ -101,7 +103,7 @@ class Detector(Served):
         }
 
     def _fitted(self, encoded):
-        image = tf.io.decode_image(encoded, 3, expand_animations=False)
+        image = decoded(encoded, 3)
         return (*fitted(image, self._side), tf.shape(image)[:2])
 
     def _detect(self, pixels, mask):
@@ -116,12 +118,12 @@ def detector(
 ):
     """Exports a SavedModel that finds boxes in encoded images, loadable with TensorFlow alone.
 
-    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
-    of any size, and gives `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)` in
-    pixels of the original picture; `label` string `(batch, queries)`; `score` float32 `(batch,
-    queries)`, the surest first; and `number` int32 `(batch,)`, how many of them have a score of
-    `threshold` or more. No anchors, nothing suppressed. A request with an empty, foreign or broken
-    file fails with `InvalidArgumentError`, which says what is wrong.
+    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP
+    too) of any size, and gives `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)`
+    in pixels of the picture as it is seen, upright; `label` string `(batch, queries)`; `score`
+    float32 `(batch, queries)`, the surest first; and `number` int32 `(batch,)`, how many of them
+    have a score of `threshold` or more. No anchors, nothing suppressed. A request with an empty,
+    foreign or broken file fails with `InvalidArgumentError`, which says what is wrong.
 
     Args:
         model, labels, preprocessing, threshold: See `Detector`.

@@ -13,8 +13,10 @@ batch and the length of texts are free in both.
     text_classifier     ids int32 (batch, length)                probabilities, probability, label
     sentence_encoder    ids int32 (batch, length)                embedding
 
-`label` is int32, a position in `labels` of `preprocessing.json`. The boxes of a detector are
-`(left, top, right, bottom)` as shares of the image: times its width and height they are pixels.
+`label` is int32, a position in `labels` of `preprocessing.json`. A classifier of several labels has
+one output more, `present`, bool (batch, labels): which have a probability of a half or more. The
+boxes of a detector are `(left, top, right, bottom)` as shares of the image: times its width and
+height they are pixels.
 LiteRT takes models that compute in float32; ONNX takes float16 and int8 too.
 """
 

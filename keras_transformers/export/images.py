@@ -4,14 +4,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.export.classes import Classes
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_images
-from keras_transformers.export.programs import classes, image_program
+from keras_transformers.export.programs import image_program
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
-
-# The first bytes of the files that are known.
-SIGNATURES = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "BMP": b"BM"}
+from keras_transformers.vision.decoding import NAMES, kinds
 
 
 def decoded_or_named(number, encoded, decode, outputs):
@@ -23,13 +22,14 @@ def decoded_or_named(number, encoded, decode, outputs):
         decode: Function of `encoded` that gives a tuple of tensors.
         outputs: Tuple of their `tf.TensorSpec`s.
     """
-    known = [tf.strings.substr(encoded, 0, len(start)) == start for start in SIGNATURES.values()]
+    of_kind = kinds(encoded)
+    known = list(of_kind.values())
     size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
-    message = "is no JPEG, PNG, GIF or BMP; its size in bytes:"
+    message = f"is no {NAMES}; its size in bytes:"
     check = tf.debugging.Assert(tf.reduce_any(known), [*named, message, size])
     with tf.control_dependencies([check]):
         results, good = _attempt(decode, tf.identity(encoded), outputs)
-    kind = tf.boolean_mask(list(SIGNATURES), known)
+    kind = tf.boolean_mask(list(of_kind), known)
     message = "is a broken file, or one cut off:"
     check = tf.debugging.Assert(good, [*named, message, kind, "its size in bytes:", size])
     with tf.control_dependencies([check]):
@@ -52,18 +52,26 @@ class ImageClassifier(Served):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
     It takes encoded images `(batch,)` and gives a dict of `label`, `probability` and
-    `probabilities`. The model's weights are shared, not copied. XLA compiles a handful of batch
+    `probabilities`; where an image can have several labels, also `present` bool `(batch, classes)`,
+    and `label` is the most probable. Where the preprocessing has other than 1 or 3 channels, which
+    no such file has, it takes arrays instead: uint8 `(batch, height, width, channels)`, of any
+    height and width. The model's weights are shared, not copied. XLA compiles a handful of batch
     sizes, each when it is first met; what `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A model of `models` with classes, `ViT` or `Swin`, or any Keras model from normalised
             images to logits.
-        labels: Names of the classes, one for each logit.
+        labels: Names of the classes, one for each logit; two for a single logit, which is the
+            second one's.
         preprocessing: The `vision.Preprocessing` of the evaluation; by default one for the model's
             `image_size` and channels, with mean and deviation 0.5.
+        problem_type: "single_label_classification" (probabilities sum to 1) or
+            "multi_label_classification" (each label by itself); by default the model's, or the
+            first. A single logit always is by itself.
 
     Raises:
-        ValueError: If the labels are not as many as the logits, or there is no preprocessing.
+        ValueError: If the labels are not as many as the logits, there is no preprocessing, or the
+            model's `problem_type` is "regression".
 
     Example:
     >>> import tensorflow as tf
@@ -79,35 +87,40 @@ class ImageClassifier(Served):
 
     kind = "image_classifier"
 
-    def __init__(self, model, labels, preprocessing=None):
-        super().__init__("image_classifier", tf.TensorSpec([None], tf.string, name="image"))
-        self._preprocessing = preprocessing or _of_model(model)
-        self._labels = tf.constant(list(labels), tf.string)
+    def __init__(self, model, labels, preprocessing=None, problem_type=None):
+        preprocessing = preprocessing or _of_model(model)
+        request = tf.TensorSpec([None], tf.string, name="image")
+        arrays = preprocessing.channels not in (1, 3)
+        if arrays:
+            shape = [None, None, None, preprocessing.channels]
+            request = tf.TensorSpec(shape, tf.uint8, name="image")
+        super().__init__("image_classifier", request)
+        self.kind = "array_classifier" if arrays else "image_classifier"
+        self._preprocessing = preprocessing
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         width = model(keras.Input(shape)).shape[-1]
-        if width != len(labels):
-            raise ValueError(
-                f"ImageClassifier: `labels` must have a name for each of the model's {width} "
-                f"logits. Received: {len(labels)}"
-            )
+        self._classes = Classes("ImageClassifier", model, width, labels, problem_type)
+        self._labels = tf.constant(self._classes.names, tf.string)
         self._hold(model)
         self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
 
     def _answer(self, image, rounds):
-        numbers = tf.range(tf.size(image))
+        pixels = self._pixels(image)
+        probabilities = self._probabilities(pixels, rounds)
+        return self._classes.named_answer(probabilities)
+
+    def _pixels(self, image):
+        """The pixels that the model sees, uint8, of encoded images or arrays."""
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         outputs = (tf.TensorSpec(shape, tf.uint8),)
+        if self.kind == "array_classifier":
+            return tf.map_fn(self._preprocessing.resize, image, fn_output_signature=outputs[0])
         (pixels,) = tf.map_fn(
             lambda numbered: decoded_or_named(*numbered, self._decode, outputs),
-            (numbers, image),
+            (tf.range(tf.size(image)), image),
             fn_output_signature=outputs,
         )
-        probabilities = self._probabilities(pixels, rounds)
-        return {
-            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
-            "probability": tf.reduce_max(probabilities, axis=1),
-            "probabilities": probabilities,
-        }
+        return pixels
 
     def _decode(self, encoded):
         return (self._preprocessing.decode(encoded),)
@@ -119,7 +132,7 @@ class ImageClassifier(Served):
 
     def _classify(self, pixels):
         logits = self._model(self._preprocessing.normalize(pixels), training=False)
-        return {"probabilities": classes(logits)["probabilities"]}
+        return {"probabilities": self._classes.probabilities(logits)}
 
     def probabilities(self, images):
         """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
@@ -138,17 +151,26 @@ def _of_model(model):
 
 
 def image_classifier(
-    model, path, labels, preprocessing=None, format="saved_model", version=None, warmup=()
+    model,
+    path,
+    labels,
+    preprocessing=None,
+    format="saved_model",
+    version=None,
+    warmup=(),
+    problem_type=None,
 ):
     """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
 
-    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF and BMP too)
-    of any size, grey, RGB or RGBA, and gives `label` string `(batch,)`, `probability` float32
-    `(batch,)` and `probabilities` float32 `(batch, classes)`. A request with an empty, foreign or
-    broken file fails with `InvalidArgumentError`, which says what is wrong.
+    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP
+    too) of any size, grey, RGB or RGBA, upright as its EXIF says, and gives `label` string
+    `(batch,)`, `probability` float32 `(batch,)` and `probabilities` float32 `(batch, classes)`, and
+    `present` where images have several labels. A request with an empty, foreign or broken file
+    fails with `InvalidArgumentError`, which says what is wrong. A model of other than 1 or 3
+    channels takes `image` uint8 `(batch, height, width, channels)`.
 
     Args:
-        model, labels, preprocessing: See `ImageClassifier`.
+        model, labels, preprocessing, problem_type: See `ImageClassifier`.
         path: Folder to write.
         format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
             `keras_transformers.export.formats`.
@@ -168,9 +190,10 @@ def image_classifier(
     ['label', 'probabilities', 'probability']
     """
     check_format("image_classifier", format, version, warmup)
-    classifier = ImageClassifier(model, labels, preprocessing)
+    classifier = ImageClassifier(model, labels, preprocessing, problem_type)
     if format == "saved_model":
         return classifier.save(path, version, warmup)
     preprocessing = classifier._preprocessing  # or the default one
     settings = of_images(preprocessing, labels)
-    return write(image_program(model, preprocessing), format, path, settings)
+    program = image_program(model, preprocessing, classifier._classes)
+    return write(program, format, path, settings)

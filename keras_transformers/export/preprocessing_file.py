@@ -6,8 +6,8 @@ often none).
 
 Of images, in the order of what is done; everything is computed in float32:
 
-    channels        Of the decoded image: 1 (grey, 0.299 R + 0.587 G + 0.114 B) or 3 (RGB). An alpha
-                    channel is dropped.
+    channels        Of the decoded image, upright as its EXIF says: 1 (grey, 0.299 R + 0.587 G +
+                    0.114 B) or 3 (RGB), an alpha channel dropped. Of arrays any number.
     resize          "cover": height and width times max(image_size / (height, width)), rounded.
                     "shorter_side": the shorter side becomes `resized`, the longer one
                     floor(longer * resized / shorter + 0.001). "squeeze": to `resized`. "fit": times

@@ -69,13 +69,14 @@ def _named(shape):
     return [free[i] if side is None else side for i, side in enumerate(shape)]
 
 
-def image_program(model, preprocessing):
+def image_program(model, preprocessing, classes):
     """Pixels as `Preprocessing.decode` gives them -> classes; normalising is inside."""
     shape = (*preprocessing.image_size, preprocessing.channels)
 
     @tf.function(input_signature=[tf.TensorSpec([None, *shape], tf.uint8, name="pixels")])
     def classify(pixels):
-        return classes(model(preprocessing.normalize(pixels), training=False))
+        logits = model(preprocessing.normalize(pixels), training=False)
+        return classes.answer(classes.probabilities(logits))
 
     sample = {"pixels": _pixels(shape)}
     return Program("image_classifier", model, classify, sample, "probabilities")
@@ -114,9 +115,13 @@ def detector_program(model, preprocessing, threshold):
     return Program("detector", model, detect, sample, "score")
 
 
-def text_program(model, tokenizer, longest):
+def text_program(model, tokenizer, longest, classes):
     """Framed ids, 0 = padding -> classes."""
-    return _of_ids("text_classifier", model, tokenizer, longest, _of_logits, "probabilities")
+
+    def answer(ids, logits):
+        return classes.answer(classes.probabilities(logits))
+
+    return _of_ids("text_classifier", model, tokenizer, longest, answer, "probabilities")
 
 
 def sentence_program(model, tokenizer, longest, pooling, normalize):
@@ -136,29 +141,15 @@ def _of_ids(exporter, model, tokenizer, longest, answer, compared):
     return Program(exporter, model, compute, {"ids": ids}, compared)
 
 
-def _of_logits(ids, logits):
-    return classes(logits)
-
-
 def vectors(ids, x, pooling, normalize):
     """One vector for each row of `x` `(batch, length, hidden_dim)`; `ids` are 0 at padding."""
-    x = tf.cast(x, tf.float32)
-    if pooling == "token":
-        found = x[:, 0]
-    else:
-        real = tf.expand_dims(tf.cast(ids != 0, tf.float32), 2)
-        found = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
+    real = tf.cast(ids != 0, tf.int32)
+    if pooling == "token":  # the first real one: padding may come before it
+        real *= tf.cast(tf.cumsum(real, axis=1) == 1, tf.int32)
+    real = tf.expand_dims(tf.cast(real, tf.float32), 2)
+    number = tf.maximum(tf.reduce_sum(real, axis=1), 1.0)
+    found = tf.reduce_sum(tf.cast(x, tf.float32) * real, axis=1) / number
     return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
-
-
-def classes(logits):
-    """Probabilities `(batch, classes)`, the largest of each row and its place."""
-    probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
-    return {
-        "probabilities": probabilities,
-        "probability": tf.reduce_max(probabilities, axis=1),
-        "label": tf.argmax(probabilities, axis=1, output_type=tf.int32),
-    }
 
 
 def _pixels(shape):

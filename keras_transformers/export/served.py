@@ -37,7 +37,7 @@ class Served(tf.Module):
 
     def _traced(self, rounds):
         def answer(request):
-            return self._answer(_in_a_row(request, self._request.name), rounds)
+            return self._answer(_as_declared(request, self._request), rounds)
 
         return tf.function(answer, input_signature=[self._request])
 
@@ -124,14 +124,15 @@ class Served(tf.Module):
         return path
 
 
-def _in_a_row(request, name):
-    """The request, which fails by its name if it has another rank than 1.
+def _as_declared(request, declared):
+    """The request, which fails by its name if it has another shape than its `tf.TensorSpec`.
 
     A server does not look at shapes, and TensorFlow takes for granted what a signature says of
     them. So it goes through an op whose shape is unknown until it runs; the error names that op.
     """
-    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=f"request/{name}")
-    return tf.ensure_shape(named, [None])
+    name = f"request/{declared.name}"
+    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=name)
+    return tf.ensure_shape(named, declared.shape)
 
 
 def bounded(text, longest, end=False):

@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
+from keras_transformers.export.classes import Classes
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
-from keras_transformers.export.programs import classes, text_program
+from keras_transformers.export.programs import text_program
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
 
@@ -15,24 +16,30 @@ class TextClassifier(Served):
     """A trained encoder, its tokenizer and its class names as one function of raw text.
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `label` string, `probability` float32 and
-    `truncated` bool, each `(batch,)`, and `probabilities` float32 `(batch, classes)`. For XLA texts
-    are sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
-    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
-    not copied.
+    `truncated` bool, each `(batch,)`, and `probabilities` float32 `(batch, classes)`; where a text
+    can have several labels, also `present` bool `(batch, classes)`, and `label` is the most
+    probable. For XLA texts are sorted by length and padded to a few lengths and batch sizes, each
+    compiled when it is first met; what `save` writes can be called without XLA, see `Served`. The
+    model's weights are shared, not copied.
 
     Args:
         model: A `models.TextEncoder` with `head="classification"`, or any model from ids `(batch,
             length)`, 0 = padding, to logits `(batch, classes)`.
         tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
             START, the text's ids and END.
-        labels: Names of the classes, one for each logit.
+        labels: Names of the classes, one for each logit; two for a single logit, which is the
+            second one's.
         lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
             last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256 and
             512 for which the model has positions.
+        problem_type: "single_label_classification" (probabilities sum to 1) or
+            "multi_label_classification" (each label by itself); by default the model's, or the
+            first. A single logit always is by itself.
 
     Raises:
         ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
-            has ids that are none of the model's, or the labels are not as many as the logits.
+            has ids that are none of the model's, the labels are not as many as the logits, or the
+            model's `problem_type` is "regression".
 
     Example:
     >>> from keras_transformers.export import TextClassifier
@@ -47,18 +54,14 @@ class TextClassifier(Served):
 
     kind = "text_classifier"
 
-    def __init__(self, model, tokenizer, labels, lengths=None):
+    def __init__(self, model, tokenizer, labels, lengths=None, problem_type=None):
         super().__init__("text_classifier", tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("TextClassifier", model, tokenizer, lengths, LENGTHS)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
-        if width != len(labels):
-            raise ValueError(
-                f"TextClassifier: `labels` must have a name for each of the model's {width} "
-                f"logits. Received: {len(labels)}"
-            )
+        self._classes = Classes("TextClassifier", model, width, labels, problem_type)
         self._hold(model)
         self._tokenizer = tokenizer
-        self._labels = tf.constant(list(labels), tf.string)
+        self._labels = tf.constant(self._classes.names, tf.string)
         self._lengths = lengths
 
     def _answer(self, text, rounds):
@@ -69,16 +72,11 @@ class TextClassifier(Served):
         probabilities = rounds.run_by_length(
             lambda ids: classify(rounds.padded(ids, self._lengths)), ids, results
         )["probabilities"]
-        return {
-            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=1)),
-            "probability": tf.reduce_max(probabilities, axis=1),
-            "probabilities": probabilities,
-            "truncated": truncated | cut,
-        }
+        return self._classes.named_answer(probabilities) | {"truncated": truncated | cut}
 
     def _classify(self, ids):
         logits = self._model(ids, training=False)
-        return {"probabilities": classes(logits)["probabilities"]}
+        return {"probabilities": self._classes.probabilities(logits)}
 
     def probabilities(self, texts):
         """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
@@ -94,16 +92,17 @@ def text_classifier(
     format="saved_model",
     version=None,
     warmup=(),
+    problem_type=None,
 ):
     """Exports a SavedModel that classifies raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `label` string,
     `probability` float32 and `truncated` bool, each `(batch,)`, and `probabilities` float32
-    `(batch, classes)`. In the loading process, `import tensorflow_text` registers the tokenizer's
-    ops.
+    `(batch, classes)`, and `present` where texts have several labels. In the loading process,
+    `import tensorflow_text` registers the tokenizer's ops.
 
     Args:
-        model, tokenizer, labels, lengths: See `TextClassifier`.
+        model, tokenizer, labels, lengths, problem_type: See `TextClassifier`.
         path: Folder to write.
         format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
             `keras_transformers.export.formats`.
@@ -124,9 +123,9 @@ def text_classifier(
     ['label', 'probabilities', 'probability', 'truncated']
     """
     check_format("text_classifier", format, version, warmup)
-    classifier = TextClassifier(model, tokenizer, labels, lengths)
+    classifier = TextClassifier(model, tokenizer, labels, lengths, problem_type)
     if format == "saved_model":
         return classifier.save(path, version, warmup)
     settings = of_texts(tokenizer, classifier.longest, labels=list(labels))
-    program = text_program(model, tokenizer, classifier.longest)
+    program = text_program(model, tokenizer, classifier.longest, classifier._classes)
     return write(program, format, path, settings, tokenizer)

@@ -1,28 +1,27 @@
-"""Multi-head attention: its projections, and what they are handed to."""
+"""Multi-head attention: what its projections are handed to."""
 
 import keras
 from keras import ops
 
-from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.attention_settings import AttentionSettings
+from keras_transformers.layers.given_masks import given_padding, given_pairs, hidden_from_all
 from keras_transformers.layers.heads import attend, swap_heads
-from keras_transformers.layers.masks import causal_mask, combine_masks
-from keras_transformers.layers.parts import part
-from keras_transformers.layers.position_terms import PositionTerm
+from keras_transformers.layers.masks import causal_mask, combine_masks, hide_padding
 from keras_transformers.layers.projections import project, project_together, project_token
-from keras_transformers.layers.regularization import Dropout
-from keras_transformers.layers.scores import SCORES, Score
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(keras.layers.Layer):
-    """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention`.
+class MultiHeadAttention(AttentionSettings):
+    """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention` on sequences.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
     `Concat(head_1 .. head_H) W^O` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section
     3.2.2). Weights have Keras's names, shapes and order: after
-    `set_weights(keras_layer.get_weights())` the output is Keras's. Unlike Keras's layer
-    it gives the same result with and without scores for a query that may attend to nothing: zeros
-    before the output projection.
+    `set_weights(keras_layer.get_weights())` the output is Keras's, and `from_config` takes the
+    configuration of Keras's layer. What differs: inputs are of rank 3 and the output has one axis
+    of features; arguments after `use_bias` are given by name; a query that may attend to nothing
+    gives zeros before the output projection, with and without scores; padding is hidden from the
+    queries too, and a padded query is one of zeros.
 
     Args:
         num_heads: Number of heads (H).
@@ -38,9 +37,8 @@ class MultiHeadAttention(keras.layers.Layer):
         position: What the scores owe to positions: a `PositionTerm`, for instance
             `RotaryEmbedding()`, or None.
         output_shape: Width of the output; by default that of the query.
-        kernel_initializer: Initialiser of the four kernels.
-        bias_initializer: Initialiser of the biases.
-        kernel_regularizer: Regulariser of the four kernels.
+        kernel_initializer, kernel_regularizer, kernel_constraint: Of the four kernels.
+        bias_initializer, bias_regularizer, bias_constraint: Of the biases.
         seed: Optional integer for the dropout.
 
     Call arguments:
@@ -48,14 +46,15 @@ class MultiHeadAttention(keras.layers.Layer):
         value: `(batch, keys, value_width)`; None attends to `query` itself.
         key: `(batch, keys, key_width)`; None means `value`.
         attention_mask: Optional bool `(queries, keys)`, `(batch, queries, keys)` or
-            `(batch, heads, queries, keys)`; True = attend.
+            `(batch, heads, queries, keys)`; True = attend. A key that it hides from all queries,
+            `(batch, 1, keys)`, changes nothing whatever it holds; one that it hides from some must
+            be finite. Two axes that could be (batch, keys) as well are refused.
         use_causal_mask: Whether query `i` sees keys `0 .. i` only.
         attention_bias: Optional, added to the scores; shapes as for `attention_mask`.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout acts.
         mask, query_mask, value_mask, key_mask: `(batch, length)` padding masks, filled in by Keras
-            from implicit masks. Those of keys and values hide padding; a padded query's own row is
-            computed like any other.
+            from implicit masks. What stands at padding changes nothing, NaN and infinity neither.
 
     Returns:
         `(batch, queries, output width)`; with `return_attention_scores`, also the weights (before
@@ -76,108 +75,6 @@ class MultiHeadAttention(keras.layers.Layer):
     ((2, 5, 12), (2, 3, 5, 7))
     """
 
-    input_names = ("query", "value", "key")  # what errors call them
-    _refuse = refuse
-
-    def __init__(
-        self,
-        num_heads,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        score="scaled_dot",
-        num_key_value_heads=None,
-        position=None,
-        output_shape=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        sizes = {"num_heads": num_heads, "num_key_value_heads": num_key_value_heads}
-        sizes.update(key_dim=key_dim, value_dim=value_dim, output_shape=output_shape)
-        for name, size in sizes.items():
-            optional = size is None and name != "num_heads"
-            if not optional and not (isinstance(size, int) and size > 0):
-                self._refuse(name, "a positive integer", repr(size))
-        if use_bias not in (True, False, "output"):
-            self._refuse("use_bias", "True, False or 'output'", repr(use_bias))
-        if num_heads % (num_key_value_heads or num_heads):
-            expected = f"a divisor of `num_heads`={num_heads}"
-            self._refuse("num_key_value_heads", expected, num_key_value_heads)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.score = part(self, "score", score, Score, SCORES)
-        self.num_key_value_heads = num_key_value_heads
-        self.position = None
-        if position is not None:
-            self.position = part(self, "position", position, PositionTerm)
-        self._output_shape = output_shape  # Keras reserves the public name
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.seed = seed
-        self.supports_masking = True
-        self.attention_observer = None  # a function that is shown the weights of every call
-
-    def build(self, query_shape, value_shape=None, key_shape=None):
-        value_shape = query_shape if value_shape is None else value_shape
-        key_shape = value_shape if key_shape is None else key_shape
-        shapes = (query_shape, value_shape, key_shape)
-        for name, shape in zip(self.input_names, shapes, strict=True):
-            if len(shape) != 3 or shape[-1] is None:
-                expected = "of shape (batch, length, width) with a known width"
-                self._refuse(name, expected, f"shape {tuple(shape)}")
-        if self.key_dim is None and query_shape[-1] % self.num_heads:
-            expected = f"a divisor of the width of `{self.input_names[0]}`, {query_shape[-1]}"
-            self._refuse("num_heads", f"{expected}, unless `key_dim` is given", self.num_heads)
-        self._widths = tuple(shape[-1] for shape in shapes)
-        key_dim = self.key_dim or query_shape[-1] // self.num_heads
-        value_dim = self.value_dim or key_dim
-        heads, shared = self.num_heads, self.num_key_value_heads or self.num_heads
-        self._cache_dims = {"heads": shared, "key_dim": key_dim, "value_dim": value_dim}
-        equation = "abc,cde->abde"
-        self.query_dense = self._projection("query", equation, (None, heads, key_dim))
-        self.query_dense.build(query_shape)
-        self.key_dense = self._projection("key", equation, (None, shared, key_dim))
-        self.key_dense.build(key_shape)
-        self.value_dense = self._projection("value", equation, (None, shared, value_dim))
-        self.value_dense.build(value_shape)
-        width = self._output_shape or query_shape[-1]
-        self.output_dense = self._projection("attention_output", "abcd,cde->abe", (None, width))
-        self.output_dense.build((*query_shape[:-1], self.num_heads, value_dim))
-        query_shape = (query_shape[0], heads, query_shape[1], key_dim)
-        self.score.build(query_shape, (key_shape[0], shared, key_shape[1], key_dim))
-        if self.position is not None:
-            self.position.build(query_shape)
-        self.dropout_layer = Dropout(
-            self.dropout, seed=self.seed, dtype=self.dtype_policy
-        )
-
-    def _projection(self, name, equation, output_shape):
-        def fresh(initializer):  # one instance for several kernels would make them equal
-            return type(initializer).from_config(initializer.get_config())
-
-        biased = self.use_bias is True or self.use_bias == name.removeprefix("attention_")
-        projection = keras.layers.EinsumDense(
-            equation,
-            output_shape=output_shape,
-            bias_axes=equation.split("->")[1][2:] if biased else None,
-            kernel_initializer=fresh(self.kernel_initializer),
-            bias_initializer=fresh(self.bias_initializer),
-            kernel_regularizer=self.kernel_regularizer,
-            name=name,
-            dtype=self.dtype_policy,
-        )
-        projection.supports_masking = True  # or Keras warns that it loses an implicit mask
-        return projection
-
     def call(
         self,
         query,
@@ -193,15 +90,26 @@ class MultiHeadAttention(keras.layers.Layer):
         value_mask=None,
         key_mask=None,
     ):
-        if value is None:
-            value, value_mask = query, combine_masks(mask, query_mask, value_mask)
+        itself, value = value is None, query if value is None else value
         key = value if key is None else key
         self._check_widths(query, value, key)
-        padding = combine_masks(value_mask, key_mask)
-        mask = self._visible(query, key, value, attention_mask, use_causal_mask, padding)
-        bias = self._per_head(query, key, attention_bias, "attention_bias")
+        masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
+        padding = given_padding(self, value, **masks)
+        of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
+        if itself:
+            padding = of_query = combine_masks(of_query, padding)
+        elif query is value or query is key:  # one tensor stays one, for its projections
+            of_query = padding
+        full = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        pairs = given_pairs(self, "attention_mask", attention_mask, full)
+        bias = given_pairs(self, "attention_bias", attention_bias, full, is_mask=False)
+        mask = self._visible(query, key, value, pairs, use_causal_mask, padding)
+        query, key, value = _hidden((query, of_query), (key, padding), (value, padding))
         places = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
         query, key, value = map(swap_heads, self._project(query, key, value))
+        seen = hidden_from_all(pairs)
+        if seen is not None:
+            key, value = (ops.where(seen, x, ops.zeros((), x.dtype)) for x in (key, value))
         query, key = self._prepare_query(query, places[0]), self._prepare_key(key, places[1])
         output, weights = self._attend_all(query, key, value, places, mask, bias, training)
         if self.attention_observer is not None and weights is not None:
@@ -265,48 +173,20 @@ class MultiHeadAttention(keras.layers.Layer):
             if len(x.shape) != 3 or x.shape[-1] not in (None, width):
                 self._refuse(name, f"of shape (batch, length, {width})", f"shape {tuple(x.shape)}")
 
-    def _visible(self, query, key, value, attention_mask, use_causal_mask, padding):
+    def _visible(self, query, key, value, pairs, use_causal_mask, padding):
         """All masks as one that broadcasts against (batch, heads, queries, keys), or None."""
         if None not in (key.shape[1], value.shape[1]) and key.shape[1] != value.shape[1]:
             self._refuse("key", f"as long as `value`, {value.shape[1]}", f"length {key.shape[1]}")
         causal = (
             causal_mask(ops.shape(query)[1], ops.shape(key)[1]) if use_causal_mask else None
         )
-        return combine_masks(
-            self._per_head(query, key, attention_mask, "attention_mask"),
-            causal,
-            None if padding is None else self._per_head(query, key, padding[:, None], "mask"),
-        )
+        return combine_masks(pairs, causal, None if padding is None else padding[:, None, None])
 
-    def _per_head(self, query, key, extra, name):
-        """Gives a mask or bias of rank 2, 3 or 4 a heads axis, after checking that it fits."""
-        if extra is None:
-            return None
-        full = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-        rank = len(extra.shape)
-        expected = {2: full[2:], 3: (full[0], *full[2:]), 4: full}.get(rank)
-        if expected is None or any(
-            None not in (have, want) and have not in (1, want)
-            for have, want in zip(extra.shape, expected, strict=True)
-        ):
-            shape = "(queries, keys), (batch, queries, keys) or (batch, heads, queries, keys)"
-            self._refuse(name, f"of shape {shape} = {full}", f"shape {tuple(extra.shape)}")
-        return extra[:, None] if rank == 3 else extra
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "score": keras.saving.serialize_keras_object(self.score),
-            "num_key_value_heads": self.num_key_value_heads,
-            "position": keras.saving.serialize_keras_object(self.position),
-            "output_shape": self._output_shape,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "seed": self.seed,
-        }
+def _hidden(*inputs):
+    """`hide_padding` of pairs of a tensor and its mask; what was one tensor stays one."""
+    hidden = {}
+    for x, mask in inputs:
+        if id(x) not in hidden:
+            hidden[id(x)] = hide_padding(x, mask)
+    return [hidden[id(x)] for x, _ in inputs]

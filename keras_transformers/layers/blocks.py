@@ -4,22 +4,28 @@ import inspect
 
 import keras
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.masks import combine_masks
-from keras_transformers.layers.parts import part, serialized
+from keras_transformers.layers.given_masks import given_padding
+from keras_transformers.layers.masks import hide_padding
+from keras_transformers.layers.parts import Prototype, part, serialized
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.self_attention import SelfAttention
 
 
-class Block(Rematerialized, keras.layers.Layer):
+class Block(Arguments, Composite, Rematerialized, keras.layers.Layer):
     """What both blocks share: configuration, the feed-forward branch and the residual rule."""
+
+    heads_of_mixer = True  # whether `num_heads` is about nothing else than what mixes the tokens
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
+        num_heads=None,
+        mlp_dim=None,
         dropout=0.0,
         activation="relu",
         norm_first=False,
@@ -34,20 +40,34 @@ class Block(Rematerialized, keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.mlp_dim = mlp_dim
-        self.dropout = dropout
+        self.mixer = None if mixer is None else part(self, "mixer", mixer, keras.layers.Layer)
+        # As they were given; `mlp_dim`, `activation` and `norm_epsilon` make those that were not.
+        self._given = {
+            name: None if given is None else Prototype(self, name, given, keras.layers.Layer)
+            for name, given in (("feed_forward", feed_forward), ("norm", norm))
+        }
+        network = self._given["feed_forward"] and self._given["feed_forward"].layer
+        self.num_heads = self._number("num_heads", num_heads, "mixer", self.mixer)
+        self.mlp_dim = self._number("mlp_dim", mlp_dim, "feed_forward", network)
+        self.dropout = rate(self, "dropout", dropout)
         self.activation = keras.activations.get(activation)
         self.norm_first = norm_first
-        self.attention_dropout = attention_dropout
-        self.drop_path = drop_path
+        self.attention_dropout = rate(self, "attention_dropout", attention_dropout)
+        self.drop_path = rate(self, "drop_path", drop_path)
         self.layer_scale = layer_scale
         self.norm_epsilon = norm_epsilon
         self.qkv_bias = qkv_bias
-        self.mixer = None if mixer is None else part(self, "mixer", mixer, keras.layers.Layer)
-        # As they were given; `mlp_dim`, `activation` and `norm_epsilon` make those that were not.
-        self._given = {"feed_forward": serialized(feed_forward), "norm": serialized(norm)}
         self.supports_masking = True
+
+    def _number(self, name, given, argument, part):
+        """A number, or that of the part in its place; both may be given if they agree."""
+        number = whole_number(self, name, given, optional=part is not None)
+        its = getattr(part, name, None)
+        if number is None or its is None or not self.heads_of_mixer and name == "num_heads":
+            return its if number is None else number
+        if number != its:
+            refuse(self, name, f"left out, or that of `{argument}`, {its}", f"{name}={number}")
+        return number
 
     def _check(self, x_shape):
         if self.mixer is not None:  # it has shapes of its own, a grid's perhaps
@@ -71,18 +91,27 @@ class Block(Rematerialized, keras.layers.Layer):
 
     def _norm_and_scale(self, name, x_shape, branch_shape=None):
         """The norm of a branch, and the factor on what it gives, of `branch_shape`, or None."""
-        norm = self._given["norm"] or keras.layers.LayerNormalization(epsilon=self.norm_epsilon)
-        norm = part(self, f"{name}_norm", norm, keras.layers.Layer)
+        name_of_norm, policy = f"{name}_norm", self.dtype_policy
+        if self._given["norm"] is None:
+            norm = keras.layers.LayerNormalization(
+                epsilon=self.norm_epsilon, name=name_of_norm, dtype=policy
+            )
+        else:
+            norm = self._given["norm"].copy(self, name_of_norm)
         norm.build(x_shape)
         if self.layer_scale is None:
             return norm, None
-        scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
+        scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=policy)
         scale.build(branch_shape or x_shape)
         return norm, scale
 
     def _build_feed_forward(self, x_shape):
-        feed_forward = self._given["feed_forward"] or FeedForward(self.mlp_dim, self.activation)
-        self.feed_forward = part(self, "feed_forward", feed_forward, keras.layers.Layer)
+        if self._given["feed_forward"] is None:
+            self.feed_forward = FeedForward(
+                self.mlp_dim, self.activation, name="feed_forward", dtype=self.dtype_policy
+            )
+        else:
+            self.feed_forward = self._given["feed_forward"].copy(self, "feed_forward")
         self.feed_forward.build(x_shape)
         self.feed_forward_norm, self.feed_forward_scale = self._norm_and_scale(
             "feed_forward", x_shape
@@ -137,6 +166,10 @@ class Block(Rematerialized, keras.layers.Layer):
 
         return call
 
+    def _without_padding(self, x, padding):
+        """`x` with zeros at padding, unless the mixer takes padding for tokens like others."""
+        return x if getattr(self.mixer, "ignore_mask", False) else hide_padding(x, padding)
+
     def _attend(self, x, function, training=False):
         return self._residual(x, function, self.attention_norm, self.attention_scale, training)
 
@@ -156,10 +189,21 @@ class Block(Rematerialized, keras.layers.Layer):
             "drop_path": self.drop_path,
             "layer_scale": self.layer_scale,
             "norm_epsilon": self.norm_epsilon,
-            "mixer": keras.saving.serialize_keras_object(self.mixer),
+            "mixer": serialized(self.mixer),
             "qkv_bias": self.qkv_bias,
-            **self._given,
+            **{name: given and given.serialized() for name, given in self._given.items()},
         }
+
+    @classmethod
+    def from_config(cls, config):
+        # Files of earlier versions may hold numbers that a part did not heed.
+        config = dict(config)
+        for name, argument in (("num_heads", "mixer"), ("mlp_dim", "feed_forward")):
+            part = config.get(argument)
+            its = part.get("config", {}).get(name) if isinstance(part, dict) else None
+            if its is not None and (cls.heads_of_mixer or argument != "mixer"):
+                config[name] = its
+        return super().from_config(config)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -172,8 +216,9 @@ class EncoderBlock(Block):
     pre-norm blocks needs one more norm at its end. An implicit Keras mask is used and carried on.
 
     Args:
-        num_heads: Number of heads; must divide the width of `x`.
-        mlp_dim: Width of the feed-forward network's hidden layer.
+        num_heads: Number of heads; must divide the width of `x`. None where there is a `mixer`.
+        mlp_dim: Width of the feed-forward network's hidden layer. None where there is a
+            `feed_forward`.
         dropout: Rate on the output of each branch.
         activation: Activation of the feed-forward network.
         norm_first: True for pre-norm.
@@ -185,10 +230,11 @@ class EncoderBlock(Block):
             hidden_dim)` to the same shape, for instance `FourierMixing()`, or an attention with
             settings of its own, `SelfAttention(8, position=RotaryEmbedding())`; None for
             `SelfAttention(num_heads)`. The block makes its own copy, so that one object serves a
-            whole stack. `num_heads` and `attention_dropout` do not concern it.
+            whole stack. `num_heads` may be left out beside it, and must not contradict it;
+            `attention_dropout` and `qkv_bias` are ignored.
         feed_forward: What stands in the place of `FeedForward(mlp_dim, activation)`, for instance
-            `GatedFeedForward(512, "silu")`; also copied. `mlp_dim` and `activation` do not concern
-            it.
+            `GatedFeedForward(512, "silu")`; also copied. `mlp_dim` may be left out beside it, and
+            must not contradict it; `activation` is ignored.
         norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=norm_epsilon)`,
             for instance `keras.layers.RMSNormalization()`; also copied.
         qkv_bias: Whether the projections of the attention to queries, keys and values have biases.
@@ -197,8 +243,9 @@ class EncoderBlock(Block):
         x: `(batch, length, hidden_dim)`; or a grid, `(batch, rows, columns, hidden_dim)`, with a
             mixer and a feed-forward network that take it.
         attention_mask: Optional bool, `(length, length)` or `(batch, length, length)`; True =
-            attend.
-        padding_mask: Optional bool `(batch, length)`; True = real token.
+            attend. See `MultiHeadAttention`.
+        padding_mask: Optional bool `(batch, length)`; True = real token. What stands at padding
+            changes nothing, NaN and infinity neither: a padded row is one of zeros.
         positions: Optional, added to what queries and keys are made of; see `SelfAttention`.
         return_attention_scores: Whether to return the attention weights too.
         training: Whether dropout acts.
@@ -236,6 +283,8 @@ class EncoderBlock(Block):
         mask=None,
         x_mask=None,
     ):
+        padding = given_padding(self, x, padding_mask=padding_mask, mask=mask, x_mask=x_mask)
+        x = self._without_padding(x, padding)
         scores = [] if return_attention_scores else None
         mix = self._call_of(
             self._mixing_layer(),
@@ -243,7 +292,7 @@ class EncoderBlock(Block):
             training,
             attention_mask=attention_mask,
             positions=positions,
-            mask=combine_masks(padding_mask, mask, x_mask),
+            mask=padding,
         )
         x = self._attend(x, mix, training)
         x = self._feed(x, self.feed_forward, training)

@@ -3,13 +3,14 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 
 KINDS = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class BothWays(keras.layers.Layer):
+class BothWays(Composite, keras.layers.Layer):
     """A recurrent layer and one that reads backwards, side by side: `[RNN(x); RNN reversed(x)]`.
 
     In place of Keras's `Bidirectional`, which copies its layer by way of a configuration. While a

@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers.masks import masked_softmax
-from keras_transformers.layers.mixers import Mixer, hide_padding
+from keras_transformers.layers.errors import rate, whole_number
+from keras_transformers.layers.given_masks import given_padding
+from keras_transformers.layers.masks import hide_padding, masked_softmax
+from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.regularization import Dropout
 
 
@@ -57,13 +59,13 @@ class ConvolutionMixing(Mixer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if kernel_size < 1 or (kernel_size % 2 == 0 and not causal):
+        self.kernel_size = whole_number(self, "kernel_size", kernel_size)
+        if self.kernel_size % 2 == 0 and not causal:
             self._refuse("kernel_size", "positive, and odd unless `causal`", kernel_size)
-        self.kernel_size = kernel_size
-        self.num_heads = num_heads
+        self.num_heads = whole_number(self, "num_heads", num_heads)
         self.dynamic = dynamic
         self.causal = causal
-        self.dropout = dropout
+        self.dropout = rate(self, "dropout", dropout)
         self.seed = seed
 
     def build(self, x_shape):
@@ -87,6 +89,8 @@ class ConvolutionMixing(Mixer):
 
     def call(self, x, training=None, mask=None):
         length, width = ops.shape(x)[1], x.shape[2]
+        mask = given_padding(self, x, mask=mask)
+        x = hide_padding(x, mask)
         value, gate = ops.split(self.input_dense(x), 2, axis=-1)
         x = value * ops.sigmoid(gate)
         if self.dynamic:
@@ -99,9 +103,8 @@ class ConvolutionMixing(Mixer):
         weights = ops.cast(masked_softmax(scores), x.dtype)
         weights = self.dropout_layer(weights, training=training)
         before = self.kernel_size - 1 if self.causal else self.kernel_size // 2
-        x = ops.reshape(
-            hide_padding(x, mask), (-1, length, self.num_heads, width // self.num_heads)
-        )
+        x = hide_padding(x, mask)  # again, for the biases of `input_dense`
+        x = ops.reshape(x, (-1, length, self.num_heads, width // self.num_heads))
         ends = (before, self.kernel_size - 1 - before)
         x = ops.pad(x, ((0, 0), ends, (0, 0), (0, 0)))
         y = sum(

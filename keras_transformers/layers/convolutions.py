@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.rematerialization import Rematerialized
 
@@ -15,13 +17,24 @@ def _norm(kind, width, **kwargs):
     if kind == "group":
         groups = next(number for number in range(GROUPS, 0, -1) if width % number == 0)
         return keras.layers.GroupNormalization(groups, epsilon=1e-5, **kwargs)
-    return keras.layers.BatchNormalization(
-        momentum=0.9, epsilon=1e-5, trainable=kind == "batch", **kwargs
-    )
+    made = _FrozenBatchNormalization if kind == "frozen" else keras.layers.BatchNormalization
+    return made(momentum=0.9, epsilon=1e-5, **kwargs)
+
+
+class _FrozenBatchNormalization(keras.layers.BatchNormalization):
+    """Neither learns nor measures, whatever `trainable` is set to in what it is a part of."""
+
+    @property
+    def trainable(self):
+        return False
+
+    @trainable.setter
+    def trainable(self, value):
+        pass
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ConvolutionNorm(keras.layers.Layer):
+class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
     """A convolution without bias, a norm, and an activation.
 
     `act(norm(W * x))` with zeros of half the kernel on every side, as published weights expect it;
@@ -115,7 +128,7 @@ def _strided(x_shape, stride):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ResidualBlock(Rematerialized, keras.layers.Layer):
+class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
     """The block of a residual network: convolutions beside a short cut.
 
     `relu(x + F(x))` with two 3 x 3 convolutions, or three, 1 x 1, 3 x 3, 1 x 1, around a bottleneck

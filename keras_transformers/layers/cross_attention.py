@@ -3,8 +3,9 @@
 import keras
 
 from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.heads import swap_heads
-from keras_transformers.layers.masks import key_mask
+from keras_transformers.layers.masks import hide_padding, key_mask
 from keras_transformers.layers.positions import with_positions
 from keras_transformers.layers.projections import project_token
 
@@ -78,8 +79,11 @@ class CrossAttention(MultiHeadAttention):
             value_mask=context_mask,
         )
 
-    def project_context(self, context):
+    def project_context(self, context, context_mask=None):
         """Keys and values of `context`, computed once for all steps and beams of `step`.
+
+        `context_mask` is that of the steps; it need not be given where padding holds numbers that
+        are finite.
 
         They take `batch * context_length * key_value_heads * (key_dim + value_dim)` numbers of the
         compute dtype.
@@ -87,6 +91,8 @@ class CrossAttention(MultiHeadAttention):
         Returns:
             `{"key": (batch, key_value_heads, context_length, key_dim), "value": likewise}`.
         """
+        padding = given_padding(self, context, context_mask=context_mask)
+        context = hide_padding(context, padding)
         key, value = swap_heads(self.key_dense(context)), swap_heads(self.value_dense(context))
         return {"key": self._prepare_key(key, None), "value": value}
 

@@ -4,7 +4,9 @@ import keras
 
 from keras_transformers.layers.blocks import Block
 from keras_transformers.layers.cross_attention import CrossAttention
-from keras_transformers.layers.masks import combine_masks, key_mask
+from keras_transformers.layers.errors import named, refuse
+from keras_transformers.layers.given_masks import given_padding
+from keras_transformers.layers.masks import as_mask
 from keras_transformers.layers.self_attention import CausalSelfAttention, SelfAttention
 
 
@@ -18,7 +20,8 @@ class DecoderBlock(Block):
 
     Args:
         num_heads, mlp_dim, dropout, activation, norm_first, ...: See `EncoderBlock`; a `mixer` must
-            be causal if the block is.
+            be causal if the block is, and `num_heads` beside it is that of the attention to
+            `context`.
         causal: Whether no token sees a later one. False for a set without order, as DETR's queries
             are (Carion et al. 2020, https://arxiv.org/abs/2005.12872, section 3.2).
 
@@ -54,7 +57,9 @@ class DecoderBlock(Block):
     (3, 5, 8)
     """
 
-    def __init__(self, num_heads, mlp_dim, causal=True, **kwargs):
+    heads_of_mixer = False  # it is the cross-attention's too
+
+    def __init__(self, num_heads=None, mlp_dim=None, causal=True, **kwargs):
         super().__init__(num_heads, mlp_dim, **kwargs)
         self.causal = causal
 
@@ -69,6 +74,8 @@ class DecoderBlock(Block):
         self.attention_norm, self.attention_scale = self._norm_and_scale("attention", x_shape)
         self.cross_attention = None
         if context_shape is not None:
+            if self.num_heads is None:
+                refuse(self, "num_heads", "given, for the attention to `context`", None)
             self.cross_attention = self._attention(CrossAttention, "cross_attention")
             self.cross_attention.build(x_shape, context_shape)
             self.cross_attention_norm, self.cross_attention_scale = self._norm_and_scale(
@@ -96,8 +103,8 @@ class DecoderBlock(Block):
                 f"{'None' if self.cross_attention is None else 'given'}, as when the block was "
                 f"built. Received: {'None' if context is None else 'a tensor'}"
             )
-        if context_mask is not None and len(context_mask.shape) == 2:
-            context_mask = key_mask(context_mask)
+        padding = given_padding(self, x, padding_mask=padding_mask, mask=mask, x_mask=x_mask)
+        x = self._without_padding(x, padding)
         scores = [] if return_attention_scores else None
         mix = self._call_of(
             self._mixing_layer(),
@@ -105,7 +112,7 @@ class DecoderBlock(Block):
             training,
             attention_mask=attention_mask,
             positions=positions,
-            mask=combine_masks(padding_mask, mask, x_mask),
+            mask=padding,
         )
         x = self._attend(x, mix, training)
         if context is not None:
@@ -114,13 +121,22 @@ class DecoderBlock(Block):
                 scores,
                 training,
                 context=context,
-                attention_mask=context_mask,
+                **self._context_mask(context, context_mask),
                 positions=positions,
                 context_positions=context_positions,
             )
             x = self._attend_across(x, attend, training)
         x = self._feed(x, self.feed_forward, training)
         return (x, scores[0]) if return_attention_scores else x
+
+    def _context_mask(self, context, mask):
+        """The argument of the cross-attention that a mask of padding, or of pairs, is."""
+        if mask is None:
+            return {}
+        mask = as_mask(mask, named(self, "context_mask"))
+        if len(mask.shape) == 2:
+            return {"context_mask": given_padding(self, context, context_mask=mask)}
+        return {"attention_mask": mask}
 
     def _attend_across(self, x, function, training=False):
         norm, scale = self.cross_attention_norm, self.cross_attention_scale

@@ -1,12 +1,35 @@
 """How layers refuse what does not fit."""
 
+import numbers
+
 
 def refuse(layer, argument, expected, received):
     """Raises ValueError: names layer and argument, what was expected and what was received.
 
     Classes take it as a method, `_refuse = refuse`.
     """
-    raise ValueError(
-        f"{type(layer).__name__} '{layer.name}': `{argument}` must be {expected}. "
-        f"Received: {received}"
-    )
+    raise ValueError(f"{named(layer, argument)} must be {expected}. Received: {received}")
+
+
+def named(layer, argument):
+    """An argument of a layer as errors name it."""
+    return f"{type(layer).__name__} '{layer.name}': `{argument}`"
+
+
+def whole_number(layer, argument, value, least=1, optional=False):
+    """A number of things as an int, NumPy's too; None where it is optional."""
+    if value is None and optional:
+        return None
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not (whole and value >= least):
+        expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        refuse(layer, argument, expected, repr(value))
+    return int(value)
+
+
+def rate(layer, argument, value):
+    """A probability of dropping as a float."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not (number and 0 <= value < 1):
+        refuse(layer, argument, "a rate in [0, 1)", repr(value))
+    return float(value)

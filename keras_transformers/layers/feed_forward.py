@@ -2,7 +2,10 @@
 
 import keras
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.depthwise import Depthwise
+from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
@@ -34,20 +37,16 @@ def _call(dense, x):
     return dense(x)
 
 
-class _FeedForward(keras.layers.Layer):
+class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
     def __init__(
         self, mlp_dim, activation="relu", dropout=0.0, use_bias=True, seed=None, **kwargs
     ):
         super().__init__(**kwargs)
-        if mlp_dim < 1:
-            raise ValueError(
-                f"{type(self).__name__}: `mlp_dim` must be positive. Received: {mlp_dim}"
-            )
-        self.mlp_dim = mlp_dim
+        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
         self.activation = keras.activations.get(activation)
-        self.dropout = dropout
+        self.dropout = rate(self, "dropout", dropout)
         self.use_bias = use_bias
         self.seed = seed
         self.supports_masking = True

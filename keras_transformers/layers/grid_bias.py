@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.positions import rows_of
@@ -124,7 +125,7 @@ def _of_pairs(table, index, query_positions, key_positions):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LogGridBias(PositionTerm):
+class LogGridBias(Composite, PositionTerm):
     """A bias for each offset in rows and columns from a small network of the offset's logarithm.
 
     `B = 16 sigmoid(W2 relu(W1 d + b1))` of `d = sign(o) log2(1 + 8 |o| / (M - 1)) / log2(8)`, where

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.positions import PositionEmbedding, sinusoidal_encoding
 
 
@@ -198,7 +199,7 @@ def sinusoidal_grid(grid, hidden_dim, max_wavelength=10000.0):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class SinusoidalGrid(keras.layers.Layer):
+class SinusoidalGrid(Arguments, keras.layers.Layer):
     """Adds the sinusoidal encoding of each patch's row and column; it has no weights.
 
     See `sinusoidal_grid`. Computed in float32 whatever the compute dtype and cast last.

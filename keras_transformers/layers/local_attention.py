@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.masks import combine_masks, near
 from keras_transformers.layers.self_attention import CausalSelfAttention
 
@@ -49,12 +50,10 @@ class LocalAttention(CausalSelfAttention):
 
     def __init__(self, num_heads, window_size, causal=False, **kwargs):
         super().__init__(num_heads, **kwargs)
-        if not (isinstance(window_size, int) and window_size >= 2):
-            self._refuse("window_size", "an integer of at least 2", repr(window_size))
         if self.position is not None and not self.position.relative:
             name = type(self.position).__name__
             self._refuse("position", "a term of relative positions", name)
-        self.window_size = window_size
+        self.window_size = whole_number(self, "window_size", window_size, least=2)
         self.causal = causal
 
     def call(self, x, training=None, mask=None, x_mask=None):
@@ -68,7 +67,7 @@ class LocalAttention(CausalSelfAttention):
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1
         batch, length = ops.shape(query)[0], ops.shape(query)[2]
-        real = ops.ones((1, length), "bool") if mask is None else ops.cast(mask, "bool")
+        real = ops.ones((1, length), "bool") if mask is None else mask
         real = ops.broadcast_to(real[:, None, :, None], (batch, 1, length, 1))
         ends = (before * block, -length % block + after * block)
         key, value, real = (

@@ -4,7 +4,10 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.both_ways import BothWays
+from keras_transformers.layers.errors import whole_number
+from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.initializers import Orthogonal
+from keras_transformers.layers.masks import hide_padding
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.positions import check_sequence
 
@@ -45,7 +48,7 @@ class LSTMMixing(Mixer):
 
     def __init__(self, units=None, grid=None, causal=False, **kwargs):
         super().__init__(**kwargs)
-        self.units = units
+        self.units = whole_number(self, "units", units, optional=True)
         self.grid = None if grid is None else tuple(grid)
         self.causal = causal
         if causal and grid is not None:
@@ -78,7 +81,8 @@ class LSTMMixing(Mixer):
 
     def call(self, x, mask=None):
         if self.grid is None:
-            return self.output_dense(self.lstms[0](x, mask=mask)[0])
+            mask = given_padding(self, x, mask=mask)
+            return self.output_dense(self.lstms[0](hide_padding(x, mask), mask=mask)[0])
         if mask is not None:
             self._refuse("mask", "None on a grid", "a mask")
         rows, columns = self.grid

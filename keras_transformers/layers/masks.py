@@ -4,8 +4,10 @@ True always means "may be attended" or "is a real token".
 """
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_transformers.layers.ids import known_values
 from keras_transformers.layers.portable import current_kernels
 
 
@@ -126,6 +128,42 @@ def segment_positions(same_segment):
     return ops.sum(ops.cast(before, "int32"), axis=-1)
 
 
+def as_mask(mask, name):
+    """A mask as a bool tensor; None of None.
+
+    Floats are taken if they are 0 and 1, integers if none is negative (0 is False). Others, the 0
+    and -1e9 of a mask that is added to scores say, would mean the opposite of what was meant. While
+    a graph is traced values cannot be seen, so floats are refused there.
+
+    Args:
+        mask: Tensor, array or nested list, or None.
+        name: What errors call it.
+
+    Raises:
+        ValueError: If a value is none of these, or unseen and a float.
+    """
+    if mask is None:
+        return None
+    if not hasattr(mask, "dtype"):
+        mask = ops.convert_to_tensor(mask)
+    dtype = keras.backend.standardize_dtype(mask.dtype)
+    if dtype == "bool":
+        return mask
+    floats = keras.backend.is_float_dtype(dtype)
+    values = None if isinstance(mask, keras.KerasTensor) else known_values(mask)
+    if values is not None and not (np.isin(values, (0, 1)) if floats else values >= 0).all():
+        raise ValueError(
+            f"{name} must be bool, or of 0 and 1 (numbers to add to scores are an "
+            f"`attention_bias`). Received: {dtype} from {values.min()} to {values.max()}"
+        )
+    if values is None and floats:
+        raise ValueError(
+            f"{name} must be bool or of integers where its values cannot be seen, as in a graph "
+            f"(`mask > 0.5` makes it so). Received: {dtype}"
+        )
+    return ops.cast(mask, "bool")
+
+
 def combine_masks(*masks):
     """The conjunction of masks, any of which may be None ("everything allowed").
 
@@ -135,6 +173,9 @@ def combine_masks(*masks):
     Returns:
         A bool tensor, or None if every mask is None.
 
+    Raises:
+        ValueError: If a mask is of floats that are not 0 and 1, or in a graph, or is negative.
+
     Example:
     >>> from keras_transformers.layers import causal_mask, combine_masks
     >>> combine_masks(None, causal_mask(3), None).shape[0]
@@ -143,14 +184,31 @@ def combine_masks(*masks):
     combined = None
     for mask in masks:
         if mask is not None:
-            mask = ops.cast(mask, "bool")
+            mask = as_mask(mask, "combine_masks: each mask")
             combined = mask if combined is None else ops.logical_and(combined, mask)
     return combined
 
 
 def key_mask(mask):
     """Turns a padding mask of the keys, `(batch, keys)` or None, into `(batch, 1, keys)`."""
-    return None if mask is None else ops.cast(mask, "bool")[:, None, :]
+    return None if mask is None else as_mask(mask, "The mask of the keys")[:, None, :]
+
+
+def hide_padding(x, mask):
+    """Zeros at padding, `(batch, length, ...)`, whatever stood there: NaN and infinity too.
+
+    What is zero here stays harmless: a weight of 0 times NaN would be NaN, in sums over keys as in
+    the gradients of kernels, which are sums over tokens.
+
+    Args:
+        x: `(batch, length, ...)`.
+        mask: Bool `(batch, length)`, or None.
+    """
+    if mask is None:
+        return x
+    for _ in x.shape[len(mask.shape) :]:
+        mask = mask[..., None]
+    return ops.where(mask, x, ops.zeros((), x.dtype))
 
 
 def wide(dtype):
@@ -179,6 +237,7 @@ def masked_softmax(scores, mask=None):
     [[0.5, 0.5], [0.0, 0.0]]
     """
     scores = ops.cast(scores, wide(scores.dtype))
+    mask = as_mask(mask, "masked_softmax: `mask`")
     if mask is not None and current_kernels():
         return current_kernels().softmax(scores, mask)
     if mask is not None:

@@ -8,13 +8,16 @@ and however much there is of it.
 import keras
 from keras import ops
 
-from keras_transformers.layers.errors import refuse
-from keras_transformers.layers.masks import wide
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import rate, refuse, whole_number
+from keras_transformers.layers.given_masks import given_padding
+from keras_transformers.layers.masks import hide_padding, wide
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
 
 
-class Mixer(keras.layers.Layer):
+class Mixer(Arguments, Composite, keras.layers.Layer):
     """What the mixers share: shapes and errors."""
 
     _refuse = refuse
@@ -43,6 +46,10 @@ class Mixer(keras.layers.Layer):
             expected = f"at most {length} long, as its weights are"
             self._refuse("x", expected, f"shape {tuple(x.shape)}")
 
+    def _hidden(self, x, mask):
+        """`x` with zeros at padding."""
+        return hide_padding(x, given_padding(self, x, mask=mask))
+
     def _dense(self, units, name, activation=None, use_bias=True):
         return keras.layers.Dense(
             units, activation, use_bias, name=name, dtype=self.dtype_policy
@@ -50,11 +57,6 @@ class Mixer(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape):
         return x_shape
-
-
-def hide_padding(x, mask):
-    """Zeros at padding."""
-    return x if mask is None else x * ops.cast(mask, x.dtype)[..., None]
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -141,12 +143,10 @@ class MLPMixing(Mixer):
         self, mlp_dim, max_length=None, activation="gelu", dropout=0.0, seed=None, **kwargs
     ):
         super().__init__(**kwargs)
-        if mlp_dim < 1:
-            self._refuse("mlp_dim", "positive", mlp_dim)
-        self.mlp_dim = mlp_dim
-        self.max_length = max_length
+        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
+        self.max_length = whole_number(self, "max_length", max_length, optional=True)
         self.activation = keras.activations.get(activation)
-        self.dropout = dropout
+        self.dropout = rate(self, "dropout", dropout)
         self.seed = seed
 
     def build(self, x_shape):
@@ -167,7 +167,7 @@ class MLPMixing(Mixer):
         kernels, biases = zip(self.hidden_weights, self.output_weights, strict=True)
         into, out = (ops.cast(kernel, x.dtype) for kernel in kernels)
         inner, outer = (ops.cast(bias, x.dtype) for bias in biases)
-        columns = ops.transpose(hide_padding(x, mask), (0, 2, 1))
+        columns = ops.transpose(self._hidden(x, mask), (0, 2, 1))
         hidden = self.activation(ops.matmul(columns, into[:length]) + inner)
         hidden = self.dropout_layer(hidden, training=training)
         y = ops.matmul(hidden, out[:, :length]) + outer[:length]

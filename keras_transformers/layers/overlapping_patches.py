@@ -3,11 +3,13 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.patch_merging import check_map
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class OverlappingPatchEmbedding(keras.layers.Layer):
+class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
     """Linear projection of patches that overlap, from a picture or a grid of tokens to another.
 
     A convolution with zeros of half the kernel's width around the picture, and optionally a layer

@@ -1,13 +1,20 @@
-"""Layers that are given to other layers as arguments: a score, a position term, a mixer."""
+"""Layers that are given to other layers as arguments: a score, a position term, a mixer.
+
+Who is given one makes copies, so that one object can be given to every block of a stack and each
+has weights of its own.
+"""
+
+import inspect
+import types
 
 import keras
+
+# What every layer's configuration has and not every constructor takes.
+OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")
 
 
 def part(owner, argument, given, kind, names=None):
     """A copy of a layer given as an argument, in its owner's precision and without weights.
-
-    A copy, so that one object can be given to every block of a stack and each has weights of its
-    own.
 
     Args:
         owner: The layer whose argument it is.
@@ -17,28 +24,106 @@ def part(owner, argument, given, kind, names=None):
         names: Dict of names to classes.
 
     Raises:
-        ValueError: If it is nothing of that.
+        ValueError: If it is nothing of that, or cannot be copied.
     """
-    names = names or {}
-    layer = given
-    if isinstance(given, str) and given in names:
-        layer = names[given]()
-    elif isinstance(given, dict):
-        layer = keras.saving.deserialize_keras_object(given)
-    if not isinstance(layer, kind):
-        choice = f"one of {', '.join(map(repr, names))} or " if names else ""
-        raise ValueError(
-            f"{type(owner).__name__} '{owner.name}': `{argument}` must be {choice}a "
-            f"{kind.__name__}. Received: {given!r}"
-        )
-    config = _unshared(layer.get_config())
-    config.update(name=argument, dtype=owner.dtype_policy)
-    return type(layer).from_config(config)
+    return Prototype(owner, argument, given, kind, names).copy(owner, argument)
+
+
+class Prototype:
+    """A layer given as an argument, of which copies are made later.
+
+    Not a layer itself, so that its owner does not take it for one of its own.
+
+    Args:
+        owner, argument, given, kind, names: See `part`.
+    """
+
+    def __init__(self, owner, argument, given, kind, names=None):
+        names = names or {}
+        layer = given
+        if isinstance(given, str) and given in names:
+            layer = names[given]()
+        elif isinstance(given, dict):
+            layer = keras.saving.deserialize_keras_object(given)
+        if not isinstance(layer, kind):
+            choice = f"one of {', '.join(map(repr, names))} or " if names else ""
+            hint = ""
+            if isinstance(given, type):
+                hint = f"; an object, `{given.__name__}(...)`, where a class was given"
+            elif callable(given):
+                hint = "; a function of one's own goes into `call` of such a layer"
+            raise ValueError(
+                f"{type(owner).__name__} '{owner.name}': `{argument}` must be {choice}a "
+                f"{kind.__name__}{hint}. Received: {given!r}"
+            )
+        self.argument = argument
+        self.layer = layer
+
+    def copy(self, owner, name):
+        """A new layer of that name, in the precision of `owner`."""
+        try:
+            return _copied(self.layer, name, owner.dtype_policy)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(
+                f"{type(owner).__name__} '{owner.name}': `{self.argument}` must be a layer that "
+                f"can be made again from its `get_config()`. Received: "
+                f"{type(self.layer).__name__} '{self.layer.name}', for which it fails: {reason}"
+            ) from error
+
+    def serialized(self):
+        """The configuration of the layer, as `part` takes it."""
+        return serialized(self.layer)
+
+
+def _copied(layer, name, policy):
+    if hasattr(layer, "make_again"):  # of ours: with the very objects it was made with
+        again = layer.make_again
+        taken = _fitting(again.func, {"name": name, "dtype": policy})
+        copy = again(**taken)
+    else:
+        config = _unshared(layer.get_config())
+        config.update(name=name, dtype=keras.dtype_policies.serialize(policy))
+        taken = _reloadable(type(layer), config)
+        with keras.saving.custom_object_scope(_functions(layer)):
+            copy = type(layer).from_config(taken)
+    if copy.name != name:
+        copy.name = name
+    if "dtype" not in taken:
+        copy.dtype_policy = policy
+    copy.trainable = layer.trainable
+    return copy
+
+
+def _functions(layer):
+    """A layer's functions by name, for Keras looks for them among the registered ones."""
+    functions = (each for each in vars(layer).values() if isinstance(each, types.FunctionType))
+    return {each.__name__: each for each in functions}
+
+
+def _fitting(kind, config):
+    """A configuration without what is every layer's and this constructor does not take."""
+    parameters = inspect.signature(kind.__init__).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return config
+    known = {each.name for each in parameters}
+    items = config.items()
+    return {key: value for key, value in items if key in known or key not in OF_EVERY_LAYER}
+
+
+def _reloadable(kind, config):
+    """`_fitting`, unless the class reads configurations in a way of its own."""
+    own = getattr(kind.from_config, "__func__", None)
+    plain = own is keras.layers.Layer.from_config.__func__
+    return _fitting(kind, config) if plain else config
 
 
 def serialized(layer):
     """The configuration of a layer given as an argument, as `part` takes it; None of None."""
     config = layer if isinstance(layer, dict) else keras.saving.serialize_keras_object(layer)
+    if isinstance(layer, keras.layers.Layer):
+        config = {**config, "config": _reloadable(type(layer), config["config"])}
+        config.pop("build_config", None)  # who takes it makes a copy, and builds that
     return _unshared(config)
 
 

@@ -3,9 +3,12 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PatchMerging(keras.layers.Layer):
+class PatchMerging(Arguments, Composite, keras.layers.Layer):
     """Joins each 2 x 2 neighbours to one token: half the rows and columns, twice the width.
 
     `LN([x_00; x_10; x_01; x_11]) W`, from 4 D to 2 D (Liu et al. 2021,

@@ -5,6 +5,9 @@ import math
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+
 AXES = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
@@ -110,7 +113,7 @@ def check_grid(owner, shape, sizes):
             )
 
 
-class _ToPatches(keras.layers.Layer):
+class _ToPatches(Arguments, Composite, keras.layers.Layer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
     def __init__(self, patch_size, hidden_dim, **kwargs):

@@ -3,13 +3,16 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.cross_attention import CrossAttention
+from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.masks import combine_masks
+from keras_transformers.layers.given_masks import given_padding
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(Arguments, Composite, keras.layers.Layer):
     """Pools a sequence into one vector by multi-head attention from a learned query.
 
     `a = MHA(q, X)`, `y = a + FFN(LN(a))` (Lee et al. 2019, "Set Transformer",
@@ -41,8 +44,8 @@ class AttentionPooling(keras.layers.Layer):
 
     def __init__(self, num_heads, mlp_dim, norm_epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.mlp_dim = mlp_dim
+        self.num_heads = whole_number(self, "num_heads", num_heads)
+        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
         self.norm_epsilon = norm_epsilon
         self.supports_masking = True
 
@@ -66,7 +69,7 @@ class AttentionPooling(keras.layers.Layer):
         query = ops.broadcast_to(
             ops.cast(self.query, x.dtype), (ops.shape(x)[0], 1, x.shape[-1])
         )
-        padding = combine_masks(mask, x_mask)
+        padding = given_padding(self, x, mask=mask, x_mask=x_mask)
         pooled = self.attention(query, x, context_mask=padding, training=training)
         return (pooled + self.feed_forward(self.norm(pooled)))[:, 0]
 

@@ -6,11 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.errors import refuse, whole_number
 from keras_transformers.layers.positions import rows_of
 
 
-class PositionTerm(keras.layers.Layer):
+@keras.saving.register_keras_serializable("keras_transformers")
+class PositionTerm(Arguments, keras.layers.Layer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
 
     A term of one's own overrides what differs. Weights are made in `build`, from the shape of the
@@ -126,6 +128,8 @@ class RelativePositionBias(PositionTerm):
 
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, **kwargs):
         super().__init__(**kwargs)
+        num_buckets = whole_number(self, "num_buckets", num_buckets)
+        max_distance = whole_number(self, "max_distance", max_distance)
         directions = 2 if bidirectional else 1
         if num_buckets < 2 * directions or num_buckets % (2 * directions):
             self._refuse("num_buckets", f"a positive multiple of {2 * directions}", num_buckets)
@@ -199,11 +203,9 @@ class ShawRelativePosition(PositionTerm):
 
     def __init__(self, max_distance=16, use_values=True, value_dim=None, **kwargs):
         super().__init__(**kwargs)
-        if max_distance < 0:
-            self._refuse("max_distance", "at least 0", max_distance)
-        self.max_distance = max_distance
+        self.max_distance = whole_number(self, "max_distance", max_distance, least=0)
         self.use_values = use_values
-        self.value_dim = value_dim
+        self.value_dim = whole_number(self, "value_dim", value_dim, optional=True)
 
     def build(self, query_shape):
         distances = 2 * self.max_distance + 1

@@ -3,6 +3,9 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers import errors
+from keras_transformers.layers.arguments import Arguments
+
 # Which share of the batch a mask is drawn for, where each replica runs a program of its own
 # (tf.distribute): `keras_transformers.distribution` puts a function here. On JAX there is one
 # program over the whole batch.
@@ -58,7 +61,7 @@ def _shift(x, bits):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Dropout(keras.layers.Layer):
+class Dropout(Arguments, keras.layers.Layer):
     """Sets features to zero at random while training, and scales the rest by `1 / (1 - rate)`.
 
     Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html. Equal in distribution
@@ -88,11 +91,7 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise ValueError(
-                f"{type(self).__name__}: `rate` must be in [0, 1). Received: rate={rate}"
-            )
-        self.rate = rate
+        self.rate = rate = errors.rate(self, "rate", rate)
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed) if rate else None
         self.supports_masking = True
@@ -149,7 +148,7 @@ class DropPath(Dropout):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LayerScale(keras.layers.Layer):
+class LayerScale(Arguments, keras.layers.Layer):
     """Multiplies each feature by a learned factor that starts small (Touvron et al. 2021).
 
     Source: "Going deeper with image transformers", https://arxiv.org/abs/2103.17239, section 2.

@@ -5,13 +5,15 @@ import math
 import keras
 from keras import ops
 
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.heads import dot_products
 from keras_transformers.layers.masks import wide
 
 FEATURES_AT_A_TIME = 8
 
 
-class Score(keras.layers.Layer):
+@keras.saving.register_keras_serializable("keras_transformers")
+class Score(Arguments, keras.layers.Layer):
     """Base of the alignment scores `a(q, k)`; by itself the dot product.
 
     A score of one's own overrides what differs: `prepare_query` and `prepare_key` see each vector

@@ -12,8 +12,8 @@ from keras_transformers.layers.cache import (
     visible_slots,
     write_cache,
 )
+from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.heads import swap_heads
-from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.positions import with_positions
 from keras_transformers.layers.projections import project, project_token
 
@@ -30,7 +30,8 @@ class SelfAttention(MultiHeadAttention):
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
-        attention_mask: Optional bool `(batch, length, length)`; True = attend.
+        attention_mask: Optional bool `(batch, length, length)`; True = attend. See
+            `MultiHeadAttention`.
         attention_bias: Optional, added to the scores.
         positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
             queries and keys are made of, not to the values (Carion et al. 2020,
@@ -70,7 +71,7 @@ class SelfAttention(MultiHeadAttention):
         x_mask=None,
     ):
         placed = with_positions(self, "positions", x, positions)
-        mask = combine_masks(mask, x_mask)
+        mask = given_padding(self, x, mask=mask, x_mask=x_mask)
         return super().call(
             placed,
             x,

@@ -3,7 +3,14 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers.masks import causal_mask, combine_masks, masked_softmax
+from keras_transformers.layers.errors import rate, whole_number
+from keras_transformers.layers.given_masks import given_padding, given_pairs
+from keras_transformers.layers.masks import (
+    causal_mask,
+    combine_masks,
+    hide_padding,
+    masked_softmax,
+)
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.regularization import Dropout
 
@@ -26,7 +33,7 @@ class RandomSynthesizer(Mixer):
     Call arguments:
         x: `(batch, length, hidden_dim)`.
         attention_mask: Optional bool `(length, length)` or `(batch, length, length)`; True =
-            attend.
+            attend. See `MultiHeadAttention`.
         return_attention_scores: Whether to return the weights too.
         training: Whether dropout acts.
         mask: `(batch, length)` padding mask, filled in by Keras.
@@ -56,10 +63,10 @@ class RandomSynthesizer(Mixer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.max_length = max_length
-        self.rank = rank
-        self.dropout = dropout
+        self.num_heads = whole_number(self, "num_heads", num_heads)
+        self.max_length = whole_number(self, "max_length", max_length, optional=True)
+        self.rank = whole_number(self, "rank", rank, optional=True)
+        self.dropout = rate(self, "dropout", dropout)
         self.causal = causal
         self.seed = seed
 
@@ -97,18 +104,17 @@ class RandomSynthesizer(Mixer):
             scores = factors[0][:, :, :length]
         else:
             scores = ops.matmul(factors[0], ops.swapaxes(factors[1], 1, 2))
-        if attention_mask is not None and len(attention_mask.shape) == 3:
-            attention_mask = attention_mask[:, None]
+        mask = given_padding(self, x, mask=mask)
+        full = (x.shape[0], self.num_heads, x.shape[1], x.shape[1])
         visible = combine_masks(
-            attention_mask,
+            given_pairs(self, "attention_mask", attention_mask, full),
             causal_mask(length) if self.causal else None,
             None if mask is None else mask[:, None, None],
         )
         weights = ops.cast(masked_softmax(scores[None], visible), x.dtype)
         dropped = self.dropout_layer(weights, training=training)
-        value = ops.reshape(
-            self.value_dense(x), (-1, length, self.num_heads, width // self.num_heads)
-        )
+        value = self.value_dense(hide_padding(x, mask))
+        value = ops.reshape(value, (-1, length, self.num_heads, width // self.num_heads))
         y = ops.matmul(dropped, ops.transpose(value, (0, 2, 1, 3)))
         y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, length, width))
         y = self.output_dense(y)

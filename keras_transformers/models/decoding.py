@@ -3,9 +3,10 @@
 from keras import ops
 
 from keras_transformers.layers.cache import grow_cache, room, visible_slots
+from keras_transformers.layers.composite import Composite
 
 
-class CachedDecoding:
+class CachedDecoding(Composite):
     """Decoding whose state has the `cache` of each block."""
 
     def grow_caches(self, state, beams, positions):

@@ -12,6 +12,9 @@ from keras_transformers.layers import (
     relative_places,
     sinusoidal_coordinates,
 )
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.masks import as_mask, hide_padding
 from keras_transformers.models.resnet import VARIANTS as BACKBONES
 from keras_transformers.models.resnet import ResNet
 from keras_transformers.models.settings import (
@@ -45,7 +48,7 @@ QUERIES = ("learned", "anchors", "proposals")
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the picture
 
 
-class _Network(keras.layers.Layer):
+class _Network(Composite, keras.layers.Layer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
     def __init__(self, layers, **kwargs):
@@ -64,7 +67,7 @@ class _Network(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class DETR(keras.Model):
+class DETR(Arguments, Composite, keras.Model):
     """Detection Transformer (Carion et al. 2020, https://arxiv.org/abs/2005.12872).
 
     A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its places with
@@ -366,12 +369,16 @@ class DETR(keras.Model):
                     f"`padding_mask`. Received: a dict of {', '.join(map(str, images))}"
                 )
             images, mask = images["images"], images.get("padding_mask")
-        if mask is not None and len(mask.shape) != 3:
+        mask = as_mask(mask, f"DETR '{self.name}': `padding_mask`")
+        known = () if mask is None else zip(mask.shape, images.shape[:3], strict=False)
+        if mask is not None and (
+            len(mask.shape) != 3 or any(None not in pair and pair[0] != pair[1] for pair in known)
+        ):
             raise ValueError(
-                f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width). "
-                f"Received: shape {tuple(mask.shape)}"
+                f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width), that "
+                f"of the images, {tuple(images.shape[:3])}. Received: shape {tuple(mask.shape)}"
             )
-        return images, mask
+        return hide_padding(images, mask), mask
 
     def _decode(self, memory, positions, mask, places, training):
         """List of logits and boxes, of the proposals and after every decoder block."""
@@ -446,7 +453,8 @@ class DETR(keras.Model):
         """The criterion's loss of all layers; Keras calls it.
 
         `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
-        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture.
+        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture; `sample_weight`,
+        `(batch,)`, weighs pictures.
         """
         layers = [
             ops.moveaxis(
@@ -454,7 +462,7 @@ class DETR(keras.Model):
             )
             for name in ("logits", "boxes")
         ]
-        return self.criterion(*layers, y["labels"], y["boxes"])
+        return self.criterion(*layers, y["labels"], y["boxes"], sample_weight)
 
     def transferred(self, **changes):
         """A new model for other classes that starts from this one's weights.

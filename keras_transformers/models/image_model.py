@@ -2,14 +2,22 @@
 
 import keras
 
-from keras_transformers.models.settings import take_over
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.models.settings import check_problem, take_over
 
 
-class ImageModel(keras.Model):
+class ImageModel(Arguments, Composite, keras.Model):
     """Base of `ViT` and the pyramids.
 
     A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which
     gives what the head sees, and `_first(blocks)`, the layers up to its first `blocks` blocks.
+
+    Args:
+        settings: Dict of the subclass's arguments.
+        problem_type: What the logits are for, which exports go by: "single_label_classification" (a
+            softmax), "multi_label_classification" (a sigmoid of each), "regression", or None: one
+            of several classes, a sigmoid of a single logit.
 
     Attributes:
         anew: Starts of the paths of weights that another task may start anew; see `take_over`.
@@ -17,11 +25,17 @@ class ImageModel(keras.Model):
 
     anew = ("head",)
 
-    def __init__(self, settings, **kwargs):
+    def __init__(self, settings, problem_type=None, **kwargs):
         super().__init__(**kwargs)
-        self._settings = settings
+        self._settings = {**settings, "problem_type": problem_type}
+        check_problem(type(self).__name__, self._settings)
         self.frozen_blocks = None
         self.head = None
+
+    @property
+    def problem_type(self):
+        """What the logits are for, as given."""
+        return self._settings["problem_type"]
 
     def _make_head(self):
         if self._settings["num_classes"] is not None:
@@ -67,6 +81,9 @@ class ImageModel(keras.Model):
     def freeze(self, blocks=None):
         """Keeps the embeddings and the first blocks as they are; compile the model after it.
 
+        The other blocks are trained, also those that were frozen before: `freeze(0)` keeps the
+        embeddings alone, and `trainable = True` trains all.
+
         Args:
             blocks: How many; all of them, the default, leave pooling and head to be trained (a
                 linear probe). `save` keeps the choice.
@@ -83,8 +100,9 @@ class ImageModel(keras.Model):
             )
         self.frozen_blocks = blocks
         if self.built:  # else `build` does it, for what it makes would be trainable
-            for layer in self._first(blocks):
-                layer.trainable = False
+            frozen = self._first(blocks)
+            for layer in self._first(depth):
+                layer.trainable = not any(layer is each for each in frozen)
 
     def transferred(self, **changes):
         """A new model for another task that starts from this one's weights.

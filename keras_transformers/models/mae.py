@@ -3,14 +3,17 @@
 import keras
 from keras import ops
 
+from keras_transformers.detection.criterion import of_pictures
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
 from keras_transformers.models.settings import check_divides, check_sizes
 from keras_transformers.models.vit import POSITIONS, ViT
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MAE(keras.Model):
+class MAE(Arguments, Composite, keras.Model):
     """Masked autoencoder (He et al. 2022, https://arxiv.org/abs/2111.06377).
 
     Most patches of an image are removed at random; a `ViT` encodes the others, and a small decoder,
@@ -190,10 +193,16 @@ class MAE(keras.Model):
         return rows * columns
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """Mean squared error on the removed patches; Keras calls it."""
+        """Mean squared error on the removed patches; Keras calls it.
+
+        `sample_weight`, `(batch,)`, multiplies the errors of each image; what they are divided by
+        stays, as in Keras's losses.
+        """
         target, _, _ = self._targets(x)
         error = ops.mean(ops.square(ops.cast(y_pred["patches"], "float32") - target), axis=-1)
         masked = ops.cast(y_pred["masked"], "float32")
+        if sample_weight is not None:
+            error = error * of_pictures(sample_weight, "MAE")[:, None]
         return ops.sum(error * masked) / ops.sum(masked)
 
     def _targets(self, images):

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+# What the logits of classes are for, as `transformers` calls it.
+PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
 MULTIPLE = 8  # of which a gated network's width is one
 
 
@@ -15,7 +17,8 @@ def check_sizes(owner, settings, names, optional=()):
         optional: Those that may be None.
     """
     for name in (*names, *(name for name in optional if settings[name] is not None)):
-        if not (isinstance(settings[name], int) and settings[name] > 0):
+        whole = isinstance(settings[name], int) and settings[name] is not True
+        if not (whole and settings[name] > 0):
             raise ValueError(
                 f"{owner}: `{name}` must be a positive integer. Received: {settings[name]!r}"
             )
@@ -36,6 +39,16 @@ def check_choice(owner, settings, name, known):
         raise ValueError(
             f"{owner}: `{name}` must be one of {', '.join(map(str, known))}. "
             f"Received: {settings[name]!r}"
+        )
+
+
+def check_problem(owner, settings):
+    """Raises ValueError unless `problem_type` is known, and has classes enough."""
+    check_choice(owner, settings, "problem_type", PROBLEMS)
+    if settings["problem_type"] == PROBLEMS[1] and settings["num_classes"] == 1:
+        raise ValueError(
+            f"{owner}: `num_classes` must be over 1 for problem_type={PROBLEMS[1]!r}, which gives "
+            f"one class the probability 1; use {PROBLEMS[2]!r}. Received: num_classes=1"
         )
 
 
@@ -72,8 +85,13 @@ def take_over(model, source, anew=()):
             as they are.
 
     Raises:
-        ValueError: If another weight is missing or of another shape.
+        ValueError: If `source` is not built, or another weight is missing or of another shape.
     """
+    if not source.built:
+        raise ValueError(
+            f"{type(source).__name__} '{source.name}': `transferred` must be called on a built "
+            "model, which has weights: call the model, or `build`, before. Received: one without"
+        )
     tables = _tables(source)
     resized = set()
     for path, table in _tables(model).items():

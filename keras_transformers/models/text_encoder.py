@@ -13,9 +13,12 @@ from keras_transformers.layers import (
     TokenEmbedding,
     padding_mask,
 )
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
+    check_problem,
     check_sizes,
     take_over,
     variant,
@@ -25,7 +28,7 @@ from keras_transformers.models.text_heads import (
     MaskedLanguageHead,
     TaggingHead,
 )
-from keras_transformers.models.text_inputs import masks_and_positions, text_inputs
+from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
@@ -41,7 +44,7 @@ HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(keras.Model):
+class TextEncoder(TakesIds, Arguments, Composite, keras.Model):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
@@ -63,7 +66,8 @@ class TextEncoder(keras.Model):
         num_classes: For the last two: number of classes.
         max_length: Number of positions in the table of "bert"; "modern" has none.
         style: "bert" or "modern".
-        pooling: What "classification" looks at: "token", the first, or "mean", of all real ones.
+        pooling: What "classification" looks at: "token", the first real one, or "mean", of all
+            real ones.
         dropout: Rate on embeddings, on every residual branch, and in the head.
         attention_dropout: Rate on the attention weights.
         token_types: Of "bert": rows of the table of token types; 0 for none (Sanh et al. 2019,
@@ -71,17 +75,22 @@ class TextEncoder(keras.Model):
         activation: Activation of the feed-forward networks of "bert" and of "masked_language".
         norm_epsilon: Epsilon of all norms; by default the published models', 1e-12 and 1e-5.
         pooler_activation: Activation of the layer before the classes of "classification".
+        problem_type: Of "classification", what the logits are for, which exports go by:
+            "single_label_classification" (a softmax), "multi_label_classification" (a sigmoid of
+            each), "regression", or None: one of several classes, a sigmoid of a single logit.
 
     Call arguments:
-        inputs: Integer ids `(batch, length)`, 0 = padding; or a dict of `ids`, and optionally
-            `token_types` (0 or 1, the sentence of a pair; "bert" only), `segments` (1, 2, 3 ...
-            number the texts of a packed row, 0 = padding), each `(batch, length)`, and, for
-            "masked_language", `masked_positions` `(batch, places)`: where logits are wanted.
+        inputs: Integer ids `(batch, length)`, or floats that hold integers, 0 = padding; or a dict
+            of `ids`, and optionally `token_types` (0 or 1, the sentence of a pair; "bert" only),
+            `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding), each `(batch,
+            length)`, and, for "masked_language", `masked_positions` `(batch, places)`: where logits
+            are wanted.
         training: Whether dropout acts.
 
     Returns:
         Without a head `(batch, length, hidden_dim)`; logits `(batch, length or places,
-        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`.
+        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`. What has a place for
+        each token has the implicit Keras mask of the real ones.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a choice is
@@ -97,6 +106,7 @@ class TextEncoder(keras.Model):
     """
 
     padding_id = 0
+    optional_inputs = ("token_types", "segments", "masked_positions")
 
     def __init__(
         self,
@@ -116,6 +126,7 @@ class TextEncoder(keras.Model):
         activation="gelu",
         norm_epsilon=None,
         pooler_activation="tanh",
+        problem_type=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -136,6 +147,7 @@ class TextEncoder(keras.Model):
             "activation": keras.activations.serialize(keras.activations.get(activation)),
             "norm_epsilon": norm_epsilon,
             "pooler_activation": pooler_activation,
+            "problem_type": problem_type,
         }
         self._check_settings()
         policy = self.dtype_policy
@@ -176,12 +188,18 @@ class TextEncoder(keras.Model):
         check_choice("TextEncoder", settings, "head", HEADS)
         check_choice("TextEncoder", settings, "style", ("bert", "modern"))
         check_choice("TextEncoder", settings, "pooling", ("token", "mean"))
+        check_problem("TextEncoder", settings)
         needed = settings["head"] in ("classification", "tagging")
         if needed and settings["num_classes"] is None:
             raise ValueError(
                 f"TextEncoder: `num_classes` must be given for head={settings['head']!r}. "
                 "Received: None"
             )
+
+    @property
+    def problem_type(self):
+        """What the logits of classes are for, as given."""
+        return self._settings["problem_type"]
 
     def _norm(self, name):
         """A norm of the style."""
@@ -251,7 +269,7 @@ class TextEncoder(keras.Model):
                 layer.build(hidden)
 
     def call(self, inputs, training=None):
-        inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
+        inputs = self.as_inputs(inputs)
         x = self.encode(inputs, training=training)
         kind = self._settings["head"]
         if kind == "classification":
@@ -265,6 +283,13 @@ class TextEncoder(keras.Model):
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
+    def compute_mask(self, inputs, previous_mask=None):
+        """Which places of the output stand for a real token; None where it has others."""
+        chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
+        if chosen or self._settings["head"] == "classification":
+            return None
+        return super().compute_mask(inputs, previous_mask)
+
     @property
     def most_positions(self):
         """How many positions there are, None without end."""
@@ -272,7 +297,7 @@ class TextEncoder(keras.Model):
 
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
-        inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
+        inputs = self.as_inputs(inputs)
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
         x = self.dropout_layer(x, training=training)

@@ -118,7 +118,8 @@ class ViT(ImageModel):
         **kwargs,
     ):
         size = both_sides(image_size)
-        mixer = {"mixer": serialized(block["mixer"])} if "mixer" in (block or {}) else {}
+        block = {"activation": "gelu", **(block or {})}
+        parts = {name: block[name] for name in ("mixer", "feed_forward", "norm") if name in block}
         settings = {
             "num_classes": num_classes,
             "image_size": list(size),
@@ -136,7 +137,7 @@ class ViT(ImageModel):
             "dropout": dropout,
             "drop_path": drop_path,
             "norm_epsilon": norm_epsilon,
-            "block": {"activation": "gelu", **(block or {}), **mixer},
+            "block": {**block, **{name: serialized(part) for name, part in parts.items()}},
         }
         super().__init__(settings, **kwargs)
         self._check_settings()
@@ -163,15 +164,15 @@ class ViT(ImageModel):
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
             EncoderBlock(
-                num_heads,
-                mlp_dim,
+                num_heads if parts.get("mixer") is None else None,
+                mlp_dim if parts.get("feed_forward") is None else None,
                 dropout=dropout,
                 norm_first=True,
                 drop_path=drop_path * i / max(num_layers - 1, 1),
                 norm_epsilon=norm_epsilon,
                 name=f"encoder_{i}",
                 dtype=policy,
-                **self._settings["block"],
+                **block,
             )
             for i in range(num_layers)
         ]

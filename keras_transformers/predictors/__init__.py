@@ -2,6 +2,7 @@
 
 from keras_transformers.predictors.base import Predictor, Refused
 from keras_transformers.predictors.images import (
+    ArrayClassifierPredictor,
     DetectorPredictor,
     ImageClassifierPredictor,
     ImagePredictor,
@@ -16,6 +17,7 @@ from keras_transformers.predictors.texts import (
 )
 
 __all__ = [
+    "ArrayClassifierPredictor",
     "DetectorPredictor",
     "ImageClassifierPredictor",
     "ImagePredictor",
@@ -29,6 +31,7 @@ __all__ = [
     "TranslatorPredictor",
 ]
 OF_EVERY_KIND = (
+    ArrayClassifierPredictor,
     DetectorPredictor,
     ImageClassifierPredictor,
     MaskFillerPredictor,

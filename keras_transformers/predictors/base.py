@@ -1,5 +1,6 @@
 """From things as people hold them to plain Python, by way of one function of strings."""
 
+import collections
 import dataclasses
 import itertools
 
@@ -41,7 +42,7 @@ class Predictor:
 
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier" or "detector".
+            "image_classifier", "array_classifier" or "detector".
         takes: "text" or "image".
         labels: As given.
 
@@ -148,7 +149,7 @@ class Predictor:
     def _found(self, strings, details):
         """The answers to strings; halves a request that fails, until its bad rows are found."""
         try:
-            found = self._run(tf.constant(strings, tf.string))
+            found = self._run(self._request_of(strings))
         except tf.errors.InvalidArgumentError as error:
             if len(strings) == 1:
                 return [Refused(self._failure(error))]
@@ -173,6 +174,10 @@ class Predictor:
     def _encoded(self, item):
         """The string that the model takes for a thing: a hook; ValueError says what is wrong."""
         raise NotImplementedError
+
+    def _request_of(self, strings):
+        """The tensor that the model takes for a list of what `_encoded` gives: a hook."""
+        return tf.constant(strings, tf.string)
 
     def _answer(self, row, details):
         """The answer in plain Python, from a dict of arrays: a hook."""
@@ -208,10 +213,20 @@ def received(thing):
 
 
 def named_probabilities(row, labels):
-    """The most probable class and all, from `label`, `probability` and `probabilities`."""
+    """The most probable class and all, from `label`, `probability` and `probabilities`.
+
+    Where there can be several, the list `labels` has those of `present`.
+    """
     names = labels or [str(i) for i in range(len(row["probabilities"]))]
-    return {
+    if len(set(names)) < len(names):  # as ImageNet's two cranes; each keeps its probability
+        times = collections.Counter(names)
+        names = [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]
+    answer = {
         "label": row["label"].decode(),
         "probability": float(row["probability"]),
         "probabilities": dict(zip(names, row["probabilities"].tolist(), strict=True)),
     }
+    if "present" in row:
+        there = zip(names, row["present"], strict=True)
+        answer["labels"] = [name for name, present in there if present]
+    return answer

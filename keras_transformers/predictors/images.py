@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.array_files import as_bytes, is_array, read_array
 from keras_transformers.predictors.base import Predictor, named_probabilities, received
 
 CHANNELS = (1, 3, 4)
@@ -14,7 +15,8 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 class ImagePredictor(Predictor):
     """A predictor of pictures: each a path, the bytes of a file, a uint8 array or a Pillow image.
 
-    Files are JPEG, PNG, GIF or BMP. Arrays and Pillow images go to the model as PNG, without loss.
+    Files are JPEG, PNG, GIF, BMP or WebP. Arrays, `.npy` and TIFF files and Pillow images go to the
+    model as PNG, without loss. What has an orientation in EXIF is taken upright.
 
     Example:
     >>> from keras_transformers.predictors import ImagePredictor
@@ -34,9 +36,12 @@ class ImagePredictor(Predictor):
 
     def _encoded(self, item):
         if isinstance(item, str | pathlib.PurePath):
-            return _read(item)
+            item = _read(item)
         if isinstance(item, bytes | bytearray):
-            return bytes(item)
+            item = bytes(item)
+            if not is_array(item):
+                return item
+            item = _read_array(item)
         if _is_pillow(item):
             item = _pixels(item)
         if not isinstance(item, np.ndarray):
@@ -47,14 +52,14 @@ class ImagePredictor(Predictor):
         return _png(item)
 
     def _failure(self, error):
-        return "must be a JPEG, PNG, GIF or BMP picture that is whole; it cannot be decoded."
+        return "must be a JPEG, PNG, GIF, BMP or WebP picture that is whole; it cannot be decoded."
 
 
 class ImageClassifierPredictor(ImagePredictor):
     """Classifies pictures: a dict of `label`, `probability` and `probabilities`.
 
     `probabilities` is a dict from the name of each class; where the names are not known, from "0",
-    "1", ...
+    "1", ... Where a picture can have several labels, `labels` is the list of those that it has.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -73,11 +78,61 @@ class ImageClassifierPredictor(ImagePredictor):
         return named_probabilities(row, self.labels)
 
 
+class ArrayClassifierPredictor(ImageClassifierPredictor):
+    """Classifies arrays of more channels than pictures have: as `ImageClassifierPredictor`.
+
+    Each is a uint8 array `(height, width, channels)` or one of floats in [0, 1], a `.npy` file or
+    the bytes of one.
+
+    Example:
+    >>> import numpy as np, tensorflow as tf
+    >>> from keras_transformers.predictors import ArrayClassifierPredictor
+    >>> def classify(image):
+    ...     return {"label": tf.constant(["sea"]), "probability": tf.constant([0.75]),
+    ...             "probabilities": tf.constant([[0.75, 0.25]])}
+    >>> classifier = ArrayClassifierPredictor(classify, ["sea", "land"])
+    >>> classifier.predict(np.zeros((8, 9, 13), "uint8"))["label"]
+    'sea'
+    """
+
+    kind = "array_classifier"
+
+    def _encoded(self, item):
+        if isinstance(item, str | pathlib.PurePath):
+            item = _read(item)
+        if isinstance(item, bytes | bytearray):
+            item = _read_array(bytes(item))
+        if _is_pillow(item):
+            item = np.asarray(item)
+        if not isinstance(item, np.ndarray) or item.ndim not in (2, 3) or 0 in item.shape:
+            raise ValueError(
+                "must be an array (height, width, channels), or a .npy file of one. "
+                f"{received(item)}"
+            )
+        return as_bytes(item if item.ndim == 3 else item[..., None])
+
+    def _found(self, arrays, details):
+        """The answers, those to arrays of one shape together."""
+        answers = [None] * len(arrays)
+        for shape in dict.fromkeys(each.shape for each in arrays):
+            places = [i for i, each in enumerate(arrays) if each.shape == shape]
+            found = super()._found([arrays[i] for i in places], details)
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+        return answers
+
+    def _request_of(self, items):
+        return tf.constant(np.stack(items))
+
+    def _failure(self, error):
+        return "must have as many channels as the model."
+
+
 class DetectorPredictor(ImagePredictor):
     """Finds boxes: for each picture a list of dicts of `label`, `score` and `box`, surest first.
 
-    A box is `[left, top, right, bottom]` in pixels of the picture. Those with a score of the
-    model's threshold or more are given; with `details` all of them.
+    A box is `[left, top, right, bottom]` in pixels of the picture, upright. Those with a score of
+    the model's threshold or more are given; with `details` all of them.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -112,8 +167,18 @@ def _read(path):
         raise ValueError(f"must be a file that can be read: {reason}. {received(path)}") from None
 
 
+def _read_array(content):
+    try:
+        return read_array(content)
+    except ValueError as error:
+        raise ValueError(f"must be an array of pixels; the file {error}") from None
+
+
 def _pixels(image):
-    """The pixels of a Pillow image, uint8."""
+    """The pixels of a Pillow image, uint8, upright."""
+    from PIL import ImageOps  # there is an image of it
+
+    image = ImageOps.exif_transpose(image)
     if image.mode not in MODES.values():
         transparent = image.mode in ("LA", "PA") or "transparency" in image.info
         image = image.convert("RGBA" if transparent else "L" if image.mode == "1" else "RGB")

@@ -109,7 +109,7 @@ class TextClassifierPredictor(TextPredictor):
     """Classifies texts: a dict of `label`, `probability`, `probabilities` and `truncated`.
 
     `probabilities` is a dict from the name of each class; where the names are not known, from "0",
-    "1", ...
+    "1", ... Where a text can have several labels, `labels` is the list of those that it has.
 
     Example:
     >>> import tensorflow as tf

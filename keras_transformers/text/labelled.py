@@ -41,7 +41,7 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None, epoch=N
 
     Args:
         ids: Ragged integers `(texts, None)`.
-        labels: Integers `(texts,)`.
+        labels: Integers `(texts,)`, or 0 and 1 `(texts, classes)` where there can be several.
         boundaries: Increasing lengths, for instance `(32, 64, 128)`.
         tokens_per_batch: Places of a batch, at most.
         seed: Of the order of the texts, another one in each epoch; None keeps it.
@@ -49,7 +49,8 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None, epoch=N
 
     Returns:
         `tf.data.Dataset` of `(ids, labels, weights)`: int32 `(tokens_per_batch // boundary,
-        boundary)`, int32 and float32 `(tokens_per_batch // boundary,)`.
+        boundary)`, int32 `(tokens_per_batch // boundary,)`, or with classes behind, and float32
+        `(tokens_per_batch // boundary,)`.
 
     Raises:
         ValueError: If the boundaries do not increase, the budget is below the last of them, or a
@@ -77,9 +78,10 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None, epoch=N
 
     def fill(ids, labels):
         rows = tf.gather(sizes, tf.argmax(tf.constant(boundaries) >= tf.shape(ids)[1]))
-        missing = [[0, rows - tf.shape(labels)[0]]]
-        weights = tf.pad(tf.ones_like(labels, tf.float32), missing)
-        return tf.pad(ids, [*missing, [0, 0]]), tf.pad(labels, missing), weights
+        number = tf.shape(labels)[0]
+        missing = [[0, rows - number]]
+        labels = tf.pad(labels, missing + [[0, 0]] * (labels.shape.rank - 1))
+        return tf.pad(ids, [*missing, [0, 0]]), labels, tf.pad(tf.ones([number]), missing)
 
     chunks = orders(len(labels), CHUNK, seed, epoch).map(
         lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))

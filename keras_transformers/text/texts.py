@@ -18,7 +18,8 @@ class TextCorpus:
     Args:
         name: Where the texts come from, for messages.
         texts: List of str.
-        labels: Number of the class of each text, or None.
+        labels: Number of the class of each text, or a list of numbers where it can have several, or
+            None.
         classes: Names of the classes, or None.
         left_out: Dict of reason -> number of texts left out.
 
@@ -38,7 +39,7 @@ class TextCorpus:
         return len(self.texts)
 
     @classmethod
-    def labelled(cls, name, pairs, classes=None, left_out=None):
+    def labelled(cls, name, pairs, classes=None, left_out=None, separator=None):
         """Makes a corpus of an iterable of (text, name of its class).
 
         Args:
@@ -47,30 +48,32 @@ class TextCorpus:
             classes: Names of the classes; by default those that occur, sorted. A text of another
                 class is left out, and counted.
             left_out: Dict of reason -> number of texts that were left out before.
+            separator: What stands between the names where a text can have several classes, or none;
+                None for one class each.
 
         Raises:
-            ValueError: If no text is usable.
+            ValueError: If no text is usable, or none has a class.
         """
         left_out, kept = collections.Counter(left_out), []
         known = None if classes is None else set(classes)
         for text, label in pairs:
             text, label = text.strip(), label.strip()
-            if not text or not label:
+            names = [label] if separator is None else map(str.strip, label.split(separator))
+            names = list(dict.fromkeys(filter(None, names)))  # each once
+            if not text or not names and separator is None:
                 left_out["empty" if not text else "without a label"] += 1
-            elif known is not None and label not in known:
+            elif known is not None and not known.issuperset(names):
                 left_out["of a class that is not in the training set"] += 1
             else:
-                kept.append((text, label))
+                kept.append((text, names))
         if classes is None:
-            classes = sorted({label for _, label in kept})
+            classes = sorted({name for _, names in kept for name in names})
         numbers = {label: number for number, label in enumerate(classes)}
-        corpus = cls(
-            name,
-            [text for text, _ in kept],
-            [numbers[label] for _, label in kept],
-            list(classes),
-            dict(left_out),
-        )
+        labels = [[numbers[name] for name in names] for _, names in kept]
+        labels = labels if separator is not None else [only for (only,) in labels]
+        corpus = cls(name, [text for text, _ in kept], labels, list(classes), dict(left_out))
+        if kept and not classes:
+            raise ValueError(f"{corpus.summary()}. There is nothing to learn: no text has a class.")
         return corpus.checked("each line must hold a text, a tab and its class, in UTF-8")
 
     def checked(self, advice):
@@ -98,7 +101,7 @@ class TextCorpus:
         return f"{line}; left out: {reasons}" if reasons else line
 
 
-def read_labelled(path, classes=None):
+def read_labelled(path, classes=None, separator=None):
     """Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
 
     Blank lines, lines without a tab or with more than one, invalid UTF-8, empty texts and classes
@@ -107,6 +110,7 @@ def read_labelled(path, classes=None):
     Args:
         path: The file. A byte order mark and Windows line ends do no harm.
         classes: Names of the classes, for a validation or test set: those of the training set.
+        separator: See `TextCorpus.labelled`.
 
     Returns:
         A `TextCorpus` with labels.
@@ -124,7 +128,7 @@ def read_labelled(path, classes=None):
     ['animal', 'plant']
     """
     rows, left_out = decoded_lines(path, 2, "text TAB class")
-    return TextCorpus.labelled(pathlib.Path(path).name, rows, classes, left_out)
+    return TextCorpus.labelled(pathlib.Path(path).name, rows, classes, left_out, separator)
 
 
 def read_documents(path):

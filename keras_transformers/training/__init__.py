@@ -1,25 +1,32 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
 from keras_transformers.training.budget import BudgetedDecay
-from keras_transformers.training.callbacks import (
-    CheckpointAverage,
-    Throughput,
-    TranslationScores,
-    score_translations,
-)
+from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
     ClassificationScores,
+    LabelScores,
     calibration_error,
+    classification_accuracy,
+    classification_loss,
     score_classes,
+    score_labels,
+    several_hot,
 )
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
-from keras_transformers.training.metrics import MaskedAccuracy, Perplexity, TokenCrossEntropy
+from keras_transformers.training.metrics import (
+    LabelAccuracy,
+    MaskedAccuracy,
+    Perplexity,
+    TokenCrossEntropy,
+)
 from keras_transformers.training.optimizers import AdamW, Muon, orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
+from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.translation import TranslationScores, score_translations
 
 __all__ = [
     "AdamW",
@@ -30,6 +37,8 @@ __all__ = [
     "DetectionScores",
     "ExactResume",
     "InverseSquareRoot",
+    "LabelAccuracy",
+    "LabelScores",
     "MaskedAccuracy",
     "Muon",
     "Perplexity",
@@ -39,11 +48,17 @@ __all__ = [
     "TranslationScores",
     "WarmupLinear",
     "best_threshold",
+    "bleu_tokenizer",
     "calibration_error",
+    "classification_accuracy",
+    "classification_loss",
     "keep_freed_memory",
     "orthogonalize",
     "score_boxes",
     "score_classes",
+    "score_labels",
     "score_translations",
+    "several_hot",
+    "text_normalization",
     "token_cross_entropy",
 ]

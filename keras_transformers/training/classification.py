@@ -2,7 +2,66 @@
 
 import dataclasses
 
+import keras
 import numpy as np
+
+from keras_transformers.training.metrics import LabelAccuracy
+
+SEVERAL = "multi_label_classification"
+
+
+def classification_loss(problem_type=None, label_smoothing=0.0):
+    """The loss of a classifier, from its logits and labels of 0 and 1, both `(batch, classes)`.
+
+    Cross-entropy of a softmax; for "multi_label_classification" the mean over the labels of binary
+    cross-entropies, one sigmoid each. `transformers` trains by the same for the same
+    `problem_type`.
+
+    Args:
+        problem_type: Of the model.
+        label_smoothing: Share of each label that is moved to the others.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import classification_loss
+    >>> loss = classification_loss("multi_label_classification")
+    >>> round(float(loss(np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3)))), 4)  # ln 2
+    0.6931
+    """
+    kind = keras.losses.CategoricalCrossentropy
+    if problem_type == SEVERAL:
+        kind = keras.losses.BinaryCrossentropy
+    return kind(from_logits=True, label_smoothing=label_smoothing)
+
+
+def classification_accuracy(problem_type=None):
+    """A metric "accuracy" of the same: of the most probable class, or of each label's yes or no.
+
+    Args:
+        problem_type: Of the model.
+
+    Example:
+    >>> from keras_transformers.training import classification_accuracy
+    >>> classification_accuracy().name, type(classification_accuracy("multi_label_classification"))
+    ('accuracy', <class 'keras_transformers.training.metrics.LabelAccuracy'>)
+    """
+    if problem_type == SEVERAL:
+        return LabelAccuracy()
+    return keras.metrics.CategoricalAccuracy("accuracy")
+
+
+def several_hot(labels, classes):
+    """0 and 1, int32 `(n, classes)`, of a list of lists of class numbers.
+
+    Example:
+    >>> from keras_transformers.training import several_hot
+    >>> several_hot([[2, 0], []], 3).tolist()
+    [[1, 0, 1], [0, 0, 0]]
+    """
+    hot = np.zeros((len(labels), classes), "int32")
+    for row, numbers in zip(hot, labels, strict=True):
+        row[numbers] = 1
+    return hot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +136,7 @@ def score_classes(probabilities, labels, classes):
     >>> scores.top1, scores.confusion.tolist()
     (0.5, [[1, 0], [1, 0]])
     """
-    try:
-        from sklearn import metrics  # only where something is scored
-    except ImportError as error:
-        raise ImportError(
-            "score_classes: scoring needs scikit-learn; `pip install scikit-learn`."
-        ) from error
-
+    metrics = _sklearn_metrics("score_classes")
     probabilities, labels = _checked(probabilities, labels)
     if probabilities.shape[1] != len(classes):
         raise ValueError(
@@ -107,6 +160,95 @@ def score_classes(probabilities, labels, classes):
             for name, p, r, f, images in rows
         ],
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelScores:
+    """Scores where there can be several labels at once, each present from a half on.
+
+    Args:
+        exact_match: Share of examples of which all labels are right.
+        micro_f1, macro_f1: F1 of all decisions together, and the mean of the labels'.
+        mean_average_precision: Mean over labels of the area under precision and recall.
+        table: A dict for each label: class, images, precision, recall, f1.
+
+    Example:
+    >>> from keras_transformers.training import score_labels
+    >>> round(score_labels([[0.9, 0.7]], [[1, 0]], ["cat", "dog"]).micro_f1, 3)
+    0.667
+    """
+
+    exact_match: float
+    micro_f1: float
+    macro_f1: float
+    mean_average_precision: float
+    table: list
+
+
+def score_labels(probabilities, labels, classes):
+    """Scores probabilities of labels, of which several can be present.
+
+    Args:
+        probabilities: `(n, classes)`, each from 0 to 1.
+        labels: 0 and 1 `(n, classes)`.
+        classes: Names of the labels.
+
+    Returns:
+        `LabelScores`; a label that no example has counts in none of the means.
+
+    Raises:
+        ValueError: If shapes do not fit, a label is not 0 or 1, or a probability is not finite.
+        ImportError: If scikit-learn, which counts, is not installed.
+
+    Example:
+    >>> from keras_transformers.training import score_labels
+    >>> score_labels([[0.9, 0.1], [0.2, 0.8]], [[1, 0], [1, 1]], ["cat", "dog"]).exact_match
+    0.5
+    """
+    metrics = _sklearn_metrics("score_labels")
+    probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
+    fits = probabilities.ndim == 2 and probabilities.shape == labels.shape == (
+        len(labels), len(classes)
+    )
+    if not fits or not len(labels) or not np.isin(labels, (0, 1)).all():
+        raise ValueError(
+            f"score_labels: `probabilities` must be (n, {len(classes)}), and `labels` 0 and 1 of "
+            f"the same shape. Received: shapes {probabilities.shape} and {labels.shape}"
+        )
+    if not np.isfinite(probabilities).all():
+        raise ValueError("score_labels: `probabilities` must be finite.")
+    present = (probabilities >= 0.5).astype(int)
+    found, there, right = (each.sum(axis=0) for each in (present, labels, labels * present))
+    columns = [
+        right / np.maximum(found, 1), right / np.maximum(there, 1),
+        2 * right / np.maximum(found + there, 1), there,
+    ]  # fmt: skip
+    known = labels.any(axis=0)
+    areas = [
+        metrics.average_precision_score(labels[:, i], probabilities[:, i])
+        for i in np.flatnonzero(known)
+    ]
+    rows = zip(classes, *(column.tolist() for column in columns), strict=True)
+    return LabelScores(
+        exact_match=float((labels == present).all(axis=1).mean()),
+        micro_f1=float(2 * right.sum() / max(found.sum() + there.sum(), 1)),
+        macro_f1=float(np.mean(columns[2][known])) if known.any() else 0.0,
+        mean_average_precision=float(np.mean(areas)) if areas else 0.0,
+        table=[
+            {"class": name, "images": images, "precision": p, "recall": r, "f1": f}
+            for name, p, r, f, images in rows
+        ],
+    )
+
+
+def _sklearn_metrics(caller):
+    try:
+        from sklearn import metrics  # only where something is scored
+    except ImportError as error:
+        raise ImportError(
+            f"{caller}: scoring needs scikit-learn; `pip install scikit-learn`."
+        ) from error
+    return metrics
 
 
 def _checked(probabilities, labels):

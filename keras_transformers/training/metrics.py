@@ -127,3 +127,35 @@ class Perplexity(TokenCrossEntropy):
 
     def result(self):
         return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LabelAccuracy(keras.metrics.Mean):
+    """Share of right decisions where there can be several labels, each present or not.
+
+    A label is taken to be present where its logit is positive, its probability above a half.
+
+    Call arguments:
+        y_true: 0 and 1 `(batch, classes)`.
+        y_pred: Logits `(batch, classes)`.
+        sample_weight: Optional weights `(batch,)`.
+
+    Returns:
+        A scalar in `[0, 1]`, over all batches since the last reset.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.training import LabelAccuracy
+    >>> accuracy = LabelAccuracy()
+    >>> accuracy.update_state(np.array([[1, 0]]), np.array([[2.5, 0.1]]))
+    >>> float(accuracy.result())
+    0.5
+    """
+
+    def __init__(self, name="accuracy", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        there = ops.cast(y_true, "float32") > 0.5
+        right = ops.equal(ops.convert_to_tensor(y_pred) > 0, there)
+        super().update_state(ops.mean(ops.cast(right, "float32"), axis=-1), sample_weight)

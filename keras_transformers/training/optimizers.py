@@ -14,8 +14,43 @@ NO_DECAY = (
 )
 
 
+class _ByStep:
+    """What both optimizers mend of Keras's: gradients of tables, averages while accumulating."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.gradient_accumulation_steps and self.use_ema and self.ema_overwrite_frequency:
+            raise ValueError(
+                f"{type(self).__name__}: `ema_overwrite_frequency` must be None with "
+                "`gradient_accumulation_steps`: weights would change between batches of one step. "
+                f"Received: {self.ema_overwrite_frequency}"
+            )
+
+    def apply(self, grads, trainable_variables=None):
+        super().apply(_dense(grads), trainable_variables)
+
+    def _update_model_variables_moving_average(self, trainable_variables):
+        """Averages once a step; Keras does after each batch, a momentum of `m^k` for `k` of them.
+
+        Between steps it stays as it is, by a momentum of 1.
+        """
+        batches = self.gradient_accumulation_steps
+        if not batches or not self.use_ema:
+            super()._update_model_variables_moving_average(trainable_variables)
+            return
+        made = (self._iterations + 1) % batches == 0
+        later = self._iterations >= batches  # until the first step, the weights are the average
+        momentum = ops.where(later, ops.where(made, self.ema_momentum, 1.0), 0.0)
+        for variable, average in zip(
+            trainable_variables, self._model_variables_moving_average, strict=True
+        ):
+            if average is not None:
+                share = ops.cast(momentum, variable.dtype)
+                average.assign(share * average + (1 - share) * variable)
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class AdamW(keras.optimizers.AdamW):
+class AdamW(_ByStep, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` whose weight decay leaves some variables alone, also after reload.
 
     Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101. What Keras's own
@@ -44,9 +79,6 @@ class AdamW(keras.optimizers.AdamW):
         super().__init__(learning_rate, weight_decay=weight_decay, name=name, **kwargs)
         self.no_decay = tuple(no_decay)
         self.exclude_from_weight_decay(var_names=list(self.no_decay))
-
-    def apply(self, grads, trainable_variables=None):
-        super().apply(_dense(grads), trainable_variables)
 
     def get_config(self):
         return {**super().get_config(), "no_decay": list(self.no_decay)}
@@ -97,7 +129,7 @@ def orthogonalize(matrix, steps=5):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Muon(keras.optimizers.Optimizer):
+class Muon(_ByStep, keras.optimizers.Optimizer):
     """Momentum orthogonalised for matrices, Adam for embeddings, norms and biases.
 
     `M <- mu M + G`, `W <- W - lr 0.2 sqrt(max(rows, columns)) NS(G + mu M)`: with that factor
@@ -174,9 +206,6 @@ class Muon(keras.optimizers.Optimizer):
             None if shape else self.add_variable_from_reference(variable, name="velocity")
             for variable, shape in zip(variables, self.shapes, strict=True)
         ]
-
-    def apply(self, grads, trainable_variables=None):
-        super().apply(_dense(grads), trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)

@@ -10,7 +10,8 @@ from keras_transformers.vision.box_batches import (
 )
 from keras_transformers.vision.boxes import DetectionCorpus
 from keras_transformers.vision.coco import read_coco
-from keras_transformers.vision.corpus import ImageCorpus, read_folder
+from keras_transformers.vision.corpus import ImageCorpus
+from keras_transformers.vision.folders import read_folder
 from keras_transformers.vision.preprocessing import Preprocessing
 
 __all__ = [

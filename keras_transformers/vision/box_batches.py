@@ -162,7 +162,7 @@ def training_boxes(
         boxes as shares of the square.
 
     Raises:
-        ValueError: If `image_size` is no square.
+        ValueError: If `image_size` is no square, or the corpus has no box to learn from.
 
     Example:
     >>> import numpy as np
@@ -173,6 +173,8 @@ def training_boxes(
     >>> tuple(inputs["images"].shape), targets["labels"].numpy().tolist()[0]
     ((2, 32, 32, 3), [0, -1, -1, -1, -1])
     """
+    if not corpus.number_of_boxes():
+        raise ValueError(f"{corpus.summary()}. There is no box to learn from.")
     count, epoch = len(corpus), tf.cast(epoch, tf.int64)
     passes = tf.data.Dataset.counter()
     places = passes.flat_map(lambda i: orders(count, count, seed, tf.stack([epoch, i]))).unbatch()

@@ -8,6 +8,10 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.vision import decoding
+from keras_transformers.vision.labels import class_names
+from keras_transformers.vision.orientation import LEFT_TO_RIGHT, TRANSPOSED, UPSIDE_DOWN
+
 LEAST_SIDE = 1.0  # pixels of a box inside its picture; less is nothing
 
 
@@ -53,7 +57,9 @@ class DetectionCorpus:
         return len(self.images)
 
     @classmethod
-    def checked(cls, name, classes, images, boxes, labels, crowds=None, left_out=None):
+    def checked(
+        cls, name, classes, images, boxes, labels, crowds=None, left_out=None, stated=None
+    ):
         """Makes a corpus after looking at every picture and every box.
 
         A picture that is empty, missing or cannot be decoded is left out with its boxes. A box is
@@ -61,18 +67,25 @@ class DetectionCorpus:
         for a crowd. A box that reaches over the border of its picture is cut there, and left out if
         less than a pixel of it remains. Pictures without boxes stay.
 
+        Pictures are upright, as their EXIF says, and boxes are those of what is seen. Where the
+        stated size is that of the pixels as they are stored, and the picture lies on its side, its
+        boxes are turned with it, and counted; with any other size than the picture's, it is left
+        out.
+
         Args:
             name, classes, images: See the class.
             boxes: For each picture `(k, 4)`, corner boxes in pixels.
             labels: For each picture `(k,)` integers.
             crowds: Optional; for each picture `(k,)` bool, True = a box around a crowd.
             left_out: Optional dict, of what was left out before.
+            stated: Optional; for each picture the `(height, width)` that its boxes were made for,
+                or None where that is not known.
 
         Raises:
             ValueError: If there are not as many boxes and labels as pictures, a shape does not fit,
-                or no picture is usable.
+                no picture is usable, or two classes have the same name.
         """
-        images = list(images)
+        images, classes = list(images), class_names(name, classes, None)
         if not len(images) == len(boxes) == len(labels):
             raise ValueError(
                 f"{name}: there must be boxes and labels for each picture. Received: {len(images)} "
@@ -92,6 +105,7 @@ class DetectionCorpus:
                     f"boxes, {len(of_class)} labels"
                 )
             read += len(one)
+            found, one = _for_picture(found, one, stated and stated[i], repaired)
             if isinstance(found, str):
                 counts[found] += 1
                 counts["of pictures left out"] += len(one)
@@ -104,7 +118,7 @@ class DetectionCorpus:
         counts = {reason: number for reason, number in counts.items() if number}
         corpus = cls(
             name,
-            list(classes),
+            classes,
             kept,
             np.array(sizes, np.int32).reshape(-1, 2),
             kept_boxes,
@@ -196,15 +210,14 @@ class DetectionCorpus:
 
 def decoded(image):
     """uint8 `(height, width, 3)` tensor of an encoded image (bytes) or a file (str)."""
-    image = tf.io.read_file(image) if isinstance(image, str) else image
-    return tf.io.decode_image(image, 3, expand_animations=False)
+    return decoding.decoded(tf.io.read_file(image) if isinstance(image, str) else image, 3)
 
 
 def _size(image):
-    """Height and width, or why there is no such picture."""
+    """Height, width and orientation, or why there is no such picture."""
     if isinstance(image, np.ndarray):
         fits = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and image.size
-        return image.shape[:2] if fits else "pictures that are not uint8 (height, width, 3)"
+        return (*image.shape[:2], 1) if fits else "pictures that are not uint8 (height, width, 3)"
     if isinstance(image, str):
         if not pathlib.Path(image).is_file():
             return "missing pictures"
@@ -212,9 +225,29 @@ def _size(image):
     if not image:
         return "empty pictures"
     try:
-        return tuple(decoded(image).shape[:2])
+        height, width, _, turned = map(int, decoding.measured(image))
+        return height, width, turned
     except (tf.errors.InvalidArgumentError, ValueError):
-        return "pictures that are no whole JPEG, PNG, GIF or BMP"
+        return f"pictures that are no whole {decoding.NAMES}"
+
+
+def _for_picture(found, boxes, stated, repaired):
+    """Height and width of a picture, or why it cannot be used, and its boxes as it is seen."""
+    if isinstance(found, str):
+        return found, boxes
+    height, width, turned = found
+    if stated is None or tuple(stated) == (height, width):
+        return (height, width), boxes
+    if turned < TRANSPOSED or tuple(stated) != (width, height):
+        return "pictures of another size than is stated", boxes
+    if len(boxes):
+        repaired["turned with their pictures"] += len(boxes)
+    left, top, right, bottom = boxes[:, [1, 0, 3, 2]].T
+    if turned in LEFT_TO_RIGHT:
+        left, right = width - right, width - left
+    if turned in UPSIDE_DOWN:
+        top, bottom = height - bottom, height - top
+    return (height, width), np.stack([left, top, right, bottom], axis=1)
 
 
 def _usable(boxes, labels, crowd, size, classes, counts, repaired):

@@ -15,7 +15,8 @@ def read_coco(path, images=None, classes=None):
     Boxes are `[left, top, width, height]` in pixels. Left out and counted, beside what
     `DetectionCorpus.checked` leaves out: annotations whose picture the file does not list, of
     unknown categories, around crowds (`iscrowd`), and without four numbers for a box; pictures that
-    are missing in the folder.
+    are missing in the folder, or of another size than the `height` and `width` of the file.
+    Categories of the same name are one class.
 
     Args:
         path: The JSON file.
@@ -28,7 +29,8 @@ def read_coco(path, images=None, classes=None):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no such JSON, a picture's id is there twice, or nothing is usable.
+        ValueError: If it is no such JSON, an id of a picture or category is there twice, or nothing
+            is usable.
 
     Example:
     >>> import json, pathlib, tempfile, tensorflow as tf
@@ -51,14 +53,18 @@ def read_coco(path, images=None, classes=None):
     content = _content(path)
     folder = path.parent if images is None else pathlib.Path(images)
     names = {each["id"]: each["file_name"] for each in content["images"]}
-    if len(names) != len(content["images"]):
-        raise ValueError(f"{path}: an image's id is there more than once")
     categories = {each["id"]: each["name"] for each in content["categories"]}
+    for ids, kind in ((names, "images"), (categories, "categories")):
+        if len(ids) != len(content[kind]):
+            raise ValueError(f"{path}: in `{kind}` an id is there more than once")
+    of_name = {}  # the first id of each name; Roboflow gives that of a group to its only member
+    for number in sorted(categories):
+        of_name.setdefault(categories[number], number)
     if classes is None:
-        classes = [categories[number] for number in sorted(categories)]
+        classes = list(of_name)
     label_of = {i: classes.index(name) for i, name in categories.items() if name in classes}
     found = {i: ([], [], []) for i in names}  # boxes, labels, crowds
-    counts = collections.Counter()
+    counts, shared = collections.Counter(), 0
     for each in content["annotations"]:
         box = _box(each.get("bbox"))
         if each.get("image_id") not in names:
@@ -68,16 +74,24 @@ def read_coco(path, images=None, classes=None):
         else:
             boxes, labels, crowds = found[each["image_id"]]
             boxes.append(box)
-            labels.append(label_of.get(each.get("category_id"), -1))
+            category = each.get("category_id")
+            shared += category in categories and of_name[categories[category]] != category
+            labels.append(label_of.get(category, -1))
             crowds.append(bool(each.get("iscrowd", 0)))
     boxes, labels, crowds = zip(*found.values(), strict=True) if found else ((), (), ())
     files = [str(folder / name) for name in names.values()]
-    return DetectionCorpus.checked(str(path), classes, files, boxes, labels, crowds, counts)
+    stated = [_extents(each) for each in content["images"]]
+    corpus = DetectionCorpus.checked(
+        str(path), classes, files, boxes, labels, crowds, counts, stated
+    )
+    if shared:
+        corpus.repaired["of another category of the same name"] = shared
+    return corpus
 
 
 def _content(path):
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     needed = {"images": ("id", "file_name"), "categories": ("id", "name"), "annotations": ()}
@@ -91,6 +105,12 @@ def _content(path):
                 f"{f' with {chr(32).join(keys)}' if keys else ''}."
             )
     return content
+
+
+def _extents(image):
+    """The stated height and width; None where they are not stated as numbers."""
+    extents = image.get("height"), image.get("width")
+    return extents if all(isinstance(each, int | float) and each > 0 for each in extents) else None
 
 
 def _box(bbox):

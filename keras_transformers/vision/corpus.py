@@ -1,14 +1,18 @@
-"""Labelled images from arrays, encoded bytes or a folder per class; what is left out is counted."""
+"""Labelled images from arrays, encoded bytes or files; what is left out is counted."""
 
 import collections
-import concurrent.futures
 import dataclasses
-import pathlib
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.array_files import channels_first, read_array
 from keras_transformers.streams import orders
+from keras_transformers.vision.decoding import with_channels
+from keras_transformers.vision.labels import checked_labels, class_names
+from keras_transformers.vision.sources import looked_at
+
+ARRAY_FILES = r"(?i).*\.(npy|tiff?)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +27,8 @@ class ImageCorpus:
             paths (str).
         read: Number of images (or files) looked at.
         left_out: Dict of reason -> number of images left out.
+        bands: Of encoded images and files, `(n,)` integers: the channels of each, 1 for a grey
+            picture, 3 for a coloured one, as many as there are in an array. None: not looked at.
 
     Example:
     >>> import numpy as np
@@ -38,6 +44,7 @@ class ImageCorpus:
     images: object
     read: int
     left_out: dict = dataclasses.field(default_factory=dict)
+    bands: np.ndarray | None = None
 
     def __len__(self):
         return len(self.labels)
@@ -48,15 +55,16 @@ class ImageCorpus:
 
         Args:
             name: Where the images come from, for messages.
-            images: `(n, height, width)` or `(n, height, width, c)`: unsigned bytes, or floats in
-                [0, 1]. Images with NaN or infinite pixels are left out and counted.
+            images: `(n, height, width)` or `(n, height, width, c)`, of any number of channels:
+                unsigned bytes, or floats in [0, 1]. Images with NaN or infinite pixels are left out
+                and counted.
             labels: Integers `(n,)` or `(n, 1)`.
             classes: Names of the classes; by default the numbers up to the largest label.
 
         Raises:
             ValueError: If shapes, dtypes or ranges do not fit, or no image is usable.
         """
-        images, labels = np.asarray(images), _checked_labels(name, labels, classes)
+        images, labels = np.asarray(images), checked_labels(name, labels, classes)
         images = images[..., None] if images.ndim == 3 else images
         if images.ndim != 4 or 0 in images.shape[1:] or len(images) != len(labels):
             raise ValueError(
@@ -64,11 +72,16 @@ class ImageCorpus:
                 f"channels), with a label for each. Received: images of shape {images.shape}, "
                 f"{len(labels)} labels"
             )
+        if reason := channels_first(images.shape):
+            raise ValueError(
+                f"{name}: `images` must have shape (n, height, width, channels). {reason}"
+            )
         read, left_out = len(labels), {}
         if images.dtype != np.uint8:
             if images.dtype.kind != "f":
                 raise ValueError(
-                    f"{name}: `images` must be unsigned bytes or floats. Received: {images.dtype}"
+                    f"{name}: `images` must be unsigned bytes or floats. Received: {images.dtype}; "
+                    "divide by the largest value that there can be"
                 )
             finite = np.isfinite(images).all(axis=(1, 2, 3))
             if not finite.all():
@@ -80,12 +93,12 @@ class ImageCorpus:
                     f"[{images.min():g}, {images.max():g}]"
                 )
             images = np.round(images * 255).astype(np.uint8)
-        corpus = cls(name, _class_names(classes, labels), labels, images, read, left_out)
+        corpus = cls(name, class_names(name, classes, labels), labels, images, read, left_out)
         return corpus._not_empty()
 
     @classmethod
     def from_encoded(cls, name, encoded, labels, classes=None):
-        """Makes a corpus of encoded images (JPEG, PNG, GIF or BMP), each of which is decoded once.
+        """Makes a corpus of encoded images (JPEG, PNG, GIF, BMP or WebP), each decoded once.
 
         Those that cannot be decoded are left out and counted.
 
@@ -98,20 +111,28 @@ class ImageCorpus:
         Raises:
             ValueError: If the labels do not fit, or no image is usable.
         """
-        encoded, labels = list(encoded), _checked_labels(name, labels, classes)
+        encoded, labels = list(encoded), checked_labels(name, labels, classes)
         if len(encoded) != len(labels):
             raise ValueError(
                 f"{name}: there must be a label for each image. Received: {len(encoded)} images, "
                 f"{len(labels)} labels"
             )
-        corpus = cls(name, _class_names(classes, labels), labels, encoded, len(labels))
-        return corpus._without(_problems(encoded))
+        corpus = cls(name, class_names(name, classes, labels), labels, encoded, len(labels))
+        return corpus.usable()
 
-    def _without(self, problems):
-        """Leaves out the images that have a problem (None: none)."""
+    def usable(self):
+        """Those of the encoded images or files that can be decoded, with their `bands`; the others
+        are left out and counted.
+
+        Raises:
+            ValueError: If none can.
+        """
+        problems, bands = looked_at(self.images)
         kept = [i for i, problem in enumerate(problems) if problem is None]
-        counts = collections.Counter(problem for problem in problems if problem)
-        return dataclasses.replace(self.select(kept), left_out=dict(counts))._not_empty()
+        counts = collections.Counter(self.left_out)
+        counts.update(problem for problem in problems if problem)
+        looked = dataclasses.replace(self, bands=bands, left_out=dict(counts))
+        return looked.select(kept)._not_empty()
 
     def _not_empty(self):
         if not len(self):
@@ -127,12 +148,24 @@ class ImageCorpus:
 
     @property
     def channels(self):
-        """Channels of the pixels; of encoded images 1 if the first of them are grey, else 3."""
+        """Channels of the pixels; of pictures 1 if all of them are grey, else 3.
+
+        Raises:
+            ValueError: If there are arrays of another number of channels than others.
+        """
         if self.kind == "pixels":
             return self.images.shape[-1]
-        first = [_encoded(source) for source in self.images[:16]]
-        kinds = [tf.io.decode_image(each, expand_animations=False).shape[-1] for each in first]
-        return 1 if max(kinds) < 3 else 3
+        bands = looked_at(self.images)[1] if self.bands is None else self.bands
+        found = {int(each): i for i, each in reversed(list(enumerate(bands))) if each}
+        if set(found) <= {1, 3}:
+            return max(found, default=3)
+        if len(found) > 1:
+            shown = (f"{count} ({str(self.images[i])[:200]})" for count, i in found.items())
+            raise ValueError(
+                f"{self.name}: all images must have the same number of channels. Received: "
+                f"{', '.join(shown)}"
+            )
+        return max(found)
 
     def select(self, places):
         """The images at these places, as a corpus."""
@@ -140,7 +173,8 @@ class ImageCorpus:
         images = (
             self.images[places] if self.kind == "pixels" else [self.images[i] for i in places]
         )
-        return dataclasses.replace(self, labels=self.labels[places], images=images)
+        bands = None if self.bands is None else self.bands[places]
+        return dataclasses.replace(self, labels=self.labels[places], images=images, bands=bands)
 
     def split(self, share, seed=0):
         """Two corpora: the second gets `share` of each class at random, but never all or none.
@@ -197,26 +231,32 @@ class ImageCorpus:
             places = places.repeat() if epoch is None else places
         with tf.init_scope():  # not as constants of the graph in which `streams.epochs` asks for it
             images, labels = tf.constant(self.images), tf.constant(self.labels)
-        if self.kind == "pixels":
-            size, channels = self.images.shape[1:3], self.images.shape[3]
-            grey = channels == 1 and preprocessing.channels == 3
-            if channels != preprocessing.channels and not grey:
-                raise ValueError(
-                    f"{self.name}: the images have {channels} channels, the preprocessing expects "
-                    f"{preprocessing.channels}"
-                )
-            repeats = 3 if grey else 1
-            if size == preprocessing.image_size:  # a batch at a time: one by one is slower
-                return places.map(
-                    lambda i: (tf.repeat(tf.gather(images, i), repeats, -1), tf.gather(labels, i))
-                )
+        repeats = self._repeats(preprocessing.channels)
+        if self.kind == "pixels" and self.images.shape[1:3] == preprocessing.image_size:
+            return places.map(  # a batch at a time: one by one is slower
+                lambda i: (tf.repeat(tf.gather(images, i), repeats, -1), tf.gather(labels, i))
+            )
         read = {
             "pixels": lambda pixels: preprocessing.resize(tf.repeat(pixels, repeats, -1)),
             "encoded": preprocessing.decode,
-            "files": lambda path: preprocessing.decode(tf.io.read_file(path)),
+            "files": lambda path: _pixels_of_file(path, preprocessing),
         }[self.kind]
         one = places.unbatch().map(lambda i: (read(images[i]), labels[i]), tf.data.AUTOTUNE)
         return one.batch(batch_size, drop_remainder=shuffle_seed is not None)
+
+    def _repeats(self, expected):
+        """How often a channel is repeated for the preprocessing; ValueError if none will do."""
+        pictures = expected in (1, 3)
+        if self.kind == "encoded" or (self.kind == "files" and pictures and self.bands is None):
+            return 1
+        own = self.channels
+        grey = own == 1 and expected == 3
+        converted = self.kind == "files" and pictures and own in (1, 3)
+        if own != expected and not grey and not converted:
+            raise ValueError(
+                f"{self.name}: the images have {own} channels, the preprocessing expects {expected}"
+            )
+        return 3 if grey else 1
 
     def summary(self):
         """One sentence: how many images were kept, and why others were not."""
@@ -229,107 +269,21 @@ class ImageCorpus:
         return text
 
 
-def read_folder(path, classes=None):
-    """Reads a folder that holds one folder of images for each class.
+def _pixels_of_file(path, preprocessing):
+    """The pixels of a picture's file, or of an array's, which only Python reads."""
+    channels = preprocessing.channels
 
-    Every file is decoded once, so that none breaks a run in its fifth hour; those that are empty or
-    no image are left out and counted. Hidden files are passed over. The pictures themselves are
-    read again when they are needed, and may be more than fit into memory.
+    def of_array():
+        pixels = tf.numpy_function(lambda name: read_array(name.decode()), [path], tf.uint8)
+        pixels = tf.ensure_shape(pixels, (None, None, None))
+        if channels in (1, 3):
+            pixels = with_channels(pixels, channels)
+        return preprocessing.resize(tf.ensure_shape(pixels, (None, None, channels)))
 
-    Args:
-        path: The folder; class folders may have folders of their own.
-        classes: Names of the classes, which become the labels in this order; by default the names
-            of all folders in alphabetical order.
-
-    Returns:
-        An `ImageCorpus`.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        ValueError: If it holds no class folders, one of them is empty or has no usable image, or
-            its folders are not those of `classes`.
-
-    Example:
-    >>> import pathlib, tempfile, tensorflow as tf
-    >>> from keras_transformers.vision import read_folder
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("cat", "dog"):
-    ...     (folder / name).mkdir()
-    ...     png = tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8)).numpy()
-    ...     _ = (folder / name / "1.png").write_bytes(png)
-    ...     _ = (folder / name / "2.png").write_bytes(b"")
-    >>> corpus = read_folder(folder)
-    >>> corpus.classes, len(corpus), corpus.left_out
-    (['cat', 'dog'], 2, {'empty files': 2})
-    """
-    path = pathlib.Path(path)
-    if not path.is_dir():
-        raise FileNotFoundError(f"There is no folder {path}")
-    found = sorted(f.name for f in path.iterdir() if f.is_dir() and not f.name.startswith("."))
-    if not found:
-        raise ValueError(f"{path} holds no folders; it must hold one folder of images a class")
-    classes = found if classes is None else list(classes)
-    if set(found) != set(classes):
-        raise ValueError(
-            f"{path} must hold a folder for each class, {', '.join(classes)}, and no other. "
-            f"Received: {', '.join(found)}"
-        )
-    files, labels = [], []
-    for label, name in enumerate(classes):
-        of_class = sorted(
-            str(f) for f in (path / name).rglob("*") if f.is_file() and f.name[0] != "."
-        )
-        if not of_class:
-            raise ValueError(f"{path}: the class folder '{name}' is empty")
-        files += of_class
-        labels += [label] * len(of_class)
-    corpus = ImageCorpus(str(path), classes, np.array(labels, np.int32), files, len(files))
-    corpus = corpus._without(_problems(files))
-    for label, name in enumerate(classes):
-        if label not in corpus.labels:
-            raise ValueError(f"{path}: the class folder '{name}' has no usable image")
-    return corpus
-
-
-def _problems(sources):
-    """For each encoded image (bytes) or file (str) None, or why it cannot be used."""
-
-    def look(source):
-        encoded = _encoded(source)
-        if not encoded:
-            return "empty files"
-        try:
-            tf.io.decode_image(encoded, 3, expand_animations=False)
-        except (tf.errors.InvalidArgumentError, ValueError):
-            return "files that are no whole JPEG, PNG, GIF or BMP"
-        return None
-
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        return list(pool.map(look, sources))
-
-
-def _encoded(source):
-    return pathlib.Path(source).read_bytes() if isinstance(source, str) else source
-
-
-def _checked_labels(name, labels, classes):
-    labels = np.asarray(labels)
-    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ValueError(
-            f"{name}: `labels` must be integers of shape (n,). Received: {labels.dtype} of shape "
-            f"{labels.shape}"
-        )
-    number = np.inf if classes is None else len(classes)
-    if len(labels) and (labels.min() < 0 or labels.max() >= number):
-        raise ValueError(
-            f"{name}: `labels` must lie in [0, {number}), the number of classes. Received: "
-            f"{labels.min()} to {labels.max()}"
-        )
-    return labels.astype(np.int32)
-
-
-def _class_names(classes, labels):
-    if classes is not None:
-        return [str(name) for name in classes]
-    return [str(number) for number in range(labels.max(initial=-1) + 1)]
+    if channels not in (1, 3):
+        return of_array()
+    return tf.cond(
+        tf.strings.regex_full_match(path, ARRAY_FILES),
+        of_array,
+        lambda: preprocessing.decode(tf.io.read_file(path)),
+    )

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.vision.decoding import decoded
+
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
@@ -91,17 +93,17 @@ class Preprocessing:
         return cls(image_size, pixels.shape[-1], tuple(mean), tuple(std), crop)
 
     def decode(self, encoded):
-        """One encoded JPEG, PNG, GIF or BMP (string scalar) -> `(height, width, channels)` uint8.
+        """One encoded image (string scalar) -> `(height, width, channels)` uint8.
 
-        Anything else raises `tf.errors.InvalidArgumentError` when it is decoded.
+        JPEG, PNG, GIF, BMP or WebP, upright as its EXIF says; before it is resized the pixels are
+        those of Pillow. Anything else raises `tf.errors.InvalidArgumentError` when it is decoded.
         """
         if self.channels not in (1, 3):
             raise ValueError(
                 "Preprocessing: encoded images have `channels` of 1 or 3. "
                 f"Received: {self.channels}"
             )
-        image = tf.io.decode_image(encoded, self.channels, expand_animations=False)
-        return self.resize(image)
+        return self.resize(decoded(encoded, self.channels))
 
     def resize(self, image):
         """`(h, w, channels)` uint8 of any size -> `(height, width, channels)` uint8."""

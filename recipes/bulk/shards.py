@@ -18,6 +18,7 @@ LINE = {
     "mask_filler": "text",
     "text_classifier": "label",
     "image_classifier": "label",
+    "array_classifier": "label",
 }
 
 

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_transformers.vision import DetectionCorpus, read_coco
+from keras_transformers.vision.decoding import measured
 from recipes.data.own_files import own_files
 from recipes.data.tfds import download, find, splits
 
@@ -27,27 +28,29 @@ class BoxData:
     test: DetectionCorpus
 
 
-def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None):
+def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None, images=None):
     """Loads a set of pictures with boxes.
 
     Args:
         dataset: "tree-crowns", four aerial photographs, two to train by and two of other places to
             score on; or "tfds:NAME" for a set of TensorFlow Datasets, for instance "tfds:coco/2017"
             or "tfds:voc/2007".
-        train, valid, test: Instead, three files in COCO's format, their pictures beside them; the
-            classes are those of `train`.
+        train, valid, test: Instead, three files in COCO's format; the classes are those of `train`.
         data_dir: Where TensorFlow Datasets keeps its files.
+        images: Of such files, dict of "train", "valid" and "test" to the folder of their pictures;
+            None where they are beside the file.
 
     Raises:
-        ValueError: If there is no such set, or it is unusable.
+        ValueError: If there is no such set, or it is unusable: one of its parts has no box.
     """
     files = {"train": train, "valid": valid, "test": test}
+    folders = {name: (images or {}).get(name) for name in files}
     if own_files(files):
-        first = read_coco(train)
-        others = {name: read_coco(files[name], classes=first.classes) for name in ("valid", "test")}
-        for corpus in (first, *others.values()):
-            print(corpus.summary())
-        return BoxData(train, first, **others)
+        return _from_coco(files, folders)
+    given = [f"--{name}-images" for name, folder in folders.items() if folder]
+    if given:
+        raise ValueError(f"{' and '.join(given)} must go with --train, --valid and --test.")
+    dataset = str(dataset)
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
     if dataset not in EMBEDDED:
@@ -67,6 +70,26 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
         for parts in (TRAINED_ON, TESTED_ON)
     )
     return BoxData(dataset, train, None, test)
+
+
+def _from_coco(files, folders):
+    corpora = {}
+    for name, path in files.items():
+        classes = corpora["train"].classes if corpora else None
+        folder = folders[name]
+        if folder and not pathlib.Path(folder).is_dir():
+            raise FileNotFoundError(f"--{name}-images: there is no folder {folder}")
+        corpora[name] = read_coco(path, folder, classes)
+        print(corpora[name].summary())
+    return _with_boxes(BoxData(str(files["train"]), **corpora))
+
+
+def _with_boxes(data):
+    """The data; ValueError if a part has no box, by which nothing is learned or scored."""
+    for corpus in (data.train, data.valid, data.test):
+        if corpus is not None and not corpus.number_of_boxes():
+            raise ValueError(f"{corpus.summary()}. There is no box in it.")
+    return data
 
 
 def _from_tfds(name, data_dir):
@@ -103,13 +126,12 @@ def _from_tfds(name, data_dir):
             corpora["test"] = corpora.pop("valid")
         else:
             corpora["train"], corpora["test"] = corpora["train"].split(0.1)
-    return BoxData(f"tfds:{name}", corpora["train"], corpora.get("valid"), corpora["test"])
+    name = f"tfds:{name}"
+    return _with_boxes(BoxData(name, corpora["train"], corpora.get("valid"), corpora["test"]))
 
 
 def _in_pixels(boxes, encoded):
     """Shares `(top, left, bottom, right)` as corner boxes in pixels."""
-    import tensorflow as tf
-
-    height, width = tf.io.decode_image(encoded, 3, expand_animations=False).shape[:2]
+    height, width = (int(side) for side in measured(encoded)[:2])
     top, left, bottom, right = np.asarray(boxes, float).reshape(-1, 4).T
     return np.stack([left * width, top * height, right * width, bottom * height], axis=1)

@@ -51,7 +51,9 @@ def load_documents(dataset="shakespeare", train=None, valid=None, test=None, dat
     return _load(dataset, (train, valid, test), data_dir, DOCUMENTS, _read_documents, False)
 
 
-def load_labelled(dataset="shakespeare-plays", train=None, valid=None, test=None, data_dir=None):
+def load_labelled(
+    dataset="shakespeare-plays", train=None, valid=None, test=None, data_dir=None, separator=None
+):
     """Loads texts with labels.
 
     Args:
@@ -60,6 +62,7 @@ def load_labelled(dataset="shakespeare-plays", train=None, valid=None, test=None
         train, valid, test: The user's own files instead, `text TAB class`, plain or gzip; all three
             or none.
         data_dir: Where TensorFlow Datasets keeps its files.
+        separator: What stands between several classes of a text, in own files; None for one each.
 
     Returns:
         A `TextData` whose corpora have labels.
@@ -67,13 +70,23 @@ def load_labelled(dataset="shakespeare-plays", train=None, valid=None, test=None
     Raises:
         ValueError: As `load_documents`.
     """
-    return _load(dataset, (train, valid, test), data_dir, LABELLED, _read_labelled, True)
+    if separator is not None and train is None:
+        raise ValueError(
+            f"{dataset} has one class for each text; several are read from your own files, with "
+            "--train, --valid and --test."
+        )
+
+    def read(files):
+        return _read_labelled(files, separator)
+
+    return _load(dataset, (train, valid, test), data_dir, LABELLED, read, True)
 
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
     files = dict(zip(SPLITS, paths, strict=True))
     if own_files(files):
         return TextData("own files", **read(files))
+    dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
         return TextData(dataset, **_from_tfds(name, data_dir, labelled))
@@ -89,9 +102,11 @@ def _read_documents(files):
     return {split: read_documents(path) for split, path in files.items()}
 
 
-def _read_labelled(files):
-    train = read_labelled(files["train"])
-    others = {split: read_labelled(files[split], train.classes) for split in ("valid", "test")}
+def _read_labelled(files, separator):
+    train = read_labelled(files["train"], separator=separator)
+    others = {
+        split: read_labelled(files[split], train.classes, separator) for split in ("valid", "test")
+    }
     return {"train": train, **others}
 
 

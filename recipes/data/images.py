@@ -6,10 +6,17 @@ import pathlib
 import numpy as np
 
 from keras_transformers.vision import ImageCorpus, read_folder
-from recipes.data.tfds import SPLITS, download, find, splits
+from keras_transformers.vision.folders import folders_in
+from recipes.data.tfds import download, find, splits
 
 HERE = pathlib.Path(__file__).parent
 EMBEDDED = ("fashion-mnist-12k",)
+# What people call the parts of a set, in any case.
+NAMES = {
+    "train": ("train", "training"),
+    "valid": ("valid", "validation", "val", "dev"),
+    "test": ("test", "testing"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +35,10 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
     Args:
         dataset: "fashion-mnist-12k"; "tfds:NAME" for a set of TensorFlow Datasets, for instance
             "tfds:cifar10"; the path of an `.npz` file with `x_train`, `y_train`, `x_test`,
-            `y_test` and optionally `class_names`; or of a folder with `train` and `test` (and
-            optionally `valid`) folders, each with one folder a class; or of a folder with one
-            folder a class, of which a tenth is held out for the test.
+            `y_test` and optionally `x_valid`, `y_valid` and `class_names`; or of a folder with
+            `train` and optionally `valid` and `test` folders, each with one folder a class; or of a
+            folder with one folder a class. Parts may have other usual names, as `Training` and
+            `val`; where there is no test, a tenth of what is to be learned from is held out.
         valid_share: Share of the training images held out where there is no validation set.
         data_dir: Where TensorFlow Datasets keeps its files.
 
@@ -40,6 +48,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
     Raises:
         ValueError: If there is no such set, or it is unusable.
     """
+    dataset = str(dataset)
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
     elif dataset in EMBEDDED:
@@ -57,6 +66,17 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
         corpora["train"], corpora["test"] = corpora["train"].split(0.1)
     if "valid" not in corpora:
         corpora["train"], corpora["valid"] = corpora["train"].split(valid_share)
+    for part, corpus in corpora.items():
+        if not len(corpus):
+            raise ValueError(
+                f"{dataset} has too few images to learn from some, watch by others and score on "
+                f"the rest: none is left for {part}."
+            )
+    if len(corpora["train"].classes) < 2:
+        raise ValueError(
+            f"{dataset} has one class alone, {corpora['train'].classes[0]}: there is nothing to "
+            "tell apart."
+        )
     return ImageData(dataset, **corpora)
 
 
@@ -66,33 +86,56 @@ def _from_npz(path, name):
             arrays = dict(arrays)
     except (ValueError, OSError) as error:  # pickled, damaged, or no archive at all
         raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from None
-    missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays]
+    arrays = {key.lower(): array for key, array in arrays.items()}
+    parts = {}
+    for part, names in NAMES.items():
+        found = [each for each in names if f"x_{each}" in arrays and f"y_{each}" in arrays]
+        parts |= {part: found[0]} if found else {}
+    needed = [f"{axis}_{part}" for part in ("train", "test") if part not in parts for axis in "xy"]
+    missing = [key for key in needed if key not in arrays]
     if missing:
         raise ValueError(
             f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}."
         )
     classes = arrays.get("class_names")
     if classes is None:
-        last = max(arrays["y_train"].max(), arrays["y_test"].max())
+        last = max(arrays[f"y_{theirs}"].max() for theirs in parts.values())
         classes = [str(number) for number in range(int(last) + 1)]
     return {
-        split: ImageCorpus.from_arrays(
-            f"{name} {split}", arrays[f"x_{split}"], arrays[f"y_{split}"], list(classes)
+        part: ImageCorpus.from_arrays(
+            f"{name} {part}", arrays[f"x_{theirs}"], arrays[f"y_{theirs}"], list(classes)
         )
-        for split in ("train", "test")
+        for part, theirs in parts.items()
     }
 
 
 def _from_folder(path):
-    inside = {f.name for f in path.iterdir() if f.is_dir()}
-    if not {"train", "test"} <= inside:
+    inside = folders_in(path)
+    parts = _parts(path, inside)
+    if not parts:
         return {"train": read_folder(path)}
-    train = read_folder(path / "train")
-    corpora = {"train": train, "test": read_folder(path / "test", train.classes)}
-    for name in SPLITS["valid"]:
-        if name in inside:
-            corpora["valid"] = read_folder(path / name, train.classes)
-    return corpora
+    others = [name for name in inside if name not in parts.values()]
+    if others:
+        print(f"{path}: {', '.join(others)} is no part of a set, and is passed over")
+    train = read_folder(path / parts.pop("train"))
+    others = {part: read_folder(path / name, train.classes) for part, name in parts.items()}
+    return {"train": train, **others}
+
+
+def _parts(path, inside):
+    """Dict of part -> its folder; empty where the folders are those of classes.
+
+    A class may be called "train": that is a part if another part, or nothing, is beside it.
+    """
+    found = {}
+    for part, names in NAMES.items():
+        theirs = [name for name in inside if name.lower() in names]
+        if len(theirs) > 1:
+            raise ValueError(f"{path} has more than one folder for {part}: {', '.join(theirs)}")
+        found |= {part: theirs[0]} if theirs else {}
+    if len(found) == len(inside) and "train" not in found:
+        raise ValueError(f"{path} has no folder `train` beside {', '.join(inside)}")
+    return found if "train" in found and (len(found) > 1 or len(inside) == 1) else {}
 
 
 def _from_tfds(name, data_dir):

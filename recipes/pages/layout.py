@@ -33,7 +33,12 @@ def page(predictor, folder):
 
     Returns:
         A `gradio.Blocks`.
+
+    Raises:
+        ValueError: If there is no page for such a predictor: arrays cannot be uploaded.
     """
+    if predictor.kind not in PAGES:
+        raise ValueError(f"there is no page for a {predictor.kind}; use predict.")
     title = predictor.kind.replace("_", " ").capitalize()
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=(KEPT, KEPT)) as blocks:
         gr.Markdown(f"# {title}\n{described(predictor, folder)}")

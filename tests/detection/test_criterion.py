@@ -85,14 +85,16 @@ def picture(criterion, x, boxes, labels, true):
     return class_loss, weights, distance, overlap
 
 
-def expected_parts(criterion, x, boxes, labels, true):
+def expected_parts(criterion, x, boxes, labels, true, weights=None):
     """The losses once more, in float64, one picture after the other."""
+    weights = np.ones(len(labels)) if weights is None else weights
     rows = []
     for layer in range(len(x)):
         sums = np.zeros(4)
         for i, present in enumerate(labels >= 0):
             args = (np.float64(x[layer, i]), np.float64(boxes[layer, i]))
-            sums += picture(criterion, *args, labels[i][present], np.float64(true[i][present]))
+            found = picture(criterion, *args, labels[i][present], np.float64(true[i][present]))
+            sums += np.multiply(found, [weights[i], 1, weights[i], weights[i]])
         number = max((labels >= 0).sum(), 1)
         by = sums[1] if criterion.classification == "softmax" else number
         rows.append([sums[0] / by, sums[2] / number, sums[3] / number])
@@ -268,3 +270,16 @@ def test_answers_stay_inside_the_picture_and_in_float32():
     }
     boxes = to_numpy(found["boxes"])
     assert boxes.min() == 0 and boxes.max() == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sample_weights_multiply_the_losses_of_their_pictures(kind):
+    criterion, weights = KINDS[kind], np.array([0.0, 2.0, 1.0, 0.5, 3.0], "float32")
+    arguments = (logits(criterion), BOXES, LABELS, TRUE)
+    expected = expected_parts(criterion, *arguments, np.float64(weights))
+    for given in (weights, weights[:, None]):
+        parts = fast(criterion.parts)(*map(ops.convert_to_tensor, (*arguments, given)))
+        for name, values in expected.items():
+            assert_close(parts[name], np.float32(values), 1e-5)
+    with pytest.raises(ValueError, match=r"`sample_weight` must have shape \(batch,\).*\(5, 4\)"):
+        criterion(*arguments, np.ones((BATCH, MOST)))

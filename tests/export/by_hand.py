@@ -50,10 +50,11 @@ def batch_of_images(settings, files):
 
 def image(settings, file):
     """Pixels of one file as the model takes them, and the height and width of the image there."""
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     channels = settings["channels"]
-    x = np.asarray(Image.open(file).convert("L" if channels == 1 else "RGB"), "float32")
+    picture = ImageOps.exif_transpose(Image.open(file))
+    x = np.asarray(picture.convert("L" if channels == 1 else "RGB"), "float32")
     x = x.reshape(*x.shape[:2], channels)
     height, width = resized(settings, np.float32(x.shape[:2]))
     method = Image.Resampling[settings["method"].upper()]

@@ -1,5 +1,6 @@
 """Claims about the SavedModel that takes encoded images."""
 
+import io
 import json
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_every_kind_of_file_of_any_size_is_taken(served):
 @pytest.mark.parametrize(
     ("file", "complaint"),
     [
-        (b"", r"image number\] \[2\].*is no JPEG, PNG, GIF or BMP; its size in bytes:\] \[0\]"),
+        (b"", r"image number\] \[2\].*is no JPEG.* or WebP; its size in bytes:\] \[0\]"),
         (b"hello", r"image number\] \[2\].*is no JPEG, PNG"),
         (FILES[0][:100], "PNG"),
         (tf.io.encode_jpeg(PIXELS[0]).numpy()[:200], "JPEG"),
@@ -142,3 +143,25 @@ def test_a_process_with_tensorflow_alone_gives_the_same_answers(model, served, t
     answer = json.loads(output.stdout.splitlines()[-1])
     expected = served(tf.constant(FILES[:20]))["probabilities"]
     np.testing.assert_allclose(answer, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_what_is_served_is_upright_as_in_training(kind, served, tmp_path):
+    """The sideways file, its upright pixels, and a corpus of the file: one answer."""
+    from PIL import Image, ImageOps
+
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    Image.fromarray(PIXELS[0]).save(file, kind, exif=exif, quality=90, lossless=True)
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(file)).convert("RGB"))
+    expected = served(tf.stack([tf.io.encode_png(upright)]))["probabilities"].numpy()
+    encoded = file.getvalue()
+    corpus = ImageCorpus.from_encoded("toy", [encoded], [0], CLASSES)
+    for found in (
+        served(tf.constant([encoded]))["probabilities"],
+        served.portable([encoded])["probabilities"],
+        served.probabilities(corpus),
+        [list(served.predict(Image.open(file))["probabilities"].values())],
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-6)

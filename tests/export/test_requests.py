@@ -133,8 +133,8 @@ def test_a_megabyte_of_text_is_cut_off_in_good_time(saved, name):
 @pytest.mark.parametrize(
     ("file", "complaint"),
     [
-        (b"", "no JPEG, PNG, GIF or BMP"),
-        (b"hello", "no JPEG, PNG, GIF or BMP"),
+        (b"", "no JPEG, PNG, GIF, BMP or WebP"),
+        (b"hello", "no JPEG, PNG, GIF, BMP or WebP"),
         (b"\x89PNG", "a broken file, or one cut off:. .PNG"),
         (PNG[:100], "a broken file, or one cut off:. .PNG"),
         (JPEG[:200], "a broken file, or one cut off:. .JPEG"),

@@ -221,7 +221,7 @@ def test_a_block_is_its_equations_with_any_layer_that_mixes():
 
 def test_an_attention_with_settings_of_its_own_is_a_mixer():
     mixer = SelfAttention(7, score=AdditiveScore(), position=RotaryEmbedding())
-    first, second = (EncoderBlock(HEADS, 13, mixer=mixer) for _ in range(2))
+    first, second = (EncoderBlock(None, 13, mixer=mixer) for _ in range(2))
     _, weights = first(X, return_attention_scores=True, padding_mask=ops.array(PADDING))
     assert weights.shape == (BATCH, 7, LENGTH, LENGTH)
     second(X)
@@ -265,7 +265,7 @@ def test_a_decoder_block_trains_with_other_causal_mixers_but_says_that_it_cannot
     [
         (lambda: DecoderBlock(2, 13, mixer=FourierMixing())(X), "`mixer` must be causal.*Fourier"),
         (lambda: EncoderBlock(2, 13, mixer="fourier"), "`mixer` must be a Layer.*'fourier'"),
-        (lambda: MLPMixing(0), "`mlp_dim` must be positive.*: 0"),
+        (lambda: MLPMixing(0), "`mlp_dim` must be a positive integer.*: 0"),
         (lambda: MLPMixing(3).build((None, None, 4)), "`max_length` must be given.*None"),
         (lambda: MLPMixing(3, max_length=5)(X), r"`x` must be at most 5 long.*\(3, 6, 14\)"),
         (lambda: RandomSynthesizer(3)(X), "`num_heads` must be a divisor of .* 14.*: 3"),

@@ -464,3 +464,18 @@ def test_two_pictures_are_learned_by_heart_with_fit_alone(kind):
 def test_errors_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_pictures_of_weight_zero_are_not_learned_from():
+    model = random(make("learned", patches()), 2, 33, 50, 3)
+    model.compile(keras.optimizers.SGD(1.0), jit_compile=False)
+    targets = {"labels": np.array([[0, -1], [2, 1]]), "boxes": np.full((2, 2, 4), 0.3, "float32")}
+    before = [to_numpy(weight) for weight in model.trainable_weights]
+    model.fit(IMAGES, targets, sample_weight=np.zeros(2), batch_size=2, verbose=0)
+    for weight, old in zip(model.trainable_weights, before, strict=True):
+        assert_close(weight, old, 0)
+    found = {weights: model.evaluate(IMAGES, targets, sample_weight=np.array(weights), verbose=0)
+             for weights in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (2.0, 5.0))}
+    assert found[1.0, 0.0] + found[0.0, 1.0] == pytest.approx(found[1.0, 1.0], rel=1e-5)
+    linear = 2 * found[1.0, 0.0] + 5 * found[0.0, 1.0]
+    assert found[2.0, 5.0] == pytest.approx(linear, rel=1e-5)

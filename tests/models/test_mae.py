@@ -212,3 +212,30 @@ def test_pictures_are_learned_with_fit_alone():
 def test_errors_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_sample_weights_multiply_the_errors_of_their_images():
+    model, noise = make("mean"), RNG.random((3, 15)).astype("float32")
+    model(IMAGES)
+    found = to_numpy(model.reconstruct(IMAGES, noise))
+    target = to_numpy(ops.convert_to_tensor(model._targets(IMAGES)[0]))
+    error = np.float64((found["patches"] - target) ** 2).mean(-1) * found["masked"]
+    for weights in ([1, 1, 1], [0, 2, 0.5], [[3], [0], [0]]):
+        loss = model.compute_loss(IMAGES, None, model.reconstruct(IMAGES, noise),
+                                  np.array(weights, "float32"))
+        expected = (error * np.ravel(weights)[:, None]).sum() / found["masked"].sum()
+        assert_close(loss, np.float32(expected), 1e-5)
+    with pytest.raises(ValueError, match=r"MAE: `sample_weight` must have shape \(batch,\)"):
+        model.compute_loss(IMAGES, None, model.reconstruct(IMAGES, noise), np.ones((3, 15)))
+
+
+def test_images_of_weight_zero_are_not_learned_from():
+    model = make("mean")
+    model.compile(keras.optimizers.SGD(1.0), jit_compile=False)
+    model(IMAGES)
+    before = [to_numpy(weight) for weight in model.trainable_weights]
+    model.fit(IMAGES, np.zeros(3), sample_weight=np.zeros(3), batch_size=3, verbose=0)
+    for weight, old in zip(model.trainable_weights, before, strict=True):
+        assert_close(weight, old, 0)
+    model.fit(IMAGES, np.zeros(3), sample_weight=np.ones(3), batch_size=3, verbose=0)
+    assert np.abs(to_numpy(model.trainable_weights[0]) - before[0]).max() > 0

@@ -108,3 +108,65 @@ def test_what_cannot_be_used_is_refused(tmp_path, toy_set, monkeypatch):
     monkeypatch.setattr(tfds.features, "ClassLabel", type("Other", (), {}))
     with pytest.raises(ValueError, match="tfds:toy is no set of labelled images"):
         images.load("tfds:toy", data_dir=toy_set)
+
+
+@pytest.mark.parametrize(
+    ("names", "sizes"),
+    [
+        (("train", "val"), [10, 4, 2]),
+        (("Train", "Test"), [10, 2, 4]),
+        (("training", "testing"), [10, 2, 4]),
+        (("TRAIN", "Validation", "test"), [12, 4, 4]),
+        (("train", "dev"), [10, 4, 2]),
+        (("train",), [8, 2, 2]),
+    ],
+)
+def test_usual_names_of_parts_are_parts_and_no_classes(names, sizes, tmp_path):
+    for name in names:
+        write_folder(tmp_path / name, PIXELS[: 12 if name.lower().startswith("train") else 4])
+    data = images.load(tmp_path)
+    assert [len(data.train), len(data.valid), len(data.test)] == sizes
+    assert all(part.classes == ["no", "yes"] for part in (data.train, data.valid, data.test))
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    for name in ("bus", "car", "train"):
+        write_folder(tmp_path / name, PIXELS[:8])
+    assert images.load(str(tmp_path)).train.classes == ["bus", "car", "train"]
+
+
+def test_parts_that_are_not_clear_are_refused_and_what_is_no_part_is_named(tmp_path, capsys):
+    for name in ("train", "test", "sketches"):
+        write_folder(tmp_path / name, PIXELS[:8])
+    images.load(str(tmp_path))
+    assert "sketches is no part of a set, and is passed over" in capsys.readouterr().out
+    (tmp_path / "Testing").mkdir()
+    with pytest.raises(ValueError, match="more than one folder for test: Testing, test"):
+        images.load(str(tmp_path))
+    write_folder(tmp_path / "other" / "val", PIXELS[:8])
+    write_folder(tmp_path / "other" / "test", PIXELS[:8])
+    with pytest.raises(ValueError, match="has no folder `train` beside test, val"):
+        images.load(str(tmp_path / "other"))
+
+
+def test_too_few_images_or_classes_are_refused(tmp_path):
+    write_folder(tmp_path / "few", PIXELS[:4])
+    with pytest.raises(ValueError, match="too few images .*: none is left for valid"):
+        images.load(str(tmp_path / "few"))
+    write_folder(tmp_path / "one", PIXELS[:8])
+    for file in (tmp_path / "one" / "no").iterdir():
+        file.unlink()
+    (tmp_path / "one" / "no").rmdir()
+    with pytest.raises(ValueError, match="has one class alone, yes"):
+        images.load(str(tmp_path / "one"))
+
+
+def test_arrays_to_watch_by_are_taken_and_may_have_any_number_of_channels(tmp_path):
+    bands = RNG.integers(0, 256, (20, 9, 7, 13), dtype="uint8")
+    parts = {"train": bands, "val": bands[:6], "test": bands[:4]}
+    arrays = {f"x_{name}": part for name, part in parts.items()}
+    arrays |= {f"y_{name}": LABELS[: len(part)] for name, part in parts.items()}
+    np.savez(tmp_path / "set.npz", **arrays)
+    data = images.load(tmp_path / "set.npz")
+    assert [len(data.train), len(data.valid), len(data.test)] == [20, 6, 4]
+    assert data.train.channels == 13

@@ -64,3 +64,17 @@ def test_framed_texts_keep_their_end_when_they_are_cut():
     assert [row[0] for row in ids.to_list()] == [1, 1, 1]
     assert [row[-1] for row in ids.to_list()] == [2, 2, 2]
     assert ids.row_lengths().numpy().tolist()[0] == 5
+
+
+def test_labels_of_several_classes_go_with_their_texts():
+    ids = tf.ragged.constant([[2, 7, 3], [2, 7, 8, 9, 3], [2, 8, 3]])
+    hot = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 1]])
+    found = {}
+    for batch, labels, weights in bucketed_texts(ids, hot, (4, 8), tokens_per_batch=12):
+        assert labels.shape == (len(batch), 3)
+        for row, label, weight in zip(batch.numpy(), labels.numpy(), weights.numpy(), strict=True):
+            if weight:
+                found[tuple(row[row > 0])] = label.tolist()
+            else:
+                assert not row.any() and not label.any()
+    assert found == {tuple(row): hot[i].tolist() for i, row in enumerate(ids.to_list())}

@@ -96,3 +96,19 @@ def test_a_sample_is_drawn_without_repetition_and_keeps_its_labels():
     assert [f"text {label}" for label in sample.labels] == sample.texts
     assert corpus.sample(20, seed=3).texts == sample.texts
     assert corpus.sample(99) is corpus
+
+
+def test_texts_can_have_several_classes_or_none(tmp_path):
+    path = tmp_path / "several.tsv"
+    path.write_text("miaow, moo\tcow, cat,cat\nhello\t\nwoof\tdog\n\t\nno tab\n\tdog\n", "utf-8")
+    corpus = read_labelled(path, separator=",")
+    assert corpus.classes == ["cat", "cow", "dog"]
+    assert corpus.texts == ["miaow, moo", "hello", "woof"]
+    assert corpus.labels == [[1, 0], [], [2]]
+    assert corpus.left_out == {"blank": 1, "without a tab": 1, "empty": 1}
+    known = read_labelled(path, ["dog", "cow"], separator=",")
+    assert known.labels == [[], [0]]
+    assert known.left_out["of a class that is not in the training set"] == 1
+    path.write_text("hello\t\nmiaow\t\n", "utf-8")
+    with pytest.raises(ValueError, match="no text has a class"):
+        read_labelled(path, separator=",")

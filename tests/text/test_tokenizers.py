@@ -258,3 +258,28 @@ def test_a_missing_file_and_a_file_of_another_kind_are_refused(tmp_path):
         (tmp_path / "other.model").write_bytes(content)
         with pytest.raises(ValueError, match="not a SentencePiece model"):
             SentencePieceTokenizer.load(tmp_path / "other.model")
+
+
+# What people write, that NFKC writes otherwise or drops.
+WRITTEN = ["你好,世界!猫；狗：“门”…", "می‌خواهم", "½ Tasse…", "２０２６年"]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_without_normalization_a_vocabulary_gives_back_what_people_write(model_type):
+    def again(normalization):
+        made = SentencePieceTokenizer.train(
+            WRITTEN * 20, 60, model_type=model_type, normalization=normalization
+        )
+        return [text.decode() for text in made.detokenize(made.tokenize(WRITTEN)).numpy()]
+
+    import sentencepiece
+
+    assert again("none") == WRITTEN
+    for rule in ("nmt_nfkc", "nfkc"):
+        normalizer = sentencepiece.SentencePieceNormalizer(rule_name=rule)
+        assert again(rule) == [normalizer.normalize(text) for text in WRITTEN] != WRITTEN
+
+
+def test_an_unknown_normalization_is_refused():
+    with pytest.raises(ValueError, match="`normalization` must be one of none, nmt_nfkc.*'x'"):
+        SentencePieceTokenizer.train(WRITTEN, 60, normalization="x")

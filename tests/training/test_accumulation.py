@@ -7,6 +7,7 @@ import pytest
 from keras_transformers.models import Transformer, ViT
 from keras_transformers.training import AdamW, Muon, SmoothedCrossEntropy
 
+ON_JAX = keras.backend.backend() == "jax"
 RNG = np.random.default_rng(11)
 IMAGES = RNG.normal(size=(48, 16, 16, 3)).astype("float32")
 IDS = RNG.integers(1, 31, (48, 7)).astype("int32")
@@ -66,3 +67,36 @@ def test_means_over_unequal_numbers_of_tokens_weigh_the_same_but_sums_do_not():
 
     assert difference(weights(means, 4), weights(means, 1)) > 1e-3
     assert difference(weights(sums, 4), weights(sums, 1)) < 1e-5
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, Muon])
+@pytest.mark.parametrize("accumulated", [None, 4])
+def test_averaged_weights_are_averaged_once_a_step(optimizer, accumulated):
+    """By NumPy, from the weights after each step of the optimizer."""
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    settings = {"use_ema": True, "ema_momentum": 0.8}
+    model.compile(
+        optimizer(0.05, gradient_accumulation_steps=accumulated, **settings), "mse",
+        jit_compile=False,
+    )
+    expected, batches = None, accumulated or 1
+    for batch in range(5 * batches):
+        model.train_on_batch(IMAGES[batch, 0, :4], IMAGES[batch, 1, :4, :1])
+        if ON_JAX:
+            model.jax_state_sync()
+        now = [keras.ops.convert_to_numpy(v).astype("float64") for v in model.trainable_variables]
+        if expected is None or batch < batches:  # the average of what there is begins with it
+            expected = now
+        elif (batch + 1) % batches == 0:
+            expected = [0.8 * e + 0.2 * n for e, n in zip(expected, now, strict=True)]
+        averages = model.optimizer._model_variables_moving_average
+        assert difference(expected, map(keras.ops.convert_to_numpy, averages)) < 1e-6
+
+
+@pytest.mark.parametrize("optimizer", [AdamW, Muon])
+def test_averages_that_would_overwrite_weights_within_a_step_are_refused(optimizer):
+    options = {"use_ema": True, "ema_overwrite_frequency": 2}
+    with pytest.raises(ValueError, match="`ema_overwrite_frequency` must be None.*Received: 2"):
+        optimizer(gradient_accumulation_steps=2, **options)
+    optimizer(**options)

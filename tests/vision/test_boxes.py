@@ -68,8 +68,8 @@ def test_a_box_over_the_border_is_cut_and_counted():
     [
         ("nowhere.png", "missing pictures"),
         (b"", "empty pictures"),
-        (b"hello", "pictures that are no whole JPEG, PNG, GIF or BMP"),
-        (PNG[:200], "pictures that are no whole JPEG, PNG, GIF or BMP"),
+        (b"hello", "pictures that are no whole JPEG, PNG, GIF, BMP or WebP"),
+        (PNG[:200], "pictures that are no whole JPEG, PNG, GIF, BMP or WebP"),
         (PICTURE[..., :1], "pictures that are not uint8 (height, width, 3)"),
     ],
 )

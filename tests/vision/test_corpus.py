@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from keras_transformers.vision import ImageCorpus, Preprocessing, read_folder
 
@@ -85,18 +86,86 @@ def test_broken_files_are_counted_and_hidden_ones_passed_over(folder):
     corpus = read_folder(folder)
     assert len(corpus) == 12 and corpus.read == 15
     assert corpus.left_out == {
-        "empty files": 1, "files that are no whole JPEG, PNG, GIF or BMP": 2,
+        "empty files": 1, "files that are no whole JPEG, PNG, GIF, BMP or WebP": 2,
     }
     assert "12 images of 3 classes kept of 15; left out: " in corpus.summary()
     assert "1 empty files" in corpus.summary()
 
 
-def test_grey_files_have_one_channel(tmp_path):
+def test_pictures_are_grey_only_if_all_of_them_are(tmp_path):
     (tmp_path / "only").mkdir()
-    (tmp_path / "only" / "1.png").write_bytes(png(PIXELS[0, :, :, :1]))
+    for i in range(20):
+        (tmp_path / "only" / f"{i:02}.png").write_bytes(png(PIXELS[i, :, :, :1]))
     assert read_folder(tmp_path).channels == 1
-    (tmp_path / "only" / "2.png").write_bytes(png(PIXELS[0]))
-    assert read_folder(tmp_path).channels == 3
+    (tmp_path / "only" / "99.png").write_bytes(png(PIXELS[0]))
+    corpus = read_folder(tmp_path)
+    assert corpus.channels == 3 and corpus.bands.tolist() == [1] * 20 + [3]
+    assert corpus.select(range(20)).channels == 1
+    files = [png(pixels) for pixels in (*PIXELS[:20, :, :, :1], PIXELS[0])]
+    assert ImageCorpus("made", ["a"], np.zeros(21, int), files, 21).channels == 3
+
+
+def test_links_are_followed_hidden_folders_passed_over_and_strays_counted(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "far.png").write_bytes(png(PIXELS[0]))
+    (folder / "cat" / "linked").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(elsewhere)  # round and round
+    (folder / "dog" / "gone.png").symlink_to(elsewhere / "nowhere.png")
+    (folder / "eel" / ".ipynb_checkpoints").mkdir()
+    (folder / "eel" / ".ipynb_checkpoints" / "0.png").write_bytes(png(PIXELS[0]))
+    (folder / "stray.PNG").write_bytes(png(PIXELS[0]))
+    (folder / "README.md").write_text("no image")
+    corpus = read_folder(folder)
+    assert len(corpus) == 13 and corpus.read == 15
+    assert corpus.left_out == {"beside the classes' folders": 1, "files that cannot be read": 1}
+    (folder / "ox").symlink_to(elsewhere / "nowhere")
+    with pytest.raises(ValueError, match="ox links to nothing"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize("channels", [2, 4, 13])
+def test_files_of_arrays_have_any_number_of_channels(channels, tmp_path):
+    pixels = RNG.integers(0, 256, (4, 9, 8, channels), dtype="uint8")
+    for i, each in enumerate(pixels):
+        (tmp_path / "ab"[i % 2]).mkdir(exist_ok=True)
+        np.save(tmp_path / "ab"[i % 2] / f"{i}.npy", each)
+    corpus = read_folder(tmp_path)
+    assert corpus.channels == channels and corpus.kind == "files"
+    found = corpus.decoded(Preprocessing((9, 8), channels))
+    np.testing.assert_array_equal(found.images, pixels[[0, 2, 1, 3]])
+    with pytest.raises(ValueError, match=f"the images have {channels} channels.* expects 3"):
+        corpus.batches(2, Preprocessing(8))
+    (tmp_path / "a" / "picture.png").write_bytes(png(PIXELS[0]))
+    with pytest.raises(ValueError, match=f"the same number of channels.*{channels} .*3 "):
+        read_folder(tmp_path).channels  # noqa: B018
+
+
+def test_grey_and_coloured_arrays_and_pictures_mix(tmp_path):
+    (tmp_path / "only").mkdir()
+    np.save(tmp_path / "only" / "0.npy", PIXELS[0, :, :, 0])
+    Image.fromarray(PIXELS[1]).save(tmp_path / "only" / "1.tif")
+    (tmp_path / "only" / "2.png").write_bytes(png(PIXELS[2]))
+    corpus = read_folder(tmp_path)
+    assert corpus.channels == 3 and not corpus.left_out
+    found = corpus.decoded(PREPROCESSING).images
+    expected = [np.repeat(PIXELS[0, :, :, :1], 3, -1), PIXELS[1], PIXELS[2]]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_names_of_classes_are_text_and_differ():
+    names = [b"a", "\u00e9".encode(), b"c"]
+    corpus = ImageCorpus.from_arrays("toy", PIXELS, LABELS, np.array(names))
+    assert corpus.classes == ["a", "\u00e9", "c"]
+    with pytest.raises(ValueError, match="no two `classes`.*more than once: crane"):
+        ImageCorpus.from_arrays("toy", PIXELS, LABELS, ["crane", "b", "crane"])
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 30), (13, 64, 64), (4, 8, 12)])
+def test_channels_before_rows_are_refused(shape):
+    with pytest.raises(ValueError, match=r"toy: .*channels first; numpy.moveaxis\(images, -3"):
+        ImageCorpus.from_arrays("toy", np.zeros((2, *shape), "uint8"), [0, 1])
+    moved = np.moveaxis(np.zeros((2, *shape), "uint8"), -3, -1)
+    assert ImageCorpus.from_arrays("toy", moved, [0, 1]).channels == shape[0]
 
 
 def test_a_folder_that_teaches_nothing_is_refused(folder):

@@ -1,0 +1,111 @@
+"""What a constructor is given: the words of other libraries, and how to make the same again."""
+
+import functools
+import inspect
+
+import numpy as np
+
+# Keras's, KerasHub's, PyTorch's and transformers' words for what is called by one here.
+WORDS = {
+    "mlp_dim": (
+        "intermediate_dim", "intermediate_size", "dim_feedforward", "feedforward_dim",
+        "feed_forward_dim", "ff_dim", "ffn_dim", "d_ff", "mlp_hidden_dim",
+    ),
+    "hidden_dim": (
+        "hidden_size", "d_model", "model_dim", "embed_dim", "embedding_dim", "emb_dim", "n_embd",
+        "output_dim",
+    ),
+    "num_heads": (
+        "nhead", "n_head", "n_heads", "heads", "num_attention_heads", "num_query_heads",
+    ),
+    "num_key_value_heads": ("key_value_num_heads", "num_kv_heads", "n_kv_heads", "kv_heads"),
+    "key_dim": ("head_dim", "head_size", "dim_head", "kdim", "d_head"),
+    "value_dim": ("vdim",),
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "depth", "num_blocks"),
+    "dropout": ("dropout_rate", "dropout_prob", "hidden_dropout_prob", "hidden_dropout"),
+    "rate": ("p", "drop_prob"),
+    "attention_dropout": ("attention_probs_dropout_prob", "attn_dropout", "attention_dropout_rate"),
+    "drop_path": ("drop_path_rate", "drop_path_prob", "stochastic_depth"),
+    "layer_scale": ("layer_scale_init_value", "layerscale_value"),
+    "norm_epsilon": ("layer_norm_epsilon", "layer_norm_eps", "epsilon", "eps"),
+    "norm_first": ("normalize_first", "pre_norm", "prenorm"),
+    "activation": ("hidden_act", "activation_function", "hidden_activation"),
+    "use_bias": ("bias",),
+    "vocab_size": ("vocabulary_size", "input_dim", "num_embeddings", "num_tokens", "n_vocab"),
+    "max_length": (
+        "sequence_length", "max_sequence_length", "max_len", "max_position_embeddings",
+        "n_positions", "context_length", "block_size",
+    ),
+    "num_classes": ("num_labels", "classes"),
+    "image_size": ("image_shape", "img_size"),
+    "patch_size": ("patch_len",),
+}  # fmt: skip
+OURS = {theirs: ours for ours, words in WORDS.items() for theirs in words}
+
+
+class Arguments:
+    """A layer or model that knows what it was made with, and the words that others use.
+
+    Comes before Keras's class among the bases. NumPy's numbers become Python's on their way into a
+    constructor, so that they are what they are checked for, and can be written as JSON.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _of_plain_numbers(cls.__init__)
+
+    def __new__(cls, *args, **kwargs):
+        known = None
+        for word in kwargs:
+            if word not in OURS and word != "hidden_dim":
+                continue
+            known = _parameters(cls) if known is None else known
+            if word not in known:
+                _refuse_word(cls, word, kwargs[word], known)
+        made = super().__new__(cls, *args, **kwargs)
+        # A function, for Keras would take layers in a tuple or a dict for layers of this one.
+        made.make_again = functools.partial(cls, *args, **kwargs)
+        return made
+
+
+def _of_plain_numbers(make):
+    @functools.wraps(make)
+    def __init__(self, *args, **kwargs):
+        make(self, *_plain(args), **_plain(kwargs))
+
+    __init__.__signature__ = inspect.signature(make)  # Keras asks for it without unwrapping
+    return __init__
+
+
+def _plain(value):
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    if type(value) is dict:
+        return {name: _plain(each) for name, each in value.items()}
+    return value
+
+
+def _refuse_word(cls, word, value, known):
+    ours = OURS.get(word, word)
+    if ours in known:
+        raise ValueError(f"{cls.__name__}: `{word}` is called `{ours}` here. "
+                         f"Received: {word}={value!r}")
+    if ours == "hidden_dim":
+        raise ValueError(
+            f"{cls.__name__}: `{word}` must be left out, for the width is that of the input. "
+            f"Received: {word}={value!r}"
+        )
+
+
+@functools.cache
+def _parameters(cls):
+    """What the constructors of a class and of those it comes from take by name."""
+    return frozenset(
+        name
+        for one in cls.__mro__
+        if "__init__" in vars(one)
+        for name in inspect.signature(one.__init__).parameters
+    )

@@ -1,0 +1,115 @@
+"""What is saved of the layers inside a layer: how they were quantised, and which are frozen."""
+
+import keras
+
+TRAINABLE = "trainable_parts"  # of a build configuration
+
+
+class Composite:
+    """Mixed into layers and models that are made of layers.
+
+    Keras saves the arguments of a layer. What was done later to the layers inside it is kept here:
+    quantisation in `dtype`, by the path of each part, and `trainable` in what `build_from_config`
+    is given. So what a file gives computes and trains as what was saved did.
+    """
+
+    def get_config(self):
+        config = super().get_config()
+        policies = {
+            _path_from(self, layer): _policy_of(layer)
+            for layer in self._flatten_layers(include_self=False)
+            if layer.quantization_mode is not None and _check_kept(layer)
+        }
+        if policies:
+            policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
+            config["dtype"] = keras.dtype_policies.serialize(PolicyOfParts(policy, policies))
+        return config
+
+    def get_build_config(self):
+        config = super().get_build_config()
+        return config and {**config, TRAINABLE: _unlike_their_owner(self)}
+
+    def build_from_config(self, config):
+        config = dict(config)
+        parts = config.pop(TRAINABLE, None)
+        super().build_from_config(config)
+        if parts is not None and self.built:
+            _set_trainable(self, parts)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class PolicyOfParts(keras.dtype_policies.DTypePolicyMap):
+    """A `DTypePolicyMap` whose paths begin with the layer that was saved, wherever that is.
+
+    Keras looks for the whole path, which is another one as soon as the layer is inside something.
+    """
+
+    def __getitem__(self, path):
+        found = _of_tail(path, self)
+        return self.default_policy if found is None else super().__getitem__(found)
+
+
+def _of_tail(path, known):
+    """The longest end of a path that is known; None where none is."""
+    while path not in known:
+        _, slash, path = path.partition("/")
+        if not slash:
+            return None
+    return path
+
+
+def _path_from(owner, layer):
+    """The path of a layer, which begins with the name of what has it."""
+    inside = layer.path.removeprefix(f"{owner.path}/")
+    return layer.path if inside == layer.path else f"{owner.name}/{inside}"
+
+
+def _policy_of(layer):
+    policy = layer.dtype_policy
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        return policy[layer.path]
+    return policy
+
+
+def _check_kept(layer):
+    """True; ValueError where a layer was quantised in a way that its policy does not tell."""
+    used = getattr(layer, "inputs_quantizer", None)
+    usual = keras.quantizers.AbsMaxQuantizer() if layer.quantization_mode == "int8" else None
+    if used is not usual and keras.saving.serialize_keras_object(used) != (
+        keras.saving.serialize_keras_object(usual)
+    ):
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.path}' cannot be saved: of its quantisation the mode "
+            "is kept, not an `activation_quantizer` of its own. Received: "
+            f"{type(used).__name__}"
+        )
+    return True
+
+
+def _unlike_their_owner(owner):
+    """Path -> `trainable`, of layers with weights where it is another than that of what has them.
+
+    Outer layers come first: setting one sets those inside it.
+    """
+    found, waiting = {}, [owner]
+    while waiting:
+        outer = waiting.pop(0)
+        for layer in outer._flatten_layers(include_self=False, recursive=False):
+            if layer.weights and layer.trainable != outer.trainable:
+                found[_path_from(owner, layer)] = layer.trainable
+            waiting.append(layer)
+    return found
+
+
+def _set_trainable(owner, parts):
+    owner.trainable = owner.trainable  # of all that is in it, some of which was made just now
+    layers = [each for each in owner._flatten_layers(include_self=False) if each.weights]
+    for path, trainable in parts.items():
+        inside = [each for each in layers if _of_tail(each.path, (path,))]
+        if not inside or not isinstance(trainable, bool):
+            raise ValueError(
+                f"{type(owner).__name__} '{owner.name}': `{TRAINABLE}` must have paths of its "
+                f"layers and True or False. Received: {path:.200}: {trainable!s:.100}"
+            )
+        for layer in inside:
+            layer.trainable = trainable

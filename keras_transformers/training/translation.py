@@ -1,0 +1,155 @@
+"""BLEU and chrF of translations, during training and after it."""
+
+import math
+
+import keras
+
+from keras_transformers.training.scripts import bleu_tokenizer
+
+LEAST = 1.0  # BLEU; below, a handful of words decides it
+
+
+class TranslationScores(keras.callbacks.Callback):
+    """Translates a validation set after each epoch and scores it with sacreBLEU and chrF.
+
+    Puts `val_bleu` and `val_chrf` into the epoch's logs, so that `History`, and `ModelCheckpoint`
+    or `EarlyStopping` that come later in the list of callbacks, see them (BLEU: Papineni et al.
+    2002; Post 2018, https://arxiv.org/abs/1804.08771; chrF: Popović 2015). And `val_rank`, to keep
+    the best by: BLEU, and by chrF among those whose BLEU is the same or below 1.
+
+    Args:
+        translate: Function from a list of source sentences to a list of translations.
+        sources, references: Lists of str of one length.
+        every: Epochs from one scoring to the next; the last epoch is always scored. The others
+            get minus infinity, which is never the best. (After a missing score `ModelCheckpoint`
+            overwrites the best file, and nothing is ever better than a NaN that came first.)
+            `EarlyStopping` counts them into its patience.
+        tokenize: sacreBLEU's tokenizer, "13a", "zh", "char", "ja-mecab" ...; by default the one
+            that suits what the references are written in, see `bleu_tokenizer`.
+        samples: Number of translations to print after each scoring.
+        prefix: What the names in the logs begin with.
+
+    Attributes:
+        tokenize: The tokenizer.
+        signature: sacreBLEU's signature of the last scoring.
+        examples: The first `samples` (3 at least) of (source, translation, reference).
+
+    Raises:
+        ValueError: If the lists differ in length or are empty, `every` is not positive, or there is
+            no such tokenizer.
+        ImportError: If sacreBLEU, or what its tokenizer needs, is not installed.
+
+    Example:
+    >>> from keras_transformers.training import TranslationScores
+    >>> callback = TranslationScores(lambda sources: ["a b c d"], ["x"], ["a b c d"])
+    >>> logs = {}
+    >>> callback.on_epoch_end(0, logs)
+    >>> round(logs["val_bleu"], 1), round(logs["val_chrf"], 1)
+    (100.0, 100.0)
+    """
+
+    def __init__(
+        self,
+        translate,
+        sources,
+        references,
+        every=1,
+        tokenize=None,
+        samples=0,
+        prefix="val_",
+    ):
+        super().__init__()
+        if not sources or len(sources) != len(references) or every < 1:
+            raise ValueError(
+                "TranslationScores: `sources` and `references` must be as long as each other and "
+                f"not empty, `every` positive. Received: {len(sources)} and {len(references)}, "
+                f"every={every}"
+            )
+        self.translate = translate
+        self.sources = list(sources)
+        self.references = list(references)
+        self.every = every
+        self.tokenize = tokenize or bleu_tokenizer(self.references)
+        _bleu(self.tokenize)  # or its absence would be found after an epoch
+        self.samples = samples
+        self.prefix = prefix
+        self.signature = None
+        self.examples = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        bleu = chrf = rank = -math.inf
+        if self._is_due(epoch):
+            bleu, chrf = self._score()
+            rank = (bleu if bleu >= LEAST else 0.0) + 1e-6 * chrf
+        if logs is not None:
+            scores = {"bleu": bleu, "chrf": chrf, "rank": rank}
+            logs.update({f"{self.prefix}{name}": score for name, score in scores.items()})
+
+    def _is_due(self, epoch):
+        is_last = epoch + 1 == (self.params or {}).get("epochs")
+        is_stopping = getattr(self.model, "stop_training", False)
+        return is_last or is_stopping or (epoch + 1) % self.every == 0
+
+    def _score(self):
+        translations = list(self.translate(self.sources))
+        if len(translations) != len(self.sources):
+            raise ValueError(
+                f"TranslationScores: `translate` must return {len(self.sources)} translations. "
+                f"Received: {len(translations)}"
+            )
+        bleu, chrf, self.signature = score_translations(
+            translations, self.references, self.tokenize
+        )
+        triples = zip(self.sources, translations, self.references, strict=True)
+        self.examples = list(triples)[: max(self.samples, 3)]
+        for source, translation, _ in self.examples[: self.samples]:
+            print(f"\n  {source}\n  -> {translation}")
+        return bleu, chrf
+
+
+def score_translations(translations, references, tokenize=None):
+    """Corpus BLEU and chrF by sacreBLEU, cased.
+
+    Args:
+        translations, references: Lists of str of one length.
+        tokenize: sacreBLEU's tokenizer; by default that of `bleu_tokenizer`.
+
+    Returns:
+        BLEU, chrF (both in percent) and the signature of the BLEU, which names the tokenizer.
+
+    Raises:
+        ValueError: If there is no such tokenizer.
+        ImportError: If sacreBLEU, or what its tokenizer needs, is not installed.
+
+    Example:
+    >>> from keras_transformers.training import score_translations
+    >>> score_translations(["a b c d"], ["a b c d"])[0] > 99.9
+    True
+    """
+    metric = _bleu(tokenize or bleu_tokenizer(references))
+    from sacrebleu.metrics import CHRF
+
+    bleu = metric.corpus_score(translations, [references]).score
+    chrf = CHRF().corpus_score(translations, [references]).score
+    return bleu, chrf, str(metric.get_signature())
+
+
+def _bleu(tokenize):
+    """sacreBLEU's metric with a tokenizer."""
+    try:
+        from sacrebleu.metrics import BLEU  # only where translations are scored
+    except ImportError as error:
+        raise ImportError(
+            "score_translations: scoring needs sacreBLEU; install it with `pip install sacrebleu`."
+        ) from error
+
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ValueError(
+            f"score_translations: `tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}. "
+            f"Received: {tokenize!r}"
+        )
+    try:
+        return BLEU(tokenize=tokenize)
+    except (ImportError, RuntimeError) as error:
+        needed = " ".join(str(error).split())
+        raise ImportError(f"score_translations: {tokenize!r} cannot be used: {needed}") from error

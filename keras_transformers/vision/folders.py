@@ -1,0 +1,107 @@
+"""A folder that holds a folder of images for each class."""
+
+import os
+import pathlib
+
+import numpy as np
+
+from keras_transformers.array_files import ENDINGS
+from keras_transformers.vision.corpus import ImageCorpus
+
+OF_IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", *ENDINGS)
+
+
+def read_folder(path, classes=None):
+    """Reads a folder that holds one folder of images for each class.
+
+    Every file is decoded once, so that none breaks a run in its fifth hour; those that are empty or
+    no image, and images that lie beside the classes' folders, are left out and counted. Hidden
+    files and folders are passed over; links are followed. The pictures themselves are read again
+    when they are needed, and may be more than fit into memory.
+
+    Files are JPEG, PNG, GIF, BMP or WebP, upright as their EXIF says; or arrays, `.npy` and TIFF,
+    see `array_files.read_array`, of any number of channels.
+
+    Args:
+        path: The folder; class folders may have folders of their own.
+        classes: Names of the classes, which become the labels in this order; by default the names
+            of all folders in alphabetical order.
+
+    Returns:
+        An `ImageCorpus`.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If it holds no class folders, one of them is empty or has no usable image, or
+            its folders are not those of `classes`.
+
+    Example:
+    >>> import pathlib, tempfile, tensorflow as tf
+    >>> from keras_transformers.vision import read_folder
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("cat", "dog"):
+    ...     (folder / name).mkdir()
+    ...     png = tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8)).numpy()
+    ...     _ = (folder / name / "1.png").write_bytes(png)
+    ...     _ = (folder / name / "2.png").write_bytes(b"")
+    >>> corpus = read_folder(folder)
+    >>> corpus.classes, len(corpus), corpus.left_out
+    (['cat', 'dog'], 2, {'empty files': 2})
+    """
+    path = pathlib.Path(path)
+    found = folders_in(path)
+    if not found:
+        raise ValueError(f"{path} holds no folders; it must hold one folder of images a class")
+    classes = found if classes is None else list(classes)
+    if set(found) != set(classes):
+        raise ValueError(
+            f"{path} must hold a folder for each class, {', '.join(classes)}, and no other. "
+            f"Received: {', '.join(found)}"
+        )
+    files, labels = [], []
+    for label, name in enumerate(classes):
+        of_class = _files_under(path / name)
+        if not of_class:
+            raise ValueError(f"{path}: the class folder '{name}' is empty")
+        files += of_class
+        labels += [label] * len(of_class)
+    beside = sum(f.suffix.lower() in OF_IMAGES and f.name[0] != "." for f in path.iterdir())
+    counts = {"beside the classes' folders": beside} if beside else {}
+    corpus = ImageCorpus(
+        str(path), classes, np.array(labels, np.int32), files, len(files) + beside, counts
+    ).usable()
+    for label, name in enumerate(classes):
+        if label not in corpus.labels:
+            raise ValueError(f"{path}: the class folder '{name}' has no usable image")
+    return corpus
+
+
+def folders_in(path):
+    """Names of the folders in a folder, sorted; hidden ones are passed over.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If one is a link to nothing.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"There is no folder {path}")
+    inside = [each for each in path.iterdir() if each.name[0] != "."]
+    broken = [each.name for each in inside if each.is_symlink() and not each.exists()]
+    if broken:
+        raise ValueError(f"{path}: {', '.join(sorted(broken))} links to nothing")
+    return sorted(each.name for each in inside if each.is_dir())
+
+
+def _files_under(path):
+    """All files under a folder, those of folders that are linked too, each folder once; sorted."""
+    files, seen = [], set()
+    for folder, inner, names in os.walk(path, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:  # a link that leads back
+            inner.clear()
+            continue
+        seen.add(real)
+        inner[:] = [name for name in inner if name[0] != "."]
+        files += [os.path.join(folder, name) for name in names if name[0] != "."]
+    return sorted(files)

@@ -1,0 +1,43 @@
+"""Encoded images and files, looked at once before they are used."""
+
+import concurrent.futures
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.array_files import is_array, read_array
+from keras_transformers.vision.decoding import NAMES, measured
+
+
+def looked_at(sources):
+    """What is wrong with encoded images (bytes) or files (str), and the channels of each.
+
+    All of them are decoded, so that none breaks a run in its fifth hour.
+
+    Returns:
+        List of None, or why an image cannot be used, to be counted; and int32 `(n,)`: 1 for a grey
+        picture, 3 for a coloured one, as many as there are in an array, 0 for what cannot be used.
+    """
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        found = list(pool.map(_look, sources))
+    return [problem for problem, _ in found], np.array([bands for _, bands in found], np.int32)
+
+
+def _look(source):
+    path = source if isinstance(source, str) else None
+    try:
+        encoded = source if path is None else pathlib.Path(path).read_bytes()
+    except OSError:  # a link to nothing, or what may not be read
+        return "files that cannot be read", 0
+    if not encoded:
+        return "empty files", 0
+    if path is not None and is_array(path):
+        try:
+            return None, read_array(encoded).shape[-1]
+        except ValueError:
+            return "files that are no arrays of pixels", 0
+    try:
+        return None, int(measured(encoded)[2])
+    except (tf.errors.InvalidArgumentError, ValueError):
+        return f"files that are no whole {NAMES}", 0

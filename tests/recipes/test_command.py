@@ -1,0 +1,92 @@
+"""Claims about what a command line chooses, and what is chosen for it."""
+
+import dataclasses
+import importlib
+import json
+import sys
+
+import pytest
+
+from recipes import command
+
+# Recipes with presets: those of a smoke run, and those to go on from published weights.
+RECIPES = ("text_classification", "translation", "language_model", "detr", "masked_language_model")
+RECIPES += ("recurrent_translation", "mixers", "picture_text", "vit", "swin", "mae")
+
+
+def presets(name):
+    """The recipe's configuration class and its presets."""
+    recipe = importlib.import_module(f"recipes.{name}")
+    shared = importlib.import_module("recipes.images")
+    tuning = getattr(recipe, "TUNING", None)
+    if name in ("vit", "swin"):
+        tuning = {"image_size": 48, "learning_rate": 1e-4, "batch_size": 32, "erasing": 0.0}
+    if name == "translation":
+        tuning = importlib.import_module("recipes.seq2seq").TUNING
+    return recipe.Config, getattr(recipe, "SMOKE", shared.SMOKE), tuning
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path):
+    """A function that gives the configuration that a run begins with."""
+    monkeypatch.setattr(command, "keep_freed_memory", lambda: None)
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "config.json").write_text("{}")
+
+    def begin(name, config):
+        _, smoke, tuning = presets(name)
+        return command.begin(config, smoke, tuning)[0]
+
+    def start(name, *arguments, **given):
+        kind, begun = presets(name)[0], []
+        given.setdefault("output", str(tmp_path / "run"))
+        if arguments:
+            line = [f"recipes/{name}.py", "--output", given["output"], *map(str, arguments)]
+            monkeypatch.setattr(sys, "argv", line)
+            command.main(lambda config: begun.append(begin(name, config)), kind, "")
+            return begun[0]
+        return begin(name, kind(**given))
+
+    return start
+
+
+def as_options(name, value):
+    """A value as a command line has it."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", *(map(str, value) if isinstance(value, tuple) else [str(value)])]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_is_given_stays_be_it_the_default(name, start, tmp_path):
+    kind, smoke, tuning = presets(name)
+    chosen = [({"smoke": True}, smoke)]
+    if tuning and any(field.name == "pretrained" for field in dataclasses.fields(kind)):
+        chosen.append(({"pretrained": str(tmp_path / "published")}, tuning))
+    for switch, preset in chosen:
+        found = start(name, **switch)
+        assert {each: getattr(found, each) for each in preset} == preset
+        default = {each: getattr(kind, each) for each in preset}
+        found = start(name, **switch, **default)
+        assert {each: getattr(found, each) for each in preset} == default
+        options = [each for pair in (switch | default).items() for each in as_options(*pair)]
+        found = start(name, *options)
+        assert {each: getattr(found, each) for each in preset} == default
+        options = [each for pair in switch.items() for each in as_options(*pair)]
+        found = start(name, *options)
+        assert {each: getattr(found, each) for each in preset} == preset
+
+
+def test_a_run_goes_on_with_its_numbers_and_refuses_others_be_they_the_default(start, tmp_path):
+    kind = presets("translation")[0]
+    first = start("translation", "--smoke", "--epochs", 3, "--learning-rate", 0.25)
+    assert (first.epochs, first.learning_rate, first.vocab_size) == (3, 0.25, 600)
+    for again in (["--resume"], ["--resume", "--smoke"], ["--resume", "--epochs=3"]):
+        assert dataclasses.replace(start("translation", *again), resume=False) == first
+    for option, default in (("learning-rate", kind.learning_rate), ("vocab-size", 2500)):
+        with pytest.raises(SystemExit):
+            start("translation", "--resume", f"--{option}", default)
+    with pytest.raises(ValueError, match="begun with --learning-rate 0.25. Received.*0.005"):
+        start("translation", resume=True, learning_rate=kind.learning_rate)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["epochs"] == 3

@@ -1,0 +1,169 @@
+"""Claims about decoding: the pixels of Pillow, upright, of every kind of file, and no others."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from keras_transformers.array_files import read_array
+from keras_transformers.vision.decoding import decoded, measured
+
+RNG = np.random.default_rng(0)
+HEIGHT, WIDTH = 37, 53  # no multiples of a JPEG's blocks
+NOISE = RNG.integers(0, 256, (HEIGHT, WIDTH, 3), dtype="uint8")
+ROWS, COLUMNS = np.mgrid[:HEIGHT, :WIDTH]
+WAVES = np.stack([np.sin(ROWS / 9 + c) + np.cos(COLUMNS / (7 + c)) for c in range(3)], -1)
+PICTURE = Image.fromarray(np.uint8(np.clip(127 + 60 * WAVES + NOISE / 8, 0, 255)))
+ORIENTATION = 0x0112
+GRAPHS = {
+    channels: tf.function(
+        lambda file, channels=channels: decoded(file, channels),
+        input_signature=[tf.TensorSpec([], tf.string)],
+    )
+    for channels in (1, 3)
+}
+
+
+def file_of(image, kind, **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def exif(orientation, big=False, before=0):
+    """EXIF's block with so many other entries before the orientation."""
+    order = ">" if big else "<"
+    entries = [struct.pack(f"{order}HHII", 0x80 + i, 4, 1, 7) for i in range(before)]
+    entries.append(struct.pack(f"{order}HHIHH", ORIENTATION, 3, 1, orientation, 0))
+    head = (b"MM\0*" if big else b"II*\0") + struct.pack(f"{order}I", 8)
+    directory = struct.pack(f"{order}H", len(entries)) + b"".join(entries)
+    return b"Exif\0\0" + head + directory + b"\0\0\0\0"
+
+
+def pillow(file, channels):
+    """What Pillow makes of a file."""
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(file)))
+    grey = image.mode in ("1", "L", "LA")
+    image = image.convert("L" if grey else "RGB")
+    if channels == 1:
+        image = image.convert("L")
+    pixels = np.asarray(image.convert("RGB") if channels == 3 else image)
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+PALETTE = PICTURE.quantize(50)
+ALPHA = Image.fromarray(np.dstack([np.asarray(PICTURE), NOISE[..., 0]]))
+KINDS = {
+    "JPEG 4:4:4": ("JPEG", PICTURE, {"subsampling": 0, "quality": 90}),
+    "JPEG 4:2:2": ("JPEG", PICTURE, {"subsampling": 1, "quality": 75}),
+    "JPEG 4:2:0": ("JPEG", PICTURE, {"subsampling": 2, "quality": 30}),
+    "JPEG of noise": ("JPEG", Image.fromarray(NOISE), {"quality": 95}),
+    "JPEG, progressive": ("JPEG", PICTURE, {"progressive": True}),
+    "JPEG, grey": ("JPEG", PICTURE.convert("L"), {}),
+    "PNG": ("PNG", PICTURE, {}),
+    "PNG, grey": ("PNG", PICTURE.convert("L"), {}),
+    "PNG, grey with alpha": ("PNG", PICTURE.convert("LA"), {}),
+    "PNG, alpha": ("PNG", ALPHA, {}),
+    "PNG, palette": ("PNG", PALETTE, {}),
+    "PNG, black and white": ("PNG", PICTURE.convert("1"), {}),
+    "GIF": ("GIF", PALETTE, {}),
+    "GIF, two frames": ("GIF", PALETTE, {"save_all": True, "append_images": [PALETTE.rotate(9)]}),
+    "BMP": ("BMP", PICTURE, {}),
+    "BMP, grey": ("BMP", PICTURE.convert("L"), {}),
+    "BMP, palette": ("BMP", PALETTE, {}),
+    "WebP": ("WEBP", PICTURE, {"quality": 60}),
+    "WebP, lossless": ("WEBP", PICTURE, {"lossless": True}),
+    "WebP, alpha": ("WEBP", ALPHA, {"lossless": True, "exact": True}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pixels_are_pillows_for_grey_and_for_coloured_models(kind):
+    name, image, options = KINDS[kind]
+    file = file_of(image, name, **options)
+    for channels in (1, 3):
+        found = GRAPHS[channels](file).numpy()
+        np.testing.assert_array_equal(found, pillow(file, channels))
+    height, width, bands, turned = map(int, measured(file))
+    grey = image.mode in ("1", "L", "LA")
+    assert (height, width, bands, turned) == (HEIGHT, WIDTH, 1 if grey else 3, 1)
+
+
+def test_a_jpeg_in_four_colours_is_close_to_pillows():
+    file = file_of(PICTURE.convert("CMYK"), "JPEG", quality=95)
+    difference = np.abs(GRAPHS[3](file).numpy().astype(int) - pillow(file, 3))
+    assert difference.max() <= 2
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_are_upright_as_their_exif_says(orientation):
+    files = [
+        file_of(PICTURE, kind, exif=exif(orientation, big, before), **options)
+        for kind, options in (("JPEG", {}), ("PNG", {}), ("WEBP", {"lossless": True}))
+        for big, before in ((False, 0), (True, 3))
+    ]
+    for file in files:
+        expected = pillow(file, 3)
+        assert expected.shape[:2] == ((HEIGHT, WIDTH) if orientation < 5 else (WIDTH, HEIGHT))
+        np.testing.assert_array_equal(GRAPHS[3](file), expected)
+        height, width, _, turned = map(int, measured(file))
+        assert (height, width, turned) == (*expected.shape[:2], orientation)
+    tiff = file_of(PICTURE, "TIFF", tiffinfo={ORIENTATION: orientation})
+    np.testing.assert_array_equal(read_array(tiff), pillow(tiff, 3))
+
+
+def test_exif_is_found_behind_other_segments():
+    icc = bytes(RNG.integers(0, 256, 150_000, dtype="uint8"))  # in three segments
+    file = file_of(PICTURE, "JPEG", icc_profile=icc, comment=b"hello", dpi=(72, 72))
+    end = 2 + 2 + int.from_bytes(file[4:6], "big")
+    segment = exif(6, before=20)
+    segment = b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
+    frame = file.index(b"\xff\xdb\x00\x43")  # the tables, behind all others
+    for place in (end, frame):
+        turned = file[:place] + segment + file[place:]
+        np.testing.assert_array_equal(GRAPHS[3](turned), pillow(turned, 3))
+        assert int(measured(turned)[3]) == 6
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        exif(0), exif(9), exif(60000), b"Exif\0\0", b"Exif\0\0II*\0", exif(6)[:20],
+        exif(6)[:16] + b"\xff\xff" + exif(6)[18:], b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\0" * 30,
+        b"http://ns.adobe.com/xap/1.0/\0<x/>",
+    ],
+)
+def test_exif_without_a_meaning_turns_nothing(block):
+    segment = b"\xff\xe1" + (len(block) + 2).to_bytes(2, "big") + block
+    plain = file_of(PICTURE, "JPEG")
+    file = plain[:2] + segment + plain[2:]
+    np.testing.assert_array_equal(GRAPHS[3](file), pillow(plain, 3))
+
+
+@pytest.mark.parametrize("kind", ["JPEG 4:2:0", "PNG", "GIF", "BMP", "BMP, palette", "WebP"])
+def test_what_is_cut_off_anywhere_is_refused(kind):
+    name, image, options = KINDS[kind]
+    if name in ("JPEG", "PNG", "WEBP"):
+        options = {**options, "exif": exif(6)}
+    file = file_of(image, name, **options)
+    for place in {1, 3, 8, 12, 20, 40, 52, len(file) // 2, len(file) - 9}:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            GRAPHS[3](file[:place])
+
+
+def test_packed_bitmaps_are_refused_and_not_misread():
+    file = bytearray(file_of(PALETTE, "BMP"))
+    file[30:34] = (1).to_bytes(4, "little")  # run lengths
+    with pytest.raises(tf.errors.InvalidArgumentError, match="packed"):
+        GRAPHS[3](bytes(file))
+
+
+def test_random_bytes_behind_a_known_start_never_hang():
+    for start in (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF89a", b"RIFF\0\0\0\0WEBP"):
+        for seed in range(3):
+            rest = np.random.default_rng(seed).integers(0, 256, 300, dtype="uint8").tobytes()
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                GRAPHS[3](start + rest)
