@@ -179,7 +179,7 @@ def pytorch(minutes, seed):
                 logits, labels, reduction="sum", ignore_index=0
             ).item()
     return {
-        **scores(nats),
+        **alternating.apart(scores, nats),
         "parameters": sum(p.numel() for p in model.parameters()),
         "tokens_per_second": step * ROWS * LENGTH / seconds,
         "curve": curve,

@@ -299,7 +299,7 @@ def images_with_attention(images, maps, titles, path, columns=4, title=None):
             heat, extent=heat_place, cmap="inferno", alpha=0.6, vmin=0, interpolation="bilinear"
         )
         axes.set(xlim=(0, 2.06 * width), ylim=(height, 0))
-        axes.set_title(caption, fontsize=8)
+        axes.set_title(str(caption).replace("$", r"\$"), fontsize=8)
     if title:
         figure.suptitle(title, fontsize=10)
     return _save(figure, path)

@@ -28,7 +28,6 @@ def draw(folder, history, model, preprocessing, data, probabilities, scores, att
 def draw_attention(path, model, preprocessing, data, probabilities, attention):
     """Test pictures, half of them classified wrongly, and what the answers draw on."""
     classes = data.test.classes
-
     predicted = probabilities.argmax(axis=1)
     wrong = np.flatnonzero(predicted != data.test.labels)[:8]
     right = np.flatnonzero(predicted == data.test.labels)[: 16 - len(wrong)]

@@ -14,9 +14,9 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "composite", "depthwise", "patch_merging", "rematerialization", "convolutions"]
-    + ["masks", "portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
-    + ["both_ways", "arguments", "given_masks", "keras_attention"]
+    ["errors", "ids", "composite", "depthwise", "patch_merging", "rematerialization"]
+    + ["convolutions", "masks", "portable", "heads", "cache", "scores", "parts", "initializers"]
+    + ["positions", "both_ways", "arguments", "given_masks", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
     + ["projections", "regularization", "overlapping_patches"],
@@ -65,8 +65,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat", "image_figures", "images")
-SHARED += ("pages", "seq2seq", "texts")
+SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
+SHARED += ("image_figures", "images", "pages", "seq2seq", "texts")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

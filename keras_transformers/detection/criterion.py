@@ -185,7 +185,7 @@ class SetCriterion:
 
 
 def of_pictures(sample_weight, owner):
-    """Keras's `sample_weight`, float32 `(batch,)`; ValueError unless there is one for each picture."""
+    """`sample_weight` as Keras hands it over, float32 `(batch,)`; ValueError if of other shape."""
     weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
     if len(weight.shape) == 2 and weight.shape[1] == 1:
         weight = weight[:, 0]

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.ids import known_values
 from keras_transformers.layers.portable import current_kernels
 
 
@@ -130,16 +131,16 @@ def segment_positions(same_segment):
 def as_mask(mask, name):
     """A mask as a bool tensor; None of None.
 
-    Numbers are taken for what they plainly are, 0 and 1. Others, the 0 and -1e9 of a mask that is
-    added to scores say, would mean the opposite of what was meant. While a graph is traced values
-    cannot be seen, so floats are refused there.
+    Floats are taken if they are 0 and 1, integers if none is negative (0 is False). Others, the 0
+    and -1e9 of a mask that is added to scores say, would mean the opposite of what was meant. While
+    a graph is traced values cannot be seen, so floats are refused there.
 
     Args:
         mask: Tensor, array or nested list, or None.
         name: What errors call it.
 
     Raises:
-        ValueError: If a value is neither 0 nor 1, or unseen and a float.
+        ValueError: If a value is none of these, or unseen and a float.
     """
     if mask is None:
         return None
@@ -148,26 +149,19 @@ def as_mask(mask, name):
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if dtype == "bool":
         return mask
-    values = None if isinstance(mask, keras.KerasTensor) else _seen(mask)
-    if values is not None and not np.isin(values, (0, 1)).all():
+    floats = keras.backend.is_float_dtype(dtype)
+    values = None if isinstance(mask, keras.KerasTensor) else known_values(mask)
+    if values is not None and not (np.isin(values, (0, 1)) if floats else values >= 0).all():
         raise ValueError(
             f"{name} must be bool, or of 0 and 1 (numbers to add to scores are an "
             f"`attention_bias`). Received: {dtype} from {values.min()} to {values.max()}"
         )
-    if values is None and keras.backend.is_float_dtype(dtype):
+    if values is None and floats:
         raise ValueError(
             f"{name} must be bool or of integers where its values cannot be seen, as in a graph "
             f"(`mask > 0.5` makes it so). Received: {dtype}"
         )
     return ops.cast(mask, "bool")
-
-
-def _seen(tensor):
-    """Values of a tensor, or None while a graph is traced."""
-    try:
-        return np.asarray(ops.convert_to_numpy(tensor))
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return None
 
 
 def combine_masks(*masks):
@@ -180,7 +174,7 @@ def combine_masks(*masks):
         A bool tensor, or None if every mask is None.
 
     Raises:
-        ValueError: If a mask has other values than 0 and 1, or is a float in a graph.
+        ValueError: If a mask is of floats that are not 0 and 1, or in a graph, or is negative.
 
     Example:
     >>> from keras_transformers.layers import causal_mask, combine_masks

@@ -98,6 +98,10 @@ def _is(encoded, place, content):
     return tf.strings.substr(encoded, place, length) == content
 
 
+def _where(found, place):
+    return tf.where(found, place, tf.constant(-1, tf.int64))
+
+
 def _jpeg_segment(encoded, place):
     """A marker, and most often the length of what follows; entropy-coded data are the last."""
     head = read(encoded, place, 4)
@@ -107,7 +111,7 @@ def _jpeg_segment(encoded, place):
     step = tf.where(marker == 0xFF, tf.constant(1, tf.int64), step)  # a byte that fills
     last = (head[0] != 0xFF) | (marker == 0xDA) | (marker == 0xD9)
     exif = (marker == 0xE1) & _is(encoded, place + 4, b"Exif\0\0")
-    return tf.where(exif & ~last, place + HEAD, -1), tf.where(last, -1, place + step)
+    return _where(exif & ~last, place + HEAD), _where(~last, place + step)
 
 
 def _png_chunk(encoded, place):
@@ -115,7 +119,7 @@ def _png_chunk(encoded, place):
     length = number(read(encoded, place, 4), False)
     last = _is(encoded, place + 4, b"IDAT") | _is(encoded, place + 4, b"IEND")
     exif = _is(encoded, place + 4, b"eXIf")
-    return tf.where(exif, place + 8, -1), tf.where(last, -1, place + 12 + length)
+    return _where(exif, place + 8), _where(~last, place + 12 + length)
 
 
 def _webp_chunk(encoded, place):
@@ -125,7 +129,7 @@ def _webp_chunk(encoded, place):
     begin = place + 8
     named = (begin + 6 <= _size(encoded)) & _is(encoded, begin, b"Exif\0\0")  # as some write it
     begin = tf.where(named, begin + 6, begin)
-    return tf.where(exif, begin, -1), place + 8 + length + length % 2
+    return _where(exif, begin), place + 8 + length + length % 2
 
 
 def _of_tiff(encoded, start):

@@ -100,7 +100,7 @@ class Preprocessing:
         """
         if self.channels not in (1, 3):
             raise ValueError(
-                "Preprocessing: encoded images have `channels` of 1 or 3, arrays any number. "
+                "Preprocessing: encoded images have `channels` of 1 or 3. "
                 f"Received: {self.channels}"
             )
         return self.resize(decoded(encoded, self.channels))

@@ -69,8 +69,8 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
     for part, corpus in corpora.items():
         if not len(corpus):
             raise ValueError(
-                f"{dataset} has too few images to learn from some, watch by others and score on the "
-                f"rest: none is left for {part}."
+                f"{dataset} has too few images to learn from some, watch by others and score on "
+                f"the rest: none is left for {part}."
             )
     if len(corpora["train"].classes) < 2:
         raise ValueError(

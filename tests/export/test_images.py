@@ -72,7 +72,7 @@ def test_every_kind_of_file_of_any_size_is_taken(served):
 @pytest.mark.parametrize(
     ("file", "complaint"),
     [
-        (b"", r"image number\] \[2\].*is no JPEG, PNG, GIF, BMP or WebP; its size in bytes:\] \[0\]"),
+        (b"", r"image number\] \[2\].*is no JPEG.* or WebP; its size in bytes:\] \[0\]"),
         (b"hello", r"image number\] \[2\].*is no JPEG, PNG"),
         (FILES[0][:100], "PNG"),
         (tf.io.encode_jpeg(PIXELS[0]).numpy()[:200], "JPEG"),
@@ -159,7 +159,8 @@ def test_what_is_served_is_upright_as_in_training(kind, served, tmp_path):
     encoded = file.getvalue()
     corpus = ImageCorpus.from_encoded("toy", [encoded], [0], CLASSES)
     for found in (
-        served(tf.constant([encoded]))["probabilities"], served.portable([encoded])["probabilities"],
+        served(tf.constant([encoded]))["probabilities"],
+        served.portable([encoded])["probabilities"],
         served.probabilities(corpus),
         [list(served.predict(Image.open(file))["probabilities"].values())],
     ):

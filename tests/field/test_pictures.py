@@ -1,4 +1,4 @@
-"""What people's pictures are like: one small case of each fault, in calls as a new user makes them."""
+"""What pictures of real users are like: one small case of each fault, in calls as they make."""
 
 import io
 import json

@@ -175,7 +175,7 @@ CUT = [
 ]
 
 
-@pytest.mark.parametrize("search", CUT, ids=str)
+@pytest.mark.parametrize("search", CUT)
 @settings(max_examples=3)
 @given(seed=seeds)
 def test_a_row_that_is_cut_early_is_what_it_is_alone_with_that_limit(search, seed):

@@ -1,4 +1,4 @@
-"""Claims about COCO's files and their pictures: sizes, orientations, names, and nothing to learn."""
+"""Claims about COCO files and their pictures: sizes, orientations, names, nothing to learn."""
 
 import io
 import json

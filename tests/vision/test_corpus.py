@@ -153,7 +153,8 @@ def test_grey_and_coloured_arrays_and_pictures_mix(tmp_path):
 
 
 def test_names_of_classes_are_text_and_differ():
-    corpus = ImageCorpus.from_arrays("toy", PIXELS, LABELS, np.array([b"a", "\u00e9".encode(), b"c"]))
+    names = [b"a", "\u00e9".encode(), b"c"]
+    corpus = ImageCorpus.from_arrays("toy", PIXELS, LABELS, np.array(names))
     assert corpus.classes == ["a", "\u00e9", "c"]
     with pytest.raises(ValueError, match="no two `classes`.*more than once: crane"):
         ImageCorpus.from_arrays("toy", PIXELS, LABELS, ["crane", "b", "crane"])
@@ -161,7 +162,7 @@ def test_names_of_classes_are_text_and_differ():
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 30), (13, 64, 64), (4, 8, 12)])
 def test_channels_before_rows_are_refused(shape):
-    with pytest.raises(ValueError, match=r"toy: .*channels first; numpy.moveaxis\(images, -3, -1\)"):
+    with pytest.raises(ValueError, match=r"toy: .*channels first; numpy.moveaxis\(images, -3"):
         ImageCorpus.from_arrays("toy", np.zeros((2, *shape), "uint8"), [0, 1])
     moved = np.moveaxis(np.zeros((2, *shape), "uint8"), -3, -1)
     assert ImageCorpus.from_arrays("toy", moved, [0, 1]).channels == shape[0]

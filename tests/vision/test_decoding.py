@@ -36,7 +36,7 @@ def file_of(image, kind, **options):
 def exif(orientation, big=False, before=0):
     """EXIF's block with so many other entries before the orientation."""
     order = ">" if big else "<"
-    entries = [struct.pack(f"{order}HHII", 0x100 + i, 4, 1, 7) for i in range(before)]
+    entries = [struct.pack(f"{order}HHII", 0x80 + i, 4, 1, 7) for i in range(before)]
     entries.append(struct.pack(f"{order}HHIHH", ORIENTATION, 3, 1, orientation, 0))
     head = (b"MM\0*" if big else b"II*\0") + struct.pack(f"{order}I", 8)
     directory = struct.pack(f"{order}H", len(entries)) + b"".join(entries)
@@ -121,7 +121,7 @@ def test_exif_is_found_behind_other_segments():
     end = 2 + 2 + int.from_bytes(file[4:6], "big")
     segment = exif(6, before=20)
     segment = b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
-    frame = file.index(b"\xff\xdb")  # the tables, behind all others
+    frame = file.index(b"\xff\xdb\x00\x43")  # the tables, behind all others
     for place in (end, frame):
         turned = file[:place] + segment + file[place:]
         np.testing.assert_array_equal(GRAPHS[3](turned), pillow(turned, 3))
