@@ -3,7 +3,7 @@
 import keras
 
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.composite import Composite, set_trainable
 from keras_transformers.models.settings import check_problem, take_over
 
 
@@ -129,7 +129,7 @@ class ImageModel(Arguments, Composite, keras.Model):
         if self.built:  # else `build` does it, for what it makes would be trainable
             frozen = self._first(blocks)
             for layer in self._first(depth):
-                layer.trainable = not any(layer is each for each in frozen)
+                set_trainable(layer, not any(layer is each for each in frozen))
 
     def transferred(self, **changes):
         """A new model for another task that starts from this one's weights.
