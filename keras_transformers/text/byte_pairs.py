@@ -16,6 +16,7 @@ from keras_transformers.text.added_tokens import (
 )
 from keras_transformers.text.byte_pair_merging import Merging
 from keras_transformers.text.files import read_bytes
+from keras_transformers.text.given import given_ids, given_row
 
 END = "<|endoftext|>"
 # A character that Unicode gives no meaning: a border between words.
@@ -171,24 +172,31 @@ class BytePairTokenizer(tf.Module):
         """Joins ids to strings; padding and marks vanish, as does all from the first END on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis, UTF-8; a character of which a
             part is missing becomes U+FFFD.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("BytePairTokenizer.detokenize", ids, self.vocab_size, self.pad_id)
         ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
         pieces = tf.gather(tf.constant(self._pieces), tf.maximum(ids, 0))
         text = tf.strings.reduce_join(tf.where(ended | (ids < 0), "", pieces), axis=-1)
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("BytePairTokenizer.pieces", ids, self.vocab_size)
         return [
-            self._pieces[int(index)].decode("utf-8", "replace") or self._names[int(index)]
-            for index in ids
+            self._pieces[index].decode("utf-8", "replace") or self._names[index] for index in ids
         ]
 
     def get_config(self):

@@ -12,6 +12,7 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
+from keras_transformers.text.given import given_ids, given_row
 
 SPACE = "▁"
 SPECIAL = ("</s>", "<unk>", "<pad>")
@@ -123,13 +124,16 @@ class MarianTokenizer(tf.Module):
         """Joins ids to strings; special pieces vanish, as does all from the first `</s>` on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("MarianTokenizer.detokenize", ids, self.vocab_size, self.pad_id)
         ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
         special = {*SPECIAL, *(token.content for token in self.added_tokens if token.special)}
         as_text = ["" if piece in special else piece for piece in self.vocab]
@@ -138,8 +142,13 @@ class MarianTokenizer(tf.Module):
         return tf.strings.strip(tf.strings.regex_replace(text, SPACE, " "))
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        return [self.vocab[int(index)] for index in ids]
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("MarianTokenizer.pieces", ids, self.vocab_size)
+        return [self.vocab[index] for index in ids]
 
     def get_config(self):
         protos = (self.proto, self.target_proto)

@@ -14,6 +14,7 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
+from keras_transformers.text.given import given_ids, given_row
 from keras_transformers.text.word_splitting import (
     MARKS,
     SPECIAL,
@@ -101,7 +102,7 @@ class WordPieceTokenizer(tf.Module):
         they learnt theirs; Hugging Face's trainer merges pairs, too.
 
         Args:
-            strings: Iterable of str.
+            strings: Iterable of str; or of bytes or tensors, as a dataset has them, in UTF-8.
             vocab_size: Number of ids at most; text of few words gives fewer. The characters among
                 them are the 1,000 most frequent.
             lower_case: As above.
@@ -110,7 +111,7 @@ class WordPieceTokenizer(tf.Module):
             A `WordPieceTokenizer`; the same text and arguments always give the same one.
 
         Raises:
-            ValueError: If there is no text, or no room for its characters.
+            ValueError: If `strings` are no texts, there is no text, or no room for its characters.
         """
         return cls(learn_vocabulary(strings, vocab_size, lower_case), lower_case)
 
@@ -210,13 +211,16 @@ class WordPieceTokenizer(tf.Module):
         """Joins ids to strings, words apart; special tokens vanish, as does all from `[SEP]` on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("WordPieceTokenizer.detokenize", ids, self.vocab_size, self.pad_id)
         ended = tf.cumsum(tf.cast(ids == self.separator_id, tf.int32), axis=-1) > 0
         marks = {*MARKS, *(token.content for token in self.added_tokens if token.special)}
         special = tf.constant([piece in marks for piece in self.vocab])
@@ -225,8 +229,13 @@ class WordPieceTokenizer(tf.Module):
         return tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        return [self.vocab[int(index)] for index in ids]
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("WordPieceTokenizer.pieces", ids, self.vocab_size)
+        return [self.vocab[index] for index in ids]
 
     @property
     def special_ids(self):
