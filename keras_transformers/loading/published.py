@@ -87,5 +87,5 @@ def _encoder(folder, model, words):
 
 def _lengths(model, lengths=LENGTHS):
     """The lengths, as far as the model has positions."""
-    most = model.get_config()["max_length"]
-    return (*(length for length in lengths if length < most), min(most, lengths[-1]))
+    most = min(model.get_config()["max_length"], lengths[-1])
+    return (*(length for length in lengths if length < most), most)
