@@ -1,9 +1,9 @@
 """keras_transformers: transformers in Keras 3, from layer to served model.
 
 Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `inspection`,
-`precision`, `saving`; and, imported when first used, `text`, which needs tensorflow-text, and
-`vision`, `streams`, `export` and `predictors`, which need TensorFlow. `load` makes of a folder the
-object that answers.
+`precision`, `saving`; and, imported when first used, `text`, which needs tensorflow-text,
+`vision`, `streams`, `export`, `predictors` and `pretrained`, which need TensorFlow, and
+`visualization`, which needs matplotlib. `load` makes of a folder the object that answers.
 """
 
 import importlib
@@ -22,13 +22,17 @@ from keras_transformers import (
 __version__ = "0.1.0"
 __all__ = [
     "distribution", "export", "generation", "inspection", "layers", "load", "models", "precision",
-    "predictors", "saving", "streams", "text", "training", "vision",
+    "predictors", "pretrained", "saving", "streams", "text", "training", "vision", "visualization",
 ]
 
 
 def __getattr__(name):
     if name == "load":
         return importlib.import_module("keras_transformers.loading").load
-    if name in ("text", "vision", "streams", "export", "predictors"):
+    if name in __all__:
         return importlib.import_module(f"keras_transformers.{name}")
     raise AttributeError(f"module 'keras_transformers' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

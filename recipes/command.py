@@ -113,7 +113,7 @@ def begin_anew(config, seed):
 def _numbers_of(folder):
     """The configuration of the run in a folder, a dict; None if none was begun there."""
     path = pathlib.Path(folder, "config.json")
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return json.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else None
 
 
 def _as_begun(config, begun):

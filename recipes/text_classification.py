@@ -117,7 +117,7 @@ def _of_run(folder):
     path = pathlib.Path(folder, "config.json")
     if not path.is_file():
         raise FileNotFoundError(f"--pretrained: there is no {path}")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(path.read_text(encoding="utf-8-sig"))
 
 
 def build_model(config, num_classes, vocab_size, start):

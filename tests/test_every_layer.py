@@ -17,6 +17,14 @@ def test_none_is_missing():
     assert kinds - ABSTRACT == set(EVERY)
 
 
+@pytest.mark.parametrize("name", sorted({*EVERY, *ABSTRACT}))
+def test_keras_knows_it_by_name(name):
+    """So that a file with it can be loaded; the bases of scores and terms are used as they are."""
+    kind = getattr(layers, name)
+    assert keras.saving.get_registered_name(kind) == f"keras_transformers>{name}"
+    assert keras.saving.get_registered_object(f"keras_transformers>{name}") is kind
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_it_takes_its_inputs(name):
     case = EVERY[name]

@@ -14,9 +14,9 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "composite", "depthwise", "patch_merging", "rematerialization", "convolutions"]
-    + ["masks", "portable", "heads", "cache", "scores", "parts", "initializers", "positions"]
-    + ["both_ways", "arguments", "given_masks", "keras_attention"]
+    ["errors", "ids", "composite", "depthwise", "patch_merging", "rematerialization"]
+    + ["convolutions", "masks", "portable", "heads", "cache", "scores", "parts", "initializers"]
+    + ["positions", "both_ways", "arguments", "given_masks", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
     + ["projections", "regularization", "overlapping_patches"],

@@ -143,12 +143,12 @@ def _of_ids(exporter, model, tokenizer, longest, answer, compared):
 
 def vectors(ids, x, pooling, normalize):
     """One vector for each row of `x` `(batch, length, hidden_dim)`; `ids` are 0 at padding."""
-    x = tf.cast(x, tf.float32)
-    if pooling == "token":
-        found = x[:, 0]
-    else:
-        real = tf.expand_dims(tf.cast(ids != 0, tf.float32), 2)
-        found = tf.reduce_sum(x * real, axis=1) / tf.reduce_sum(real, axis=1)
+    real = tf.cast(ids != 0, tf.int32)
+    if pooling == "token":  # the first real one: padding may come before it
+        real *= tf.cast(tf.cumsum(real, axis=1) == 1, tf.int32)
+    real = tf.expand_dims(tf.cast(real, tf.float32), 2)
+    number = tf.maximum(tf.reduce_sum(real, axis=1), 1.0)
+    found = tf.reduce_sum(tf.cast(x, tf.float32) * real, axis=1) / number
     return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
 
 

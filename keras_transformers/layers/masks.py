@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.ids import known_values
 from keras_transformers.layers.portable import current_kernels
 
 
@@ -149,7 +150,7 @@ def as_mask(mask, name):
     if dtype == "bool":
         return mask
     floats = keras.backend.is_float_dtype(dtype)
-    values = None if isinstance(mask, keras.KerasTensor) else _seen(mask)
+    values = None if isinstance(mask, keras.KerasTensor) else known_values(mask)
     if values is not None and not (np.isin(values, (0, 1)) if floats else values >= 0).all():
         raise ValueError(
             f"{name} must be bool, or of 0 and 1 (numbers to add to scores are an "
@@ -161,14 +162,6 @@ def as_mask(mask, name):
             f"(`mask > 0.5` makes it so). Received: {dtype}"
         )
     return ops.cast(mask, "bool")
-
-
-def _seen(tensor):
-    """Values of a tensor, or None while a graph is traced."""
-    try:
-        return np.asarray(ops.convert_to_numpy(tensor))
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return None
 
 
 def combine_masks(*masks):

@@ -171,6 +171,9 @@ class PoolingAttention(MultiHeadAttention):
         bias = by_row[..., :, None] + by_column[..., None, :]
         return ops.reshape(bias, (-1, self.num_heads, rows * columns, key_grid[0] * key_grid[1]))
 
+    def compute_mask(self, x, previous_mask=None):
+        return None  # that of `x` is none of the pooled
+
     def get_config(self):
         return {
             **super().get_config(),

@@ -125,6 +125,9 @@ class PoolingBlock(Block):
         sides = (None if side is None else -(-side // self.query_stride) for side in sides)
         return (batch, *sides, self.hidden_dim)
 
+    def compute_mask(self, x, previous_mask=None):
+        return None  # that of `x` is none of the pooled
+
     def get_config(self):
         return {
             **super().get_config(),

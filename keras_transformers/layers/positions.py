@@ -1,9 +1,13 @@
 """Where a token stands: the sinusoidal encoding and the learned table."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.ids import as_ids
+
+SMALL = 10_000  # below the usual wavelength, where widths and lengths are
 
 
 def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0, layout="pairs"):
@@ -48,6 +52,19 @@ def check_sequence(layer, x_shape):
         )
 
 
+def check_wavelength(layer, max_wavelength):
+    """Raises ValueError for what is meant as a width or a length: a small int.
+
+    Layers of other libraries take those in the first place; here they would be a wavelength.
+    """
+    if isinstance(max_wavelength, (int, np.integer)) and max_wavelength < SMALL:
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.name}': `max_wavelength` must be a float, or an int "
+            f"of at least {SMALL}; width and length are read from the input. Received: "
+            f"{max_wavelength} (write {float(max_wavelength)} for such a wavelength)"
+        )
+
+
 def rows_of(table, index):
     """Rows of a learned table that many places share, with a gradient that is a plain tensor.
 
@@ -84,7 +101,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
     and cast last. An implicit Keras mask is carried on.
 
     Args:
-        max_wavelength: `w` above.
+        max_wavelength: `w` above, a float.
         combine: "add", or "concat" for `[x; PE]`, which doubles the width.
         layout: "pairs" or "halves"; see `sinusoidal_encoding`.
 
@@ -98,7 +115,8 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         `(batch, length, hidden_dim)`, or twice as wide for "concat"; dtype of `x`.
 
     Raises:
-        ValueError: If `combine` or `layout` is unknown or `x` is not of rank 3.
+        ValueError: If `combine` or `layout` is unknown, `max_wavelength` is an int below 10,000,
+            which is taken for a width, or `x` is not of rank 3.
 
     Example:
     >>> import numpy as np
@@ -109,6 +127,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
 
     def __init__(self, max_wavelength=10000.0, combine="add", layout="pairs", **kwargs):
         super().__init__(**kwargs)
+        check_wavelength(self, max_wavelength)
         if layout not in ("pairs", "halves"):
             raise ValueError(
                 f'PositionalEncoding: `layout` must be "pairs" or "halves". Received: {layout!r}'
@@ -213,6 +232,8 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
                     f"has max_length={self.max_length} positions."
                 )
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+        else:
+            positions = as_ids(self, "positions", positions, self.max_length - 1)
         return x + ops.cast(rows_of(self.table, positions), x.dtype)
 
     def compute_output_shape(self, x_shape):

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.position_terms import PositionTerm
+from keras_transformers.layers.positions import check_wavelength
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -25,7 +26,7 @@ class RotaryEmbedding(PositionTerm):
     features that turn slowly and makes the scores sharper (the same, section 3.2 and 3.4).
 
     Args:
-        max_wavelength: `w` above.
+        max_wavelength: `w` above, a float.
         rotary_dim: Number of features of a head that are turned, even; all by default.
         interleaved: Whether a pair is features `2i` and `2i + 1`, as in the paper and GPT-J; else
             `i` and `i + d/2`, as in GPT-NeoX and Llama.
@@ -41,8 +42,9 @@ class RotaryEmbedding(PositionTerm):
         Same shape and dtype as `x`.
 
     Raises:
-        ValueError: If `scaling` is unknown, `scaling_factor` less than 1, or "yarn" lacks
-            `original_length`; if the features to be turned are odd or more than there are.
+        ValueError: If `max_wavelength` is an int below 10,000, which is taken for a width; if
+            `scaling` is unknown, `scaling_factor` less than 1, or "yarn" lacks `original_length`;
+            if the features to be turned are odd or more than there are.
 
     Example:
     >>> import numpy as np
@@ -63,6 +65,7 @@ class RotaryEmbedding(PositionTerm):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_wavelength(self, max_wavelength)
         wrong = None
         if scaling not in (None, "linear", "ntk", "yarn"):
             wrong = ("scaling", "None, 'linear', 'ntk' or 'yarn'", repr(scaling))

@@ -111,4 +111,4 @@ def _preprocessing(folder):
 
 
 def _json(path):
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(path.read_text(encoding="utf-8-sig"))  # editors may have put a mark there

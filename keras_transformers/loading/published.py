@@ -1,14 +1,10 @@
 """A folder of published weights as a predictor."""
 
-import json
-import pathlib
-
 from keras_transformers import export, models, pretrained
 from keras_transformers.predictors import KINDS
+from keras_transformers.pretrained.folder import read_model
 
-CONFIG = "config.json"
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids
-POOLING = pathlib.Path("1_Pooling", CONFIG)  # of sentence-transformers
 NEW_TOKENS = 128  # of a continuation
 
 
@@ -18,7 +14,7 @@ def predictor(folder):
     Raises:
         ValueError: If the folder is broken, or its model gives no answer to text or pictures.
     """
-    model = pretrained.load(folder)
+    model = read_model(folder)
     served, parts = _served(folder, model)
     parts["model"] = lambda: model
     parts = {name: parts[name] for name in ("model", "tokenizer", "preprocessing") if name in parts}
@@ -84,21 +80,13 @@ def _classifier(folder, model, words):
 
 
 def _encoder(folder, model, words):
-    pooling = "mean"
-    if (folder / POOLING).is_file():
-        asked = json.loads((folder / POOLING).read_text(encoding="utf-8"))
-        chosen = {name for name, value in asked.items() if value is True} - {"include_prompt"}
-        known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "token"}
-        if len(chosen) != 1 or not chosen <= known.keys():
-            raise ValueError(
-                f"load: {folder / POOLING} must ask for the mean or the first token. "
-                f"Received: {', '.join(sorted(chosen)) or 'neither'}"
-            )
-        pooling = known[chosen.pop()]
-    return export.SentenceEncoder(model, words, pooling, lengths=_lengths(model))
+    asked = pretrained.load_pooling(folder)
+    lengths = _lengths(model, asked.pop("max_length", None))
+    return export.SentenceEncoder(model, words, lengths=lengths, **asked)
 
 
-def _lengths(model):
-    """The usual lengths, as far as the model has positions."""
-    most = model.get_config()["max_length"]
+def _lengths(model, most=None):
+    """The usual lengths, as far as the model has positions and texts may be long."""
+    positions = model.get_config()["max_length"]
+    most = min(most or positions, positions)
     return (*(length for length in LENGTHS if length < most), min(most, LENGTHS[-1]))

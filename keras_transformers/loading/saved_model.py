@@ -79,7 +79,7 @@ def _about(folder, inputs, outputs):
     """
     if (folder / ABOUT).is_file():
         try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8-sig"))
             kind, labels = about["kind"], about.get("labels")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None

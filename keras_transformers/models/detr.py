@@ -370,10 +370,13 @@ class DETR(Arguments, Composite, keras.Model):
                 )
             images, mask = images["images"], images.get("padding_mask")
         mask = as_mask(mask, f"DETR '{self.name}': `padding_mask`")
-        if mask is not None and len(mask.shape) != 3:
+        known = () if mask is None else zip(mask.shape, images.shape[:3], strict=False)
+        if mask is not None and (
+            len(mask.shape) != 3 or any(None not in pair and pair[0] != pair[1] for pair in known)
+        ):
             raise ValueError(
-                f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width). "
-                f"Received: shape {tuple(mask.shape)}"
+                f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width), that "
+                f"of the images, {tuple(images.shape[:3])}. Received: shape {tuple(mask.shape)}"
             )
         return hide_padding(images, mask), mask
 

@@ -16,7 +16,7 @@ from keras_transformers.layers import (
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
-from keras_transformers.models.text_inputs import masks_and_positions, rows_of_table, text_inputs
+from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
 
 # Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
 VARIANTS = {
@@ -32,7 +32,7 @@ AT_A_TIME = 64  # places of a prompt whose logits are in memory together
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LanguageModel(Arguments, CachedDecoding, keras.Model):
+class LanguageModel(TakesIds, Arguments, CachedDecoding, keras.Model):
     """Decoder-only Transformer: the probability of each token given those before it.
 
     Style "gpt2" (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"):
@@ -61,12 +61,13 @@ class LanguageModel(Arguments, CachedDecoding, keras.Model):
             a negative one, which no token has.
 
     Call arguments:
-        inputs: Integer ids `(batch, length)`; or a dict of `ids` and optionally
-            `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding).
+        inputs: Integer ids `(batch, length)`, or floats that hold integers; or a dict of `ids` and
+            optionally `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding).
         training: Whether dropout acts.
 
     Returns:
-        Logits `(batch, length, vocab_size)`: at each place, of the token after it.
+        Logits `(batch, length, vocab_size)`: at each place, of the token after it. They have the
+        implicit Keras mask of the real tokens.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, `style` is
@@ -82,6 +83,8 @@ class LanguageModel(Arguments, CachedDecoding, keras.Model):
     >>> generate(model, prompt=np.array([[5, 7]]), max_length=6)["tokens"][0, :2].tolist()
     [5, 7]
     """
+
+    optional_inputs = ("segments",)
 
     def __init__(
         self,
@@ -201,7 +204,7 @@ class LanguageModel(Arguments, CachedDecoding, keras.Model):
             layer.build(hidden)
 
     def call(self, inputs, training=None):
-        inputs = text_inputs(self, inputs, ("segments",))
+        inputs = self.as_inputs(inputs)
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self.dropout_layer(self._embed(inputs["ids"], positions), training=training)
         for block in self.decoder_blocks:

@@ -10,6 +10,7 @@ from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
+from keras_transformers.models.text_inputs import TakesIds
 
 
 class _Cell:
@@ -23,7 +24,7 @@ class _Cell:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RecurrentTranslator(Arguments, Composite, keras.Model):
+class RecurrentTranslator(TakesIds, Arguments, Composite, keras.Model):
     """Recurrent encoder-decoder with additive attention (https://arxiv.org/abs/1409.0473).
 
     A bidirectional GRU reads the source into `h_1 .. h_S`. The decoder's state is `s_t =
@@ -43,13 +44,13 @@ class RecurrentTranslator(Arguments, Composite, keras.Model):
             shares one table between source, target and output.
 
     Call arguments:
-        inputs: Dict of integers `source` `(batch, source_length)` and `target` `(batch,
-            target_length)` (the decoder's input, START first), 0 = padding.
+        inputs: Dict of integers, or floats that hold integers, `source` `(batch, source_length)`
+            and `target` `(batch, target_length)` (the decoder's input, START first), 0 = padding.
         training: Whether dropout acts.
 
     Returns:
-        Logits `(batch, target_length, target vocabulary)`. `inspection.attention_maps` shows the
-        alignment.
+        Logits `(batch, target_length, target vocabulary)`, with the implicit Keras mask of the
+        target's real tokens. `inspection.attention_maps` shows the alignment.
 
     Raises:
         ValueError: If a size is not positive, `hidden_dim` is odd, or `inputs` lacks "source" or
@@ -63,6 +64,9 @@ class RecurrentTranslator(Arguments, Composite, keras.Model):
     >>> tuple(model({"source": ids, "target": ids[:, :3]}).shape)
     (1, 3, 31)
     """
+
+    padding_id = 0
+    needed_inputs = ("source", "target")
 
     def __init__(
         self,
@@ -137,11 +141,7 @@ class RecurrentTranslator(Arguments, Composite, keras.Model):
         self.readout.build((None, None, self.embedding_dim + 2 * self.hidden_dim))
 
     def call(self, inputs, training=None):
-        if not {"source", "target"} <= inputs.keys() <= {"source", "target"}:
-            raise ValueError(
-                f"RecurrentTranslator '{self.name}': `inputs` must have the keys 'source' and "
-                f"'target'. Received: {sorted(inputs)}"
-            )
+        inputs = self.as_inputs(inputs)
         context, state, mask = self.encode(inputs["source"], training)
         cache = self.attention.project_context(context)
         y = self.dropout_layer(self.target_embedding(inputs["target"]), training=training)

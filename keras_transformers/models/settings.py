@@ -85,8 +85,13 @@ def take_over(model, source, anew=()):
             as they are.
 
     Raises:
-        ValueError: If another weight is missing or of another shape.
+        ValueError: If `source` is not built, or another weight is missing or of another shape.
     """
+    if not source.built:
+        raise ValueError(
+            f"{type(source).__name__} '{source.name}': `transferred` must be called on a built "
+            "model, which has weights: call the model, or `build`, before. Received: one without"
+        )
     tables = _tables(source)
     resized = set()
     for path, table in _tables(model).items():

@@ -28,7 +28,7 @@ from keras_transformers.models.text_heads import (
     MaskedLanguageHead,
     TaggingHead,
 )
-from keras_transformers.models.text_inputs import masks_and_positions, text_inputs
+from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
@@ -44,7 +44,7 @@ HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(Arguments, Composite, keras.Model):
+class TextEncoder(TakesIds, Arguments, Composite, keras.Model):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
@@ -66,7 +66,8 @@ class TextEncoder(Arguments, Composite, keras.Model):
         num_classes: For the last two: number of classes.
         max_length: Number of positions in the table of "bert"; "modern" has none.
         style: "bert" or "modern".
-        pooling: What "classification" looks at: "token", the first, or "mean", of all real ones.
+        pooling: What "classification" looks at: "token", the first real one, or "mean", of all
+            real ones.
         dropout: Rate on embeddings, on every residual branch, and in the head.
         attention_dropout: Rate on the attention weights.
         token_types: Of "bert": rows of the table of token types; 0 for none (Sanh et al. 2019,
@@ -79,15 +80,17 @@ class TextEncoder(Arguments, Composite, keras.Model):
             each), "regression", or None: one of several classes, a sigmoid of a single logit.
 
     Call arguments:
-        inputs: Integer ids `(batch, length)`, 0 = padding; or a dict of `ids`, and optionally
-            `token_types` (0 or 1, the sentence of a pair; "bert" only), `segments` (1, 2, 3 ...
-            number the texts of a packed row, 0 = padding), each `(batch, length)`, and, for
-            "masked_language", `masked_positions` `(batch, places)`: where logits are wanted.
+        inputs: Integer ids `(batch, length)`, or floats that hold integers, 0 = padding; or a dict
+            of `ids`, and optionally `token_types` (0 or 1, the sentence of a pair; "bert" only),
+            `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding), each `(batch,
+            length)`, and, for "masked_language", `masked_positions` `(batch, places)`: where logits
+            are wanted.
         training: Whether dropout acts.
 
     Returns:
         Without a head `(batch, length, hidden_dim)`; logits `(batch, length or places,
-        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`.
+        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`. What has a place for
+        each token has the implicit Keras mask of the real ones.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a choice is
@@ -103,6 +106,7 @@ class TextEncoder(Arguments, Composite, keras.Model):
     """
 
     padding_id = 0
+    optional_inputs = ("token_types", "segments", "masked_positions")
 
     def __init__(
         self,
@@ -265,7 +269,7 @@ class TextEncoder(Arguments, Composite, keras.Model):
                 layer.build(hidden)
 
     def call(self, inputs, training=None):
-        inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
+        inputs = self.as_inputs(inputs)
         x = self.encode(inputs, training=training)
         kind = self._settings["head"]
         if kind == "classification":
@@ -279,6 +283,13 @@ class TextEncoder(Arguments, Composite, keras.Model):
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
+    def compute_mask(self, inputs, previous_mask=None):
+        """Which places of the output stand for a real token; None where it has others."""
+        chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
+        if chosen or self._settings["head"] == "classification":
+            return None
+        return super().compute_mask(inputs, previous_mask)
+
     @property
     def most_positions(self):
         """How many positions there are, None without end."""
@@ -286,7 +297,7 @@ class TextEncoder(Arguments, Composite, keras.Model):
 
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
-        inputs = text_inputs(self, inputs, ("token_types", "segments", "masked_positions"))
+        inputs = self.as_inputs(inputs)
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
         x = self.dropout_layer(x, training=training)

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformers.layers import Dropout
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.masks import wide
 from keras_transformers.layers.parts import part
 
 
@@ -12,9 +13,9 @@ from keras_transformers.layers.parts import part
 class ClassificationHead(Composite, keras.layers.Layer):
     """One class for a whole text.
 
-    With pooling "token", `tanh(W h_1 + b)` of the first token, dropout, and a dense layer (Devlin
-    et al. 2018, https://arxiv.org/abs/1810.04805, section 3.1 and 4.1); with "mean", the same of
-    the mean over real tokens.
+    With pooling "token", `tanh(W h_1 + b)` of the first real token, dropout, and a dense layer
+    (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3.1 and 4.1); with "mean", the
+    same of the mean over real tokens.
 
     Args:
         num_classes: Number of classes.
@@ -53,12 +54,12 @@ class ClassificationHead(Composite, keras.layers.Layer):
         self.classes.build((None, width))
 
     def call(self, x, real, training=None):
-        if self.pooling == "token":
-            pooled = x[:, 0]
-        else:
-            weights = ops.expand_dims(ops.cast(real, "float32"), -1)
-            pooled = ops.sum(ops.cast(x, "float32") * weights, axis=1)
-            pooled = ops.cast(pooled / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)
+        if self.pooling == "token":  # the first real one: padding may come before it
+            real = ops.logical_and(real, ops.cumsum(ops.cast(real, "int32"), axis=1) == 1)
+        dtype = wide(x.dtype)
+        pooled = ops.sum(ops.where(real[..., None], ops.cast(x, dtype), 0.0), axis=1)
+        number = ops.maximum(ops.sum(ops.cast(real, dtype), axis=1, keepdims=True), 1.0)
+        pooled = ops.cast(pooled / number, x.dtype)
         return self.classes(self.dropout_layer(self.pooler(pooled), training=training))
 
     def get_config(self):

@@ -23,7 +23,7 @@ from keras_transformers.models.settings import (
     check_sizes,
     variant,
 )
-from keras_transformers.models.text_inputs import rows_of_table
+from keras_transformers.models.text_inputs import TakesIds, rows_of_table
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -43,7 +43,7 @@ VARIANTS = {
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Transformer(Arguments, CachedDecoding, keras.Model):
+class Transformer(TakesIds, Arguments, CachedDecoding, keras.Model):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
@@ -79,14 +79,14 @@ class Transformer(Arguments, CachedDecoding, keras.Model):
         padding_id: The id that stands for padding.
 
     Call arguments:
-        inputs: Dict of integers `source` `(batch, source_length)` and `target`
-            `(batch, target_length)` (the decoder's input, START first); optionally
+        inputs: Dict of integers, or floats that hold integers, `source` `(batch, source_length)`
+            and `target` `(batch, target_length)` (the decoder's input, START first); optionally
             `source_segments` and `target_segments` of the same shapes.
         training: Whether dropout acts.
 
     Returns:
-        Logits `(batch, target_length, target vocabulary)`. `inspection.attention_maps` shows the
-        attention weights.
+        Logits `(batch, target_length, target vocabulary)`, with the implicit Keras mask of the
+        target's real tokens. `inspection.attention_maps` shows the attention weights.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, or `inputs`
@@ -100,6 +100,9 @@ class Transformer(Arguments, CachedDecoding, keras.Model):
     >>> tuple(model({"source": ids, "target": ids[:, :3]}).shape)
     (1, 3, 31)
     """
+
+    needed_inputs = ("source", "target")
+    optional_inputs = ("source_segments", "target_segments")
 
     def __init__(
         self,
@@ -228,12 +231,7 @@ class Transformer(Arguments, CachedDecoding, keras.Model):
             )
 
     def call(self, inputs, training=None):
-        missing = [name for name in ("source", "target") if name not in inputs]
-        if missing:
-            raise ValueError(
-                f"Transformer '{self.name}': `inputs` must have the keys 'source' and 'target'. "
-                f"Received: {sorted(inputs)}"
-            )
+        inputs = self.as_inputs(inputs)
         segments, target_segments = inputs.get("source_segments"), inputs.get("target_segments")
         if (segments is None) != (target_segments is None):
             raise ValueError(

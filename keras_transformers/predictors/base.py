@@ -1,5 +1,6 @@
 """From things as people hold them to plain Python, by way of one function of strings."""
 
+import collections
 import dataclasses
 import itertools
 
@@ -217,6 +218,9 @@ def named_probabilities(row, labels):
     Where there can be several, the list `labels` has those of `present`.
     """
     names = labels or [str(i) for i in range(len(row["probabilities"]))]
+    if len(set(names)) < len(names):  # as ImageNet's two cranes; each keeps its probability
+        times = collections.Counter(names)
+        names = [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]
     answer = {
         "label": row["label"].decode(),
         "probability": float(row["probability"]),

@@ -11,6 +11,14 @@ def _make(arguments):
     return model
 
 
+def _arguments(model):
+    """The arguments of a model, the epsilon that it has by default among them."""
+    arguments = model.get_config()
+    if arguments["norm_epsilon"] is None and arguments["style"] == "bert":
+        arguments["norm_epsilon"] = 1e-12
+    return arguments
+
+
 def _embeddings(start):
     table = f"{start}.word_embeddings.weight"
     tied = ("cls.predictions.decoder.weight", "vocab_projector.weight")
@@ -91,7 +99,7 @@ BERT = Family(
     classes=True,
     rows=lambda model: BERT_ROWS,
     make=_make,
-    arguments=TextEncoder.get_config,
+    arguments=_arguments,
     fixed={"style": "bert", "pooling": "token", "pooler_activation": "tanh"},
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
     without_effect=frozenset({"classifier_dropout", "directionality", "pooler_fc_size"})
@@ -126,7 +134,7 @@ DISTILBERT = Family(
     classes=True,
     rows=lambda model: DISTILBERT_ROWS,
     make=_make,
-    arguments=TextEncoder.get_config,
+    arguments=_arguments,
     fixed={
         "style": "bert",
         "pooling": "token",

@@ -1,6 +1,7 @@
 """What a family of published models is to us, and its `config.json` read and written."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping
 
 import keras
@@ -13,7 +14,7 @@ WITHOUT_EFFECT = frozenset(
     "attn_implementation architectures model_type transformers_version torch_dtype dtype "
     "custom_pipelines finetuning_task gradient_checkpointing id2label label2id num_labels "
     "_num_labels initializer_range initializer_factor init_std layerdrop model_max_length name "
-    "output_attentions output_hidden_states problem_type pruned_heads return_dict "
+    "output_attentions output_hidden_states problem_type return_dict "
     "use_return_dict task_specific_params tokenizer_class torchscript use_bfloat16 use_cache "
     "is_encoder_decoder prefix bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id "
     "decoder_start_token_id forced_bos_token_id forced_eos_token_id chunk_size_feed_forward "
@@ -23,12 +24,15 @@ WITHOUT_EFFECT = frozenset(
     "max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams "
     "num_return_sequences output_scores remove_invalid_values repetition_penalty "
     "return_dict_in_generate suppress_tokens temperature top_k top_p typical_p "
-    "renormalize_logits".split()
+    "renormalize_logits "
+    # What sentence-transformers does with the logits of a classifier.
+    "sbert_ce_default_activation_function sentence_transformers".split()
 )
 # Of older files; another value than these changes the model.
 SETTLED = {"tf_legacy_loss": (False,), "is_decoder": (False,), "add_cross_attention": (False,)}
 SETTLED |= {"tie_word_embeddings": (True,), "tie_encoder_decoder": (False,)}
 SETTLED |= {"cross_attention_hidden_size": (None,), "adapters": (None,)}
+SETTLED |= {"quantization_config": (None,), "pruned_heads": (None, {})}
 
 GELU_TANH = keras.activations.serialize(gelu_tanh)
 ACTIVATIONS = {
@@ -167,19 +171,27 @@ class Family:
             Dict of arguments, without those of the architecture.
 
         Raises:
-            ValueError: If a setting is unknown, has no counterpart here, or is no such value.
+            ValueError: If a setting has no counterpart here, or is no such value.
+
+        Warns:
+            UserWarning: If a setting is unknown: the published code reads none but these, which
+                `tests/pretrained/test_settings_that_are_read.py` holds against it.
         """
         settled = {**SETTLED, **self.settled}
         known = {name for each in self.settings for name in (each.theirs, *each.also)}
+        known |= settled.keys() | WITHOUT_EFFECT | self.without_effect
+        unknown = [f"`{each}`" for each in config if each not in known]
+        if unknown:
+            warnings.warn(
+                f"{where}: {', '.join(unknown)} is read by no published model of type {self.name}, "
+                "and is ignored.",
+                stacklevel=3,
+            )
         for name, value in config.items():
             if name in settled and value not in settled[name]:
                 raise ValueError(
                     f"{where}: `{name}` must be {_listed(settled[name])} for models of type "
                     f"{self.name}. Received: {value!r}"
-                )
-            if name not in known | settled.keys() | WITHOUT_EFFECT | self.without_effect:
-                raise ValueError(
-                    f"{where}: `{name}` is no known setting of models of type {self.name}."
                 )
         arguments = dict(self.fixed)
         for each in self.settings:

@@ -2,13 +2,16 @@
 
 import math
 import pathlib
+import warnings
 
+from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
+from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
 from keras_transformers.pretrained.table import assign, gather
@@ -56,6 +59,30 @@ def load(folder, task=None):
     >>> again.count_params() == model.count_params(), again.unused_tensors
     (True, ())
     """
+    model = read_model(folder, task)
+    if isinstance(model, TextEncoder) and model.get_config()["head"] is None:
+        _tell_of_pooling(folder)
+    return model
+
+
+def _tell_of_pooling(folder):
+    """Warns of a sentence encoder with other vectors than `export` makes by default."""
+    try:
+        asked = load_pooling(folder)
+    except ValueError as error:
+        warnings.warn(f"The model alone is loaded, without what follows it: {error}", stacklevel=3)
+        return
+    if asked and (asked["pooling"], asked["normalize"]) != ("mean", True):
+        listed = ", ".join(f"{name}={asked[name]!r}" for name in ("pooling", "normalize"))
+        warnings.warn(
+            f"{folder} is a sentence encoder: give export.SentenceEncoder {listed}, as "
+            "pretrained.load_pooling says, or have keras_transformers.load do so.",
+            stacklevel=3,
+        )
+
+
+def read_model(folder, task=None):
+    """As `load`, without a word on what a sentence encoder does with the model's vectors."""
     folder = pathlib.Path(folder)
     config = read_json(folder, CONFIG)
     family = _family_of(folder, config)
@@ -163,7 +190,8 @@ def save(model, folder, classes=None, family=None):
         model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or `DETR`,
             built, with settings that the published code has.
         folder: Path of the folder; made where it is not there.
-        classes: Names of the classes, where there are such.
+        classes: Names of the classes, where there are such; two may have the same, as ImageNet's
+            cranes.
         family: `model_type` to write, where several would do; by default the first that does.
 
     Returns:
@@ -187,11 +215,10 @@ def save(model, folder, classes=None, family=None):
     number = model.get_config().get("num_classes")
     if family.classes and number is not None:
         names = [f"LABEL_{i}" for i in range(number)] if classes is None else list(classes)
-        if len(names) != number or len(set(names)) != number:
-            raise ValueError(
-                f"save: `classes` must be {number} different names. Received: {len(names)}"
-            )
+        if len(names) != number:
+            raise ValueError(f"save: `classes` must be {number} names. Received: {len(names)}")
         config["id2label"] = {str(i): name for i, name in enumerate(names)}
+        # Of one name for several, the last; nothing that computes reads it.
         config["label2id"] = {name: i for i, name in enumerate(names)}
         if getattr(model, "problem_type", None):
             config["problem_type"] = model.problem_type

@@ -67,7 +67,9 @@ GPT2 = Family(
     settled={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
     without_effect=frozenset("n_ctx embd_pdrop reorder_and_upcast_attn summary_activation".split())
     | frozenset("summary_first_dropout summary_proj_to_labels summary_type".split())
-    | {"summary_use_proj"},
+    | {"summary_use_proj", "summary_last_dropout", "classifier_dropout", "hidden_dropout"}
+    # Of older files; nothing has read them for years.
+    | {"n_special", "predict_special_tokens", "output_past"},
     sizes={
         "transformer.wte.weight": ("vocab_size", "n_embd"),
         "transformer.wpe.weight": ("n_positions", "n_embd"),

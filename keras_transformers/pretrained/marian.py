@@ -112,10 +112,10 @@ MARIAN = Family(
         "add_final_layer_norm": (False,),
         "static_position_embeddings": (True,),
         "add_bias_logits": (False, True),
-        "extra_pos_embeddings": (0, None),
     },
-    # Positions have no end here; the others act in training alone.
+    # Positions have no end here, and none is set apart; the others act in training alone.
     without_effect=frozenset("max_position_embeddings num_hidden_layers activation_dropout".split())
+    | {"extra_pos_embeddings"}
     | frozenset("encoder_layerdrop decoder_layerdrop classif_dropout classifier_dropout".split()),
     sizes={
         ("model.shared.weight", TABLES[0]): ("vocab_size", "d_model"),

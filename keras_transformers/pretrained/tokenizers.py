@@ -2,18 +2,50 @@
 
 import pathlib
 
+from keras_transformers.pretrained.fast_tokenizer import (
+    as_bert,
+    as_gpt2,
+    in_order,
+    model_type,
+    the_model,
+)
 from keras_transformers.pretrained.files import read_json, write_json
+from keras_transformers.pretrained.tokenizer_settings import (
+    BYTE_PAIRS,
+    CLASSES,
+    END,
+    GENERIC,
+    MARIAN,
+    SETTINGS,
+    TOKENIZER,
+    WORD_PIECES,
+    added_tokens,
+    check_settings,
+    class_of,
+    lower_case,
+    read_settings,
+    write_added,
+)
 
-TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+NEEDED = {
+    WORD_PIECES: f"vocab.txt or {TOKENIZER}",
+    BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
+    MARIAN: "source.spm, target.spm and vocab.json",
+}
 
 
 def load_tokenizer(folder):
     """The tokenizer of a published folder; its ids are those of the published one.
 
+    Tokens that were added to the vocabulary are found as they are written. What is not imitated
+    exactly - another class, another way to split, tokens that must be whole words - is refused by
+    name.
+
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
             DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2: `vocab.json` and `merges.txt`, or
-            `tokenizer.json`.
+            `tokenizer.json`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
+            and of `config.json` whose tokenizer it is.
 
     Returns:
         A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a
@@ -33,115 +65,114 @@ def load_tokenizer(folder):
     [[2, 5, 6, 3]]
     """
     folder = pathlib.Path(folder)
-    settings = read_json(folder, SETTINGS) if (folder / SETTINGS).is_file() else {}
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if {"source.spm", "vocab.json"} <= there:
-        return _marian(folder, there, settings)
-    if "vocab.txt" in there:
-        return _word_pieces(folder, settings)
-    if {"vocab.json", "merges.txt"} <= there:
-        return _byte_pairs(folder, settings)
-    if TOKENIZER in there:
-        return _of_json(folder, settings)
-    raise FileNotFoundError(
-        f"{folder} must have a tokenizer: source.spm, target.spm and vocab.json; vocab.txt; "
-        f"vocab.json and merges.txt; or {TOKENIZER}. Received: {', '.join(sorted(there)) or 'none'}"
-    )
+    settings = read_settings(folder)
+    name = class_of(folder, settings)
+    fast = read_json(folder, TOKENIZER) if TOKENIZER in there else {}
+    kind = CLASSES.get(name) or _kind_of_files(there, fast, name)
+    read = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}.get(kind)
+    if read is None:
+        raise FileNotFoundError(
+            f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "
+            f"Received: {', '.join(sorted(there)) or 'none'}"
+        )
+    check_settings(folder, settings, kind)
+    return read(folder, there, settings, fast, name in GENERIC)
 
 
-def _marian(folder, there, settings):
+def _kind_of_files(there, fast, name):
+    """What kind of tokenizer the files make, where no class is named; None if none."""
+    if fast or name in GENERIC:
+        return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast))
+    files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
+    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS),)
+    return next((kind for needed, kind in files if needed <= there), None)
+
+
+def _require(folder, there, kind, *choices):
+    if not any(needed <= there for needed in choices):
+        raise FileNotFoundError(
+            f"{folder} must have {NEEDED[kind]}, for a tokenizer of {kind}. "
+            f"Received: {', '.join(sorted(there)) or 'none'}"
+        )
+
+
+def _marian(folder, there, settings, fast, generic):
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
 
+    _require(folder, there, MARIAN, {"source.spm", "vocab.json"})
     apart = settings.get("separate_vocabs", False)
-    vocab = _in_order(folder, "vocab.json")
-    target_vocab = _in_order(folder, "target_vocab.json") if apart else None
+    vocab = in_order(read_json(folder, "vocab.json"), folder / "vocab.json")
+    target_vocab = None
+    if apart:
+        target_vocab = in_order(read_json(folder, "target_vocab.json"), folder)
     source, target = (
         SentencePieceTokenizer.read(folder / name)
         for name in ("source.spm", "target.spm" if "target.spm" in there else "source.spm")
     )
-    return MarianTokenizer(source, vocab, target, target_vocab)
+    numbers = {piece: number for number, piece in enumerate(vocab)}
+    tokens = added_tokens(folder, settings, MARIAN, numbers)
+    tokens = [token for token in tokens if token.content not in ("</s>", "<unk>", "<pad>")]
+    if apart and tokens:
+        raise ValueError(
+            f"{folder}: with `separate_vocabs` there must be no added tokens. "
+            f"Received: {[token.content for token in tokens][:5]}"
+        )
+    return MarianTokenizer(source, vocab, target, target_vocab, added_tokens=tokens)
 
 
-def _in_order(folder, name):
-    """The pieces of a JSON vocabulary in the order of their ids."""
-    found = read_json(folder, name)
-    numbers = list(found.values())
-    if not all(isinstance(number, int) for number in numbers) or sorted(numbers) != list(
-        range(len(numbers))
-    ):
-        raise ValueError(f"{folder / name} must number its pieces 0, 1, 2 ...")
-    return sorted(found, key=found.get)
-
-
-def _word_pieces(folder, settings):
+def _word_pieces(folder, there, settings, fast, generic):
     from keras_transformers.text import WordPieceTokenizer
 
-    return WordPieceTokenizer.load(folder / "vocab.txt", _lower_case(folder, settings))
+    _require(folder, there, WORD_PIECES, {"vocab.txt"}, {TOKENIZER})
+    longest = 100
+    if fast:
+        model = the_model(folder, fast, "WordPiece")
+        settings, longest = as_bert(folder, fast, model, settings, generic)
+        vocab = in_order(model["vocab"], folder / TOKENIZER)
+    else:
+        vocab = WordPieceTokenizer.read(folder / "vocab.txt")
+    numbers = {piece: number for number, piece in enumerate(vocab)}
+    tokens = added_tokens(
+        folder, settings, WORD_PIECES, numbers, fast.get("added_tokens"), generic
+    )
+    marks = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    tokens = [token for token in tokens if token.content not in marks or token.normalized]
+    try:
+        return WordPieceTokenizer(vocab, lower_case(folder, settings), longest, tokens)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
 
 
-def _lower_case(folder, settings):
-    """Whether text becomes lower case; ValueError for what our tokenizer does otherwise."""
-    lower_case = settings.get("do_lower_case", True)
-    settled = {
-        "do_basic_tokenize": (True,),
-        "tokenize_chinese_chars": (True,),
-        "strip_accents": (None, lower_case),
-        "never_split": (None, []),
-    }
-    for name, values in settled.items():
-        if settings.get(name, values[0]) not in values:
-            raise ValueError(
-                f"{folder / SETTINGS}: `{name}` must be {values[0]}. Received: {settings[name]!r}"
-            )
-    return lower_case
-
-
-def _byte_pairs(folder, settings):
+def _byte_pairs(folder, there, settings, fast, generic):
     from keras_transformers.text import BytePairTokenizer
 
-    _check_prefix(folder, settings)
-    return BytePairTokenizer.load(folder / "vocab.json", folder / "merges.txt")
-
-
-def _check_prefix(folder, settings):
-    if settings.get("add_prefix_space", False):
-        raise ValueError(f"{folder / SETTINGS}: `add_prefix_space` must be false. Received: true")
-
-
-def _of_json(folder, settings):
-    """A tokenizer from the file of Hugging Face's fast ones."""
-    from keras_transformers.text import BytePairTokenizer, WordPieceTokenizer
-
-    found = read_json(folder, TOKENIZER)
-    model = found.get("model") or {}
-    kind, vocab = model.get("type"), model.get("vocab")
-    if kind == "WordPiece" and isinstance(vocab, dict):
-        normalizer = found.get("normalizer") or {}
-        if normalizer.get("type") != "BertNormalizer":
-            raise ValueError(f"{folder / TOKENIZER}: the normaliser must be a BertNormalizer.")
-        settings = {
-            "do_lower_case": normalizer.get("lowercase", True),
-            "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
-            "strip_accents": normalizer.get("strip_accents"),
-        }
-        lower_case = _lower_case(folder, settings)
-        return WordPieceTokenizer(sorted(vocab, key=vocab.get), lower_case)
-    if kind == "BPE" and isinstance(vocab, dict):
-        before = found.get("pre_tokenizer") or {}
-        plain = before.get("type") == "ByteLevel" and before.get("use_regex", True)
-        if not plain or found.get("normalizer"):
-            raise ValueError(
-                f"{folder / TOKENIZER}: byte pairs must be GPT-2's, of text as it is, cut by its "
-                "pattern."
-            )
-        _check_prefix(folder, before)
-        pairs = [
-            pair.split(" ") if isinstance(pair, str) else pair for pair in model.get("merges", [])
-        ]
-        return BytePairTokenizer(vocab, pairs)
-    raise ValueError(
-        f"{folder / TOKENIZER}: the model must be of type WordPiece or BPE. Received: {kind!r}"
+    _require(folder, there, BYTE_PAIRS, {"vocab.json", "merges.txt"}, {TOKENIZER})
+    if fast:
+        vocab, pairs = as_gpt2(folder, fast)
+    else:
+        vocab, pairs = BytePairTokenizer.read(folder / "vocab.json", folder / "merges.txt")
+    tokens = added_tokens(
+        folder, settings, BYTE_PAIRS, vocab, fast.get("added_tokens"), generic
     )
+    start, end = (_named(folder, settings, name) for name in ("bos_token", "eos_token"))
+    if end not in vocab and end not in {token.content for token in tokens}:
+        raise ValueError(
+            f"{folder / SETTINGS}: `eos_token` must name a token of the vocabulary. "
+            f"Received: {end!r}"
+        )
+    if start not in vocab and start not in {token.content for token in tokens}:
+        start = end
+    try:
+        return BytePairTokenizer(vocab, pairs, tokens, start, end)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+
+
+def _named(folder, settings, name):
+    """How a special token is written."""
+    value = settings.get(name) or END
+    return value.get("content", END) if isinstance(value, dict) else value
 
 
 def save_tokenizer(tokenizer, folder):
@@ -176,6 +207,7 @@ def save_tokenizer(tokenizer, folder):
     elif isinstance(tokenizer, BytePairTokenizer):
         tokenizer.save(folder / "vocab.json", folder / "merges.txt")
         settings = {"tokenizer_class": "GPT2Tokenizer"}
+        settings |= {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
     elif isinstance(tokenizer, MarianTokenizer):
         targets = tokenizer.for_targets()
         apart = targets.vocab != tokenizer.vocab
@@ -192,5 +224,7 @@ def save_tokenizer(tokenizer, folder):
             "save_tokenizer: `tokenizer` must be a MarianTokenizer, WordPieceTokenizer or "
             f"BytePairTokenizer. Received: {type(tokenizer).__name__}"
         )
+    if tokenizer.added_tokens:
+        settings["added_tokens_decoder"] = write_added(tokenizer)
     write_json(folder, SETTINGS, settings)
     return folder

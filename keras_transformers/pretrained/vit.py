@@ -102,6 +102,7 @@ SETTINGS = (
 )
 FIXED = {"pooling": "token", "class_token": True, "positions": "learned", "stem": "patches"}
 FIXED |= {"representation_dim": None}
+SETTLED = {"head_dim": (None,)}
 # Of the pooler, which classifiers have not, and of pretraining on masked pictures.
 WITHOUT_EFFECT = frozenset({"encoder_stride", "pooler_output_size", "pooler_act"})
 
@@ -127,6 +128,7 @@ VIT = Family(
     make=_make,
     arguments=arguments_of_vit,
     fixed={**FIXED, "distillation": None},
+    settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
     sizes=sizes("vit"),
     layers={"num_hidden_layers": "vit.encoder.layer."},
@@ -164,6 +166,7 @@ DEIT = Family(
     make=_make,
     arguments=arguments_of_vit,
     fixed=FIXED,
+    settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
     sizes=sizes("deit"),
     layers={"num_hidden_layers": "deit.encoder.layer."},

@@ -5,6 +5,7 @@ from keras_transformers.pretrained.family import Family, Setting, number, size
 from keras_transformers.pretrained.table import Row, Same, also_called, inside, linear, norm
 from keras_transformers.pretrained.vit import (
     SETTINGS,
+    SETTLED,
     WITHOUT_EFFECT,
     arguments_of_vit,
     embedding_rows,
@@ -79,6 +80,7 @@ VIT_MAE = Family(
         "representation_dim": None,
         "distillation": None,
     },
+    settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
     sizes=sizes("vit"),
     layers={

@@ -16,7 +16,8 @@ def parse_json(data, most, where, containers=MOST_CONTAINERS):
             memory of its text.
 
     Raises:
-        ValueError: If it is too large, not JSON in UTF-8, no object, or has a key twice.
+        ValueError: If it is too large, not JSON in UTF-8 (a byte order mark does no harm), no
+            object, or has a key twice.
     """
     if len(data) > most:
         raise ValueError(
@@ -26,7 +27,7 @@ def parse_json(data, most, where, containers=MOST_CONTAINERS):
         raise ValueError(f"{where} has more than {containers} lists and objects.")
 
     try:
-        found = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
+        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is not JSON in UTF-8: {error}.") from None
     if not isinstance(found, dict):

@@ -1,5 +1,6 @@
 """Tokenizers that run in the TensorFlow graph, texts from files, and batches of few shapes."""
 
+from keras_transformers.text.added_tokens import AddedToken
 from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share
 from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import PairCorpus, read_pairs
@@ -15,6 +16,7 @@ from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 __all__ = [
+    "AddedToken",
     "BytePairTokenizer",
     "MarianTokenizer",
     "PairCorpus",

@@ -4,24 +4,29 @@ import json
 import pathlib
 
 import keras
-import numpy as np
 import tensorflow as tf
 
+from keras_transformers.text.added_tokens import (
+    SPACES,
+    AddedToken,
+    AddedTokens,
+    numbered,
+    read_added,
+    write_added,
+)
+from keras_transformers.text.byte_pair_merging import Merging
 from keras_transformers.text.files import read_bytes
+from keras_transformers.text.given import given_ids, given_row
 
 END = "<|endoftext|>"
-# Two characters that Unicode gives no meaning: a border between words, and END.
-BORDER, MARK = "\U0010FFFF", "\U0010FFFE"
-SPACES = (
-    r"\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}"
-)
+# A character that Unicode gives no meaning: a border between words.
+BORDER = "\U0010FFFF"
 # The published pattern without its look-ahead, which the borders stand for.
 WORD = (
-    rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACES}\p{{L}}\p{{N}}{BORDER}{MARK}]+"
-    rf"|{MARK}|{BORDER}|[{SPACES}]+"
+    rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACES}\p{{L}}\p{{N}}{BORDER}]+"
+    rf"|{BORDER}|[{SPACES}]+"
 )
 NOT_A_BORDER = rf"(?s)[^{BORDER}].*"
-NO_RANK = np.iinfo("int32").max
 
 
 def byte_letters():
@@ -50,6 +55,9 @@ class BytePairTokenizer(tf.Module):
     Args:
         vocab: Dict of piece -> id, in the letters that stand for bytes, `<|endoftext|>` among them.
         merges: Pairs of pieces, in the order in which they were learnt.
+        added_tokens: `text.AddedToken`s, or dicts of their arguments: what is found in a text as it
+            is written. Those that `vocab` lacks get the ids behind it.
+        start, end: Tokens that stand before and after a text, where `tokenize` is told to put them.
 
     Raises:
         ValueError: If a byte or a piece of a merge is missing, or the ids are not 0, 1, 2 ...
@@ -68,25 +76,29 @@ class BytePairTokenizer(tf.Module):
 
     pad_id, start_id = -1, None
 
-    def __init__(self, vocab, merges, name=None):
+    def __init__(self, vocab, merges, added_tokens=(), start=END, end=END, name=None):
         super().__init__(name=name)
         self.vocab, self.merges = dict(vocab), [tuple(pair) for pair in merges]
-        self.vocab_size = len(self.vocab)
-        _check(self.vocab, self.merges)
-        self.end_id = self.vocab[END]
+        self.added_tokens = read_added("BytePairTokenizer", added_tokens)
+        self.start, self.end = start, end
+        given = {token.content for token in self.added_tokens}
+        marks = [AddedToken(each, special=True) for each in (start, end) if each not in given]
+        added = (*self.added_tokens, *dict.fromkeys(marks))
+        _check(self.vocab, self.merges, {token.content for token in added})
+        numbers = numbered(self.vocab, added)
+        self.vocab_size = len(numbers)
+        self.end_id, self._begin_id = numbers[end], numbers[start]
+        self.added_ids = tuple(numbers[token.content] for token in self.added_tokens)
         letters = byte_letters()
-        self._byte_ids = np.array([self.vocab[letter] for letter in letters], "int32")
-        keys = [self.vocab[a] * self.vocab_size + self.vocab[b] for a, b in self.merges]
-        order = np.argsort(np.array(keys, "int64"), kind="stable")
-        self._keys = np.array(keys, "int64")[order]
-        self._ranks = order.astype("int32")
-        merged = [self.vocab[a + b] for a, b in self.merges]
-        self._merged = np.array(merged, "int32")[order]
+        self._added = AddedTokens(added, numbers)
+        self._merge = Merging(self.vocab, self.merges, [self.vocab[each] for each in letters])
         byte_of = {letter: byte for byte, letter in enumerate(letters)}
-        pieces = sorted(self.vocab, key=self.vocab.get)
+        as_text = {token.content: b"" if token.special else token.content.encode("utf-8")
+                   for token in added}
+        self._names = sorted(numbers, key=numbers.get)
         self._pieces = [
-            b"" if piece == END else bytes(byte_of[letter] for letter in piece)
-            for piece in pieces
+            as_text[name] if name in as_text else bytes(byte_of[letter] for letter in name)
+            for name in self._names
         ]
 
     @classmethod
@@ -97,111 +109,104 @@ class BytePairTokenizer(tf.Module):
             FileNotFoundError: If there is no such file.
             ValueError: If they hold no such vocabulary.
         """
-        pieces = json.loads(read_bytes(vocab, "a vocabulary").decode("utf-8"))
-        lines = read_bytes(merges, "a list of merges").decode("utf-8").split("\n")
-        pairs = [tuple(line.split(" ")) for line in lines if line and not _is_version(line)]
+        return cls(*cls.read(vocab, merges))
+
+    @staticmethod
+    def read(vocab, merges):
+        """The pieces with their ids and the pairs of the two files, as they are there.
+
+        Raises:
+            FileNotFoundError, ValueError: As `load`.
+        """
+        try:
+            text = read_bytes(vocab, "a vocabulary").decode("utf-8-sig")
+            pieces = json.loads(text)
+            text = read_bytes(merges, "a list of merges").decode("utf-8-sig")
+        except ValueError as error:
+            raise ValueError(f"BytePairTokenizer.load: {vocab}, {merges}: {error}") from None
+        pairs = [
+            tuple(line.split(" ")) for line in text.splitlines() if line and not _is_version(line)
+        ]
         if not isinstance(pieces, dict) or any(len(pair) != 2 for pair in pairs):
             raise ValueError(
                 f"BytePairTokenizer.load: {vocab} must map pieces to ids, and {merges} have two "
                 "pieces a line, with a space between."
             )
-        return cls(pieces, pairs)
+        return pieces, pairs
 
     def save(self, vocab, merges):
-        """Writes `vocab.json` and `merges.txt`."""
+        """Writes `vocab.json` and `merges.txt`; added tokens and marks are not in them."""
         text = json.dumps(dict(self.vocab), ensure_ascii=False)  # TensorFlow wraps it
         pathlib.Path(vocab).write_text(text, encoding="utf-8")
         lines = ["#version: 0.2", *(f"{a} {b}" for a, b in self.merges)]
         pathlib.Path(merges).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def tokenize(self, strings, start=False, end=False):
-        """Splits strings into ids; `<|endoftext|>` written in the text becomes its id.
+        """Splits strings into ids; a mark or an added token in the text becomes its id.
 
         Args:
             strings: String tensor, or list, `(batch,)`, or one string `()`.
-            start, end: Whether to put `<|endoftext|>` before and after, which stands between the
-                texts that GPT-2 learned from.
+            start, end: Whether to put the mark before and after; by default both are
+                `<|endoftext|>`, which stands between the texts that GPT-2 learned from.
 
         Returns:
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
-        words = _words(tf.reshape(strings, [-1]))
-        different, which = tf.unique(words.flat_values)
-        ids = tf.gather(self._merge(different), which)
-        ids = tf.RaggedTensor.from_row_splits(ids, words.row_splits).merge_dims(1, 2)
+        text = tf.strings.unicode_transcode(tf.reshape(strings, [-1]), "UTF-8", "UTF-8")
+        text = tf.strings.regex_replace(text, BORDER, "\uFFFD")
+        ids = self._added.ids(text, self._ids)
         ids = ids if strings.shape.rank else ids[0]
         shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
-        mark = [tf.fill(shape, self.end_id)]
-        return tf.concat([*(mark if start else []), ids, *(mark if end else [])], axis=-1)
+        before = [tf.fill(shape, self._begin_id)] if start else []
+        return tf.concat([*before, ids, *([tf.fill(shape, self.end_id)] if end else [])], axis=-1)
 
-    def _merge(self, words):
-        """Ids of different words, int32 RaggedTensor `(words, None)`.
-
-        All words at once: in every round each merges its best pair wherever it occurs.
-        """
-        lengths = tf.strings.length(words)
-        longest = tf.maximum(tf.reduce_max(tf.concat([[1], lengths], 0)), 1)
-        rows = tf.io.decode_raw(words, tf.uint8, fixed_length=longest)
-        rows = tf.RaggedTensor.from_tensor(rows, lengths)
-        ids = tf.gather(tf.constant(self._byte_ids), tf.cast(rows.flat_values, tf.int32))
-        word = rows.value_rowids()
-        # A mark is no text.
-        is_mark = words == MARK
-        ids = tf.where(tf.gather(is_mark, word), self.end_id, ids)
-        first = tf.concat([[True], word[1:] != word[:-1]], 0)[: tf.size(word)]
-        kept = first | ~tf.gather(is_mark, word)
-        ids, word = tf.boolean_mask(ids, kept), tf.boolean_mask(word, kept)
-        number = tf.size(words, tf.int64)
-
-        def more(ids, word, go_on):
-            return go_on
-
-        def step(ids, word, go_on):
-            return self._round(ids, word, number)
-
-        loose = (tf.TensorShape([None]), tf.TensorShape([None]), tf.TensorShape([]))
-        ids, word, _ = tf.while_loop(more, step, (ids, word, tf.constant(True)), loose)
-        return tf.RaggedTensor.from_value_rowids(ids, word, number)
-
-    def _round(self, ids, word, number):
-        """Merges the best pair of every word; ids, words, and whether anything was merged."""
-        keys = tf.cast(ids[:-1], tf.int64) * self.vocab_size + tf.cast(ids[1:], tf.int64)
-        places = tf.minimum(tf.searchsorted(self._keys, keys), len(self._keys) - 1)
-        known = tf.gather(tf.constant(self._keys), places) == keys
-        known &= word[:-1] == word[1:]
-        ranks = tf.where(known, tf.gather(tf.constant(self._ranks), places), NO_RANK)
-        best = tf.math.unsorted_segment_min(ranks, word[:-1], number)
-        chosen = known & (ranks == tf.gather(best, word[:-1]))
-        chosen = _every_other(chosen)
-        merged = tf.where(chosen, tf.gather(tf.constant(self._merged), places), ids[:-1])
-        ids = tf.concat([merged, ids[-1:]], 0)
-        kept = ~tf.concat([tf.zeros_like(chosen[:1]), chosen], 0)[: tf.size(ids)]
-        return tf.boolean_mask(ids, kept), tf.boolean_mask(word, kept), tf.reduce_any(chosen)
+    def _ids(self, strings):
+        """Ids of strings without added tokens; every different word is merged once."""
+        words = _words(strings)
+        different, which = tf.unique(words.flat_values)
+        ids = tf.gather(self._merge(different), which)
+        return tf.RaggedTensor.from_row_splits(ids, words.row_splits).merge_dims(1, 2)
 
     def detokenize(self, ids):
-        """Joins ids to strings; padding vanishes, as does all from the first END on.
+        """Joins ids to strings; padding and marks vanish, as does all from the first END on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis, UTF-8; a character of which a
             part is missing becomes U+FFFD.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("BytePairTokenizer.detokenize", ids, self.vocab_size, self.pad_id)
         ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
         pieces = tf.gather(tf.constant(self._pieces), tf.maximum(ids, 0))
         text = tf.strings.reduce_join(tf.where(ended | (ids < 0), "", pieces), axis=-1)
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        return [self._pieces[int(index)].decode("utf-8", "replace") or END for index in ids]
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("BytePairTokenizer.pieces", ids, self.vocab_size)
+        return [
+            self._pieces[index].decode("utf-8", "replace") or self._names[index] for index in ids
+        ]
 
     def get_config(self):
-        return {"vocab": dict(self.vocab), "merges": [list(pair) for pair in self.merges]}
+        return {
+            "vocab": dict(self.vocab),
+            "merges": [list(pair) for pair in self.merges],
+            "added_tokens": write_added(self.added_tokens),
+            "start": self.start,
+            "end": self.end,
+        }
 
     @classmethod
     def from_config(cls, config):
@@ -209,46 +214,33 @@ class BytePairTokenizer(tf.Module):
 
 
 def _words(strings):
-    """Splits strings as GPT-2 does: string RaggedTensor `(batch, None)`; END is its mark."""
-    text = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8")
-    text = tf.strings.regex_replace(text, f"[{BORDER}{MARK}]", "\uFFFD")
-    text = tf.strings.regex_replace(text, r"<\|endoftext\|>", MARK)
+    """Splits strings as GPT-2 does: string RaggedTensor `(batch, None)`."""
     # Of several spaces the last goes with what follows.
-    several = rf"([{SPACES}])([{SPACES}][^{SPACES}{MARK}])"
-    text = tf.strings.regex_replace(text, several, rf"\1{BORDER}\2")
+    several = rf"([{SPACES}])([{SPACES}][^{SPACES}])"
+    text = tf.strings.regex_replace(strings, several, rf"\1{BORDER}\2")
     import tensorflow_text as tf_text  # only who tokenizes needs it
 
     return tf_text.regex_split(text, WORD, NOT_A_BORDER)
-
-
-def _every_other(chosen):
-    """Of pairs that overlap, the first, the third ...: bool `(n,)` to bool `(n,)`."""
-    places = tf.range(tf.size(chosen))
-    begins = chosen & ~tf.concat([tf.zeros_like(chosen[:1]), chosen[:-1]], 0)
-    begun = tf.boolean_mask(places, begins)
-    run = tf.maximum(tf.cumsum(tf.cast(begins, tf.int32)) - 1, 0)
-    start = tf.gather(tf.concat([begun, [0]], 0), run)
-    return chosen & ((places - start) % 2 == 0)
 
 
 def _is_version(line):
     return line.startswith("#version")
 
 
-def _check(vocab, merges):
+def _check(vocab, merges, added):
     """Refuses what is no vocabulary of GPT-2's kind."""
     ids = sorted(vocab.values()) if all(isinstance(i, int) for i in vocab.values()) else None
     if ids != list(range(len(vocab))):
         raise ValueError("BytePairTokenizer: `vocab` must number its pieces 0, 1, 2 ...")
-    needed = [*byte_letters(), END, *(part for a, b in merges for part in (a, b, a + b))]
+    needed = [*byte_letters(), *(part for a, b in merges for part in (a, b, a + b))]
     missing = [piece for piece in needed if piece not in vocab]
     if missing or not merges:
         raise ValueError(
-            "BytePairTokenizer: `vocab` must have a piece for every byte, for END and for the "
-            f"parts of `merges`, one at least. Missing: {missing[:5]}"
+            "BytePairTokenizer: `vocab` must have a piece for every byte and for the parts of "
+            f"`merges`, one at least. Missing: {missing[:5]}"
         )
     alphabet = set(byte_letters())
-    foreign = [piece for piece in vocab if piece != END and not set(piece) <= alphabet]
+    foreign = [piece for piece in vocab if piece not in added and not set(piece) <= alphabet]
     if foreign:
         raise ValueError(
             "BytePairTokenizer: pieces must be made of the letters that stand for bytes. "

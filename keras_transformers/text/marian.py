@@ -5,7 +5,17 @@ import base64
 import keras
 import tensorflow as tf
 
+from keras_transformers.text.added_tokens import (
+    AddedToken,
+    AddedTokens,
+    numbered,
+    read_added,
+    write_added,
+)
+from keras_transformers.text.given import given_ids, given_row
+
 SPACE = "▁"
+SPECIAL = ("</s>", "<unk>", "<pad>")
 CODE = r"(?s)^(>>.*?<<).*$"  # ">>fra<<" before a text names the language to translate to
 
 
@@ -22,6 +32,8 @@ class MarianTokenizer(tf.Module):
         vocab: The pieces in the order of their ids, `</s>`, `<unk>` and `<pad>` among them.
         target_proto: Bytes of the model for the other language; by default `proto`.
         target_vocab: Its vocabulary; by default `vocab`.
+        added_tokens: `text.AddedToken`s, or dicts of their arguments: what is found in a text as it
+            is written, beside the special pieces. Those that `vocab` lacks get the ids behind it.
 
     Raises:
         ValueError: If a special piece is missing, or a piece is there twice.
@@ -36,30 +48,38 @@ class MarianTokenizer(tf.Module):
     ['a cat', '']
     """
 
-    def __init__(self, proto, vocab, target_proto=None, target_vocab=None, name=None):
+    def __init__(
+        self, proto, vocab, target_proto=None, target_vocab=None, added_tokens=(), name=None
+    ):
         super().__init__(name=name)
-        self.proto, self.vocab = bytes(proto), tuple(vocab)
+        self.proto, self._learnt = bytes(proto), tuple(vocab)
+        self.added_tokens = read_added("MarianTokenizer", added_tokens)
+        numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
+        self.vocab = (*self._learnt, *list(numbers)[len(set(vocab)):])
         self.target_proto, self.target_vocab = target_proto, target_vocab
         self.vocab_size = len(self.vocab)
-        missing = [piece for piece in ("</s>", "<unk>", "<pad>") if piece not in self.vocab]
+        missing = [piece for piece in SPECIAL if piece not in self.vocab]
         if missing or len(set(self.vocab)) < len(self.vocab):
             raise ValueError(
                 "MarianTokenizer: `vocab` must have </s>, <unk> and <pad>, and no piece twice. "
                 f"Missing: {missing}"
             )
-        self.end_id, self.unknown_id, self.pad_id = map(
-            self.vocab.index, ("</s>", "<unk>", "<pad>")
-        )
+        self.end_id, self.unknown_id, self.pad_id = map(self.vocab.index, SPECIAL)
+        given = {token.content for token in self.added_tokens}
+        special = [AddedToken(each, special=True) for each in SPECIAL if each not in given]
+        self.added_ids = tuple(numbers[token.content] for token in self.added_tokens)
+        self._added = AddedTokens((*special, *self.added_tokens), numbers)
         self.start_id = self.pad_id
-        self._hashes, self._order = _by_hash(self.vocab)
+        self._hashes, self._order = _by_hash(self._learnt)
 
     def for_targets(self):
         """The tokenizer of the other language: what a model is trained to write."""
-        target_vocab = self.vocab if self.target_vocab is None else self.target_vocab
-        return MarianTokenizer(self.target_proto or self.proto, target_vocab)
+        vocab = self._learnt if self.target_vocab is None else self.target_vocab
+        proto = self.target_proto or self.proto
+        return MarianTokenizer(proto, vocab, added_tokens=self.added_tokens)
 
     def tokenize(self, strings, start=False, end=False, sample=None):
-        """Splits strings into ids.
+        """Splits strings into ids; a special piece or added token in the text becomes its id.
 
         Args:
             strings: String tensor, or list, `(batch,)`, or one string `()`.
@@ -71,15 +91,19 @@ class MarianTokenizer(tf.Module):
         """
         strings = tf.convert_to_tensor(strings, tf.string)
         text = tf.reshape(strings, [-1])
-        coded = tf.strings.regex_full_match(text, CODE)
-        code = tf.strings.regex_replace(tf.boolean_mask(text, coded), CODE, r"\1")
-        code = tf.RaggedTensor.from_row_lengths(code, tf.cast(coded, tf.int64))
-        text = tf.strings.regex_replace(text, r"(?s)^>>.*?<<", "")
-        ids = self._ids(tf.concat([code, self._op(sample).tokenize(text)], axis=1))
+        ids = self._added.ids(text, lambda text: self._ids_of_text(text, sample))
         ids = ids if strings.shape.rank else ids[0]
         shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
         before = [tf.fill(shape, self.start_id)] if start else []
         return tf.concat([*before, ids, *([tf.fill(shape, self.end_id)] if end else [])], axis=-1)
+
+    def _ids_of_text(self, text, sample):
+        """Ids of text without added tokens, in front of which a code can stand."""
+        coded = tf.strings.regex_full_match(text, CODE)
+        code = tf.strings.regex_replace(tf.boolean_mask(text, coded), CODE, r"\1")
+        code = tf.RaggedTensor.from_row_lengths(code, tf.cast(coded, tf.int64))
+        text = tf.strings.regex_replace(text, r"(?s)^>>.*?<<", "")
+        return self._ids(tf.concat([code, self._op(sample).tokenize(text)], axis=1))
 
     def _op(self, sample):
         """The tensorflow-text op, made anew wherever it is used; see `SentencePieceTokenizer`."""
@@ -91,7 +115,7 @@ class MarianTokenizer(tf.Module):
     def _ids(self, pieces):
         """Ids of ragged pieces; what is in no vocabulary is unknown."""
         hashes = _hashed(pieces.flat_values)
-        places = tf.minimum(tf.searchsorted(self._hashes, hashes), self.vocab_size - 1)
+        places = tf.minimum(tf.searchsorted(self._hashes, hashes), len(self._order) - 1)
         known = tf.gather(tf.constant(self._hashes), places) == hashes
         ids = tf.where(known, tf.gather(tf.constant(self._order), places), self.unknown_id)
         return pieces.with_flat_values(ids)
@@ -100,29 +124,40 @@ class MarianTokenizer(tf.Module):
         """Joins ids to strings; special pieces vanish, as does all from the first `</s>` on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("MarianTokenizer.detokenize", ids, self.vocab_size, self.pad_id)
         ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
-        special = ended | (ids == self.pad_id) | (ids == self.unknown_id)
-        pieces = tf.where(special, "", tf.gather(tf.constant(self.vocab), ids))
+        special = {*SPECIAL, *(token.content for token in self.added_tokens if token.special)}
+        as_text = ["" if piece in special else piece for piece in self.vocab]
+        pieces = tf.where(ended, "", tf.gather(tf.constant(as_text), ids))
         text = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.strip(tf.strings.regex_replace(text, SPACE, " "))
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        return [self.vocab[int(index)] for index in ids]
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("MarianTokenizer.pieces", ids, self.vocab_size)
+        return [self.vocab[index] for index in ids]
 
     def get_config(self):
         protos = (self.proto, self.target_proto)
         encoded = [None if each is None else base64.b64encode(each).decode() for each in protos]
-        vocabs = [None if each is None else list(each) for each in (self.vocab, self.target_vocab)]
+        vocabs = (self._learnt, self.target_vocab)
+        vocabs = [None if each is None else list(each) for each in vocabs]
         names = ("proto", "target_proto", "vocab", "target_vocab")
-        return dict(zip(names, (*encoded, *vocabs), strict=True))
+        config = dict(zip(names, (*encoded, *vocabs), strict=True))
+        return {**config, "added_tokens": write_added(self.added_tokens)}
 
     @classmethod
     def from_config(cls, config):

@@ -53,8 +53,9 @@ def masked(
         there; 0 where a row has fewer.
 
     Raises:
-        ValueError: If `rate` is not in `(0, 1]`, the length of rows is unknown, all ids are
-            special, or `starts_word` has another size than the vocabulary.
+        ValueError: If `rate` is not in `(0, 1]`, the length of rows is unknown, `mask_id` or a
+            special id is not in the vocabulary, all ids are special, or `starts_word` has another
+            size. An id of `dataset` that is not in the vocabulary ends the run through it.
 
     Example:
     >>> import tensorflow as tf
@@ -65,6 +66,8 @@ def masked(
     ...     print(inputs["masked_positions"].shape, labels.shape)
     (1, 2) (1, 2)
     """
+    special_ids = [*special_ids]
+    _check_ids(vocab_size, mask_id=[mask_id], special_ids=special_ids)
     length = dataset.element_spec["ids"].shape[1]
     ordinary = np.setdiff1d(np.arange(vocab_size, dtype="int32"), [0, mask_id, *special_ids])
     starts = np.ones(vocab_size, bool) if starts_word is None else np.asarray(starts_word, bool)
@@ -89,6 +92,18 @@ def masked(
     return without_autotuning(tf.data.Dataset.zip(dataset, draws).map(mask).prefetch(8))
 
 
+def _check_ids(vocab_size, **given):
+    """Refuses ids that are not in the vocabulary, by the name under which they were given."""
+    for name, ids in given.items():
+        ids = np.ravel(ids)
+        wrong = ids[(ids < 0) | (ids >= vocab_size)]
+        if wrong.size:
+            raise ValueError(
+                f"masked: ids in `{name}` must be from 0 to {vocab_size - 1}, below `vocab_size`. "
+                f"Received: {wrong[:5].tolist()}"
+            )
+
+
 def _check(rate, length, ordinary, starts, vocab_size):
     """Refuses what cannot be masked."""
     if not 0 < rate <= 1:
@@ -108,9 +123,10 @@ def _check(rate, length, ordinary, starts, vocab_size):
 
 def _mask(ids, segments, generator, mask_id, ordinary, starts, rate, predictions):
     """The ids with some hidden, where those stand, and what they were."""
+    _check_ids(len(starts), dataset=ids[segments > 0])
     allowed = np.zeros(len(starts), bool)
     allowed[ordinary] = True
-    allowed = allowed[ids] & (segments > 0)
+    allowed = allowed[np.where(segments > 0, ids, 0)]  # 0 is padding, whatever stands there
     wanted = np.clip(np.rint(rate * allowed.sum(axis=1)), 1, predictions).astype(int)
     row, column = np.nonzero(allowed)
     place = row * ids.shape[1] + column

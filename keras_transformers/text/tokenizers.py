@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.text.given import given_ids, given_row, given_texts
+
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 LOSSLESS = {
     "byte_fallback": True,
@@ -73,7 +75,8 @@ class SentencePieceTokenizer(tf.Module):
         """Learns a vocabulary.
 
         Args:
-            strings: Iterable of str, one sentence each; for translation, both sides.
+            strings: Iterable of str, one sentence each; for translation, both sides. Bytes or
+                tensors, as a dataset has them, are read as UTF-8.
             vocab_size: Number of ids, special ones included.
             model_type: "unigram" (Kudo 2018, https://arxiv.org/abs/1804.10959) or "bpe".
             character_coverage: Share of characters that must be in the vocabulary; 0.9995 for
@@ -93,7 +96,8 @@ class SentencePieceTokenizer(tf.Module):
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
 
         Raises:
-            ValueError: If there is no text, or too little of it for `vocab_size`.
+            ValueError: If `strings` are no texts, there is no text, or too little of it for
+                `vocab_size`.
         """
         import sentencepiece
 
@@ -107,6 +111,7 @@ class SentencePieceTokenizer(tf.Module):
                 "SentencePieceTokenizer.train: `normalization` must be one of "
                 f"{', '.join(NORMALIZATIONS)}. Received: {normalization!r}"
             )
+        strings = given_texts("SentencePieceTokenizer.train", strings)
         if lossless:
             strings = (line for text in strings for line in text.split("\n"))
         strings = [line for line in strings if line.strip()]
@@ -220,13 +225,16 @@ class SentencePieceTokenizer(tf.Module):
         """Joins ids to strings; START and padding vanish, as does all from the first END on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(PAD_ID) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("SentencePieceTokenizer.detokenize", ids, self.vocab_size, PAD_ID)
         shape = tf.shape(ids)
         dense = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(dense == END_ID, tf.int32), axis=1) > 0
@@ -235,8 +243,13 @@ class SentencePieceTokenizer(tf.Module):
         return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        pieces = self._op().id_to_string(tf.constant(ids, tf.int32))
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("SentencePieceTokenizer.pieces", ids, self.vocab_size)
+        pieces = self._op().id_to_string(tf.constant(ids))
         return [piece.decode() for piece in pieces.numpy()]
 
     @property

@@ -29,16 +29,37 @@ def bert_words(strings, lower_case):
     Returns:
         String RaggedTensor `(batch, None)`; a special token is its character of `MARKS`.
     """
-    replace = tf.strings.regex_replace
-    text = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
-    text = replace(text, r"[\x01-\x05]", "\x06")  # no mark but ours
+    text = without_marks(strings)
     for token, mark in MARKS.items():
-        text = replace(text, rf"\[{token[1:-1]}\]", f" {mark} ")
+        text = tf.strings.regex_replace(text, rf"\[{token[1:-1]}\]", f" {mark} ")
+    return split_words(normalized(text, lower_case))
+
+
+def without_marks(strings):
+    """The strings in valid UTF-8, without the characters that `MARKS` uses."""
+    text = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
+    return tf.strings.regex_replace(text, r"[\x01-\x05]", "\x06")
+
+
+def normalized(text, lower_case, ideographs=False):
+    """Text without control characters and accents, in lower case where that is wanted.
+
+    `ideographs` says whether spaces are put around them, as Hugging Face's normaliser does, before
+    letters are decomposed; for whoever looks for a token in normalised text.
+    """
+    replace = tf.strings.regex_replace
     text = replace(replace(text, SPACES, " "), NOTHING, "")
+    if ideographs:
+        text = replace(text, f"([{IDEOGRAPHS}])", r" \1 ")
     if lower_case:
         import tensorflow_text as tf_text  # only who tokenizes needs it
 
         text = replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
         # Letter by letter: `lower` would make a last sigma of one at a word's end.
         text = tf.strings.lower(replace(text, "Σ", "σ"), "utf-8")
-    return tf.strings.split(replace(text, ALONE, r" \1 "))
+    return text
+
+
+def split_words(text):
+    """Splits normalised text at spaces, and cuts out punctuation and ideographs."""
+    return tf.strings.split(tf.strings.regex_replace(text, ALONE, r" \1 "))

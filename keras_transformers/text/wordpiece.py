@@ -7,7 +7,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.text.word_splitting import MARKS, SPECIAL, bert_words
+from keras_transformers.text.added_tokens import (
+    AddedToken,
+    AddedTokens,
+    numbered,
+    read_added,
+    write_added,
+)
+from keras_transformers.text.given import given_ids, given_row
+from keras_transformers.text.word_splitting import (
+    MARKS,
+    SPECIAL,
+    bert_words,
+    normalized,
+    split_words,
+    without_marks,
+)
 from keras_transformers.text.wordpiece_training import learn_vocabulary
 
 
@@ -29,6 +44,8 @@ class WordPieceTokenizer(tf.Module):
             `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]` anywhere; `##` marks what goes on with a word.
         lower_case: Whether text becomes lower case and loses its accents.
         max_word_length: Characters of the longest word that is cut; a longer one is `[UNK]`.
+        added_tokens: `text.AddedToken`s, or dicts of their arguments: what is found in a text as it
+            is written, beside the special tokens. Those that `vocab` lacks get the ids behind it.
 
     Raises:
         ValueError: If a special token is missing, `[PAD]` is not first, or a piece is empty or
@@ -47,13 +64,23 @@ class WordPieceTokenizer(tf.Module):
 
     pad_id = 0
 
-    def __init__(self, vocab, lower_case=True, max_word_length=100, name=None):
+    def __init__(
+        self, vocab, lower_case=True, max_word_length=100, added_tokens=(), name=None
+    ):
         super().__init__(name=name)
         vocab = list(vocab)
         _check(vocab)
-        self.vocab = tuple(vocab)
         self.lower_case, self.max_word_length = lower_case, max_word_length
-        self.vocab_size = len(vocab)
+        self.added_tokens, self._added = read_added("WordPieceTokenizer", added_tokens), None
+        self._learnt = tuple(vocab)
+        if self.added_tokens:
+            given = {token.content for token in self.added_tokens}
+            special = [AddedToken(each, special=True) for each in SPECIAL if each not in given]
+            numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
+            self._added = AddedTokens((*special, *self.added_tokens), numbers, self._normalized)
+        self.vocab = (*vocab, *(list(numbers)[len(vocab):] if self._added else ()))
+        self.added_ids = tuple(self.vocab.index(each.content) for each in self.added_tokens)
+        self.vocab_size = len(self.vocab)
         self.unknown_id, self.class_id, self.separator_id, self.mask_id = map(
             vocab.index, SPECIAL[1:]
         )
@@ -75,7 +102,7 @@ class WordPieceTokenizer(tf.Module):
         they learnt theirs; Hugging Face's trainer merges pairs, too.
 
         Args:
-            strings: Iterable of str.
+            strings: Iterable of str; or of bytes or tensors, as a dataset has them, in UTF-8.
             vocab_size: Number of ids at most; text of few words gives fewer. The characters among
                 them are the 1,000 most frequent.
             lower_case: As above.
@@ -84,7 +111,7 @@ class WordPieceTokenizer(tf.Module):
             A `WordPieceTokenizer`; the same text and arguments always give the same one.
 
         Raises:
-            ValueError: If there is no text, or no room for its characters.
+            ValueError: If `strings` are no texts, there is no text, or no room for its characters.
         """
         return cls(learn_vocabulary(strings, vocab_size, lower_case), lower_case)
 
@@ -96,12 +123,28 @@ class WordPieceTokenizer(tf.Module):
             FileNotFoundError: If there is no such file.
             ValueError: If it holds no such vocabulary.
         """
+        pieces = cls.read(path)
+        try:
+            return cls(pieces, lower_case)
+        except ValueError as error:
+            raise ValueError(
+                f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file "
+                f"in UTF-8 with a piece a line. {error}"
+            ) from None
+
+    @staticmethod
+    def read(path):
+        """The lines of a `vocab.txt`.
+
+        Raises:
+            FileNotFoundError, ValueError: As `load`.
+        """
         path = pathlib.Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"WordPieceTokenizer.load: there is no file {path}")
         try:
             # Not `splitlines`, which also splits at characters that are pieces.
-            return cls(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"), lower_case)
+            return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except ValueError as error:
             raise ValueError(
                 f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file "
@@ -109,12 +152,12 @@ class WordPieceTokenizer(tf.Module):
             ) from None
 
     def save(self, path):
-        """Writes BERT's `vocab.txt`; `lower_case` is not in it."""
+        """Writes BERT's `vocab.txt`; `lower_case` and added tokens are not in it."""
         with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{piece}\n" for piece in self.vocab)
+            file.writelines(f"{piece}\n" for piece in self._learnt)
 
     def tokenize(self, strings, start=False, end=False, pair=None):
-        """Splits strings into ids; a special token written in the text becomes its id.
+        """Splits strings into ids; a special or added token in the text becomes its id.
 
         Args:
             strings: String tensor, or list, `(batch,)`, or one string `()`.
@@ -138,7 +181,20 @@ class WordPieceTokenizer(tf.Module):
 
     def _ids(self, strings):
         """Ids of strings, without marks around them."""
-        words = bert_words(tf.reshape(strings, [-1]), self.lower_case)
+        text = tf.reshape(strings, [-1])
+        if self._added is None:
+            ids = self._ids_of_words(bert_words(text, self.lower_case))
+        else:
+            ids = self._added.ids(
+                without_marks(text), lambda text: self._ids_of_words(split_words(text))
+            )
+        return ids if strings.shape.rank else ids[0]
+
+    def _normalized(self, text):
+        return normalized(text, self.lower_case, ideographs=True)
+
+    def _ids_of_words(self, words):
+        """Ids of ragged words `(batch, None)`, as ragged."""
         length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
         words = words.with_flat_values(
             tf.where(length > self.max_word_length, MARKS["[UNK]"], words.flat_values)
@@ -149,29 +205,37 @@ class WordPieceTokenizer(tf.Module):
         op = tf_text.FastWordpieceTokenizer(
             model_buffer=tf.constant(self._model), token_out_type=tf.int32
         )
-        ids = op.tokenize(words).merge_dims(1, 2)
-        return ids if strings.shape.rank else ids[0]
+        return op.tokenize(words).merge_dims(1, 2)
 
     def detokenize(self, ids):
         """Joins ids to strings, words apart; special tokens vanish, as does all from `[SEP]` on.
 
         Args:
-            ids: Integers `(..., length)`, dense, or ragged `(batch, None)`.
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
         Returns:
             String tensor of the shape of `ids` without its last axis.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
         """
-        ids = ids.to_tensor(self.pad_id) if isinstance(ids, tf.RaggedTensor) else ids
-        ids = tf.cast(tf.convert_to_tensor(ids), tf.int32)
+        ids = given_ids("WordPieceTokenizer.detokenize", ids, self.vocab_size, self.pad_id)
         ended = tf.cumsum(tf.cast(ids == self.separator_id, tf.int32), axis=-1) > 0
-        special = tf.constant([piece in MARKS for piece in self.vocab])
+        marks = {*MARKS, *(token.content for token in self.added_tokens if token.special)}
+        special = tf.constant([piece in marks for piece in self.vocab])
         spaced = [piece[2:] if piece.startswith("##") else f" {piece}" for piece in self.vocab]
         pieces = tf.where(ended | tf.gather(special, ids), "", tf.gather(tf.constant(spaced), ids))
         return tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
 
     def pieces(self, ids):
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture)."""
-        return [self.vocab[int(index)] for index in ids]
+        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row("WordPieceTokenizer.pieces", ids, self.vocab_size)
+        return [self.vocab[index] for index in ids]
 
     @property
     def special_ids(self):
@@ -185,9 +249,10 @@ class WordPieceTokenizer(tf.Module):
 
     def get_config(self):
         return {
-            "vocab": list(self.vocab),
+            "vocab": list(self._learnt),
             "lower_case": self.lower_case,
             "max_word_length": self.max_word_length,
+            "added_tokens": write_added(self.added_tokens),
         }
 
     @classmethod

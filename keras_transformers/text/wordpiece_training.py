@@ -6,6 +6,7 @@ import itertools
 
 import tensorflow as tf
 
+from keras_transformers.text.given import given_texts
 from keras_transformers.text.word_splitting import MARKS, SPECIAL, bert_words
 
 ALPHABET = 1000  # characters that are kept, those at a word's start and inside counted apart
@@ -15,6 +16,7 @@ RESERVED = {"\u2581", "\u2585"}  # a space and an unknown character, to Sentence
 
 def learn_vocabulary(strings, vocab_size, lower_case):
     """Pieces in the order of their ids; see `WordPieceTokenizer.train`."""
+    strings = given_texts("WordPieceTokenizer.train", strings)
     lines = list(_split(strings, lower_case))
     forms = collections.Counter()
     for word, count in collections.Counter(itertools.chain(*lines)).items():

@@ -86,6 +86,7 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
     files = dict(zip(SPLITS, paths, strict=True))
     if own_files(files):
         return TextData("own files", **read(files))
+    dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
         return TextData(dataset, **_from_tfds(name, data_dir, labelled))

@@ -43,6 +43,7 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     files = {"train": train, "valid": valid, "test": test}
     if own_files(files):
         return TranslationData("own files", *(read_pairs(path) for path in files.values()))
+    dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
     if dataset not in EMBEDDED:

@@ -1,5 +1,7 @@
 """Claims about token embeddings."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from keras_transformers.layers import ClassToken, TokenEmbedding
 from tests.contract import assert_close, check_layer, gradients, to_numpy
+from tests.seen import mask_of
 
 BATCH, LENGTH, WIDTH, VOCAB = 3, 5, 7, 13
 IDS = np.random.default_rng(0).integers(0, VOCAB, (BATCH, LENGTH)).astype("int32")
@@ -46,6 +49,49 @@ def test_logits_of_a_step_are_those_of_a_sequence(rows, vocab_size):
     layer.build()
     x = np.random.default_rng(0).normal(size=(*rows, WIDTH)).astype("float32")
     assert_close(layer.step_logits(x), layer.logits(x), 2e-6)
+
+
+@pytest.mark.parametrize("method", ["logits", "step_logits"])
+def test_logits_in_a_functional_model_are_a_call_of_the_layer(method, tmp_path):
+    embedding = TokenEmbedding(VOCAB, WIDTH)
+    ids = keras.Input((LENGTH,), dtype="int32")
+    hidden = keras.layers.Dense(WIDTH, name="hidden")(embedding(ids))
+    model = keras.Model(ids, getattr(embedding, method)(hidden))
+    assert len(model.trainable_weights) == 3  # the table once, and those of `hidden`
+    rng = np.random.default_rng(0)
+    table, kernel, bias = (rng.normal(size=each.shape) for each in model.get_weights())
+    model.set_weights([table, kernel, bias])
+    expected = ((np.sqrt(WIDTH) * table[IDS]) @ kernel + bias) @ table.T
+    assert_close(model(IDS), np.float32(expected), 1e-4)
+    model.save(tmp_path / "tied.keras")
+    loaded = keras.saving.load_model(tmp_path / "tied.keras")
+    assert_close(loaded(IDS), model(IDS), 0)
+    assert len(loaded.trainable_weights) == 3
+    assert len(json.dumps(model.get_config())) < 5000  # no table is written into it
+    before = model.get_weights()[0]
+    model.compile("sgd", "mse")
+    model.fit(IDS, np.zeros((BATCH, LENGTH, VOCAB)), verbose=0)
+    assert np.all(np.any(model.get_weights()[0] != before, axis=1))  # through both of its uses
+
+
+@pytest.mark.parametrize("mask_zero", [False, True])
+def test_in_reverse_the_mask_of_the_vectors_is_carried_on(mask_zero):
+    embedding = make_layer(mask_zero=mask_zero)
+    ids = np.array([[4, 7, 0]], "int32")
+    x = keras.layers.Embedding(VOCAB, WIDTH, mask_zero=True)(ids)
+    np.testing.assert_array_equal(mask_of(embedding(x, reverse=True)), ids != 0)
+    assert mask_of(embedding(to_numpy(x), reverse=True)) is None
+    assert (mask_of(embedding(ids)) is not None) == mask_zero  # forward again
+
+
+def test_vectors_in_reverse_may_have_any_axes_and_a_symbolic_shape():
+    layer = make_layer()
+    assert layer(np.ones((WIDTH,), "float32"), reverse=True).shape == (VOCAB,)
+    assert layer(np.ones((2, 3, 4, WIDTH), "float32"), reverse=True).shape == (2, 3, 4, VOCAB)
+    assert layer(keras.Input((None, WIDTH)), reverse=True).shape == (None, None, VOCAB)
+    assert layer.compute_output_shape((2, WIDTH), reverse=True) == (2, VOCAB)
+    with pytest.raises(ValueError, match=rf"of shape \(..., {WIDTH}\) in reverse.*\(2, 3\)"):
+        layer(np.ones((2, 3), "float32"), reverse=True)
 
 
 def test_scaled_vectors_have_unit_variance():
@@ -88,8 +134,8 @@ def test_errors_name_the_layer_the_argument_and_what_was_received():
         TokenEmbedding(0, WIDTH)
     with pytest.raises(ValueError, match="TokenEmbedding: .*hidden_dim=-1"):
         TokenEmbedding(VOCAB, -1)
-    with pytest.raises(ValueError, match="'words': `ids` must be integers. Received: .*float32"):
-        make_layer(name="words")(IDS.astype("float32"))
+    with pytest.raises(ValueError, match="'words': `ids` must be integers, .*: bool"):
+        make_layer(name="words")(IDS > 3)
 
 
 def test_a_class_token_comes_first_and_leaves_the_rest_alone():

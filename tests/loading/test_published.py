@@ -85,7 +85,7 @@ def test_another_pooling_is_refused(tmp_path):
     folder = publish(tmp_path, *bert())
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    with pytest.raises(ValueError, match="must ask for the mean or the first token.*max_tokens"):
+    with pytest.raises(ValueError, match="must ask for the mean or the first token.*: max"):
         keras_transformers.load(folder)
 
 

@@ -174,6 +174,9 @@ def test_shapes_are_static_and_other_inputs_pass():
         ({"rate": 0.0}, r"`rate` must be in \(0, 1\]. Received: 0.0"),
         ({"special_ids": range(VOCAB)}, "leaves none of the 97 ids"),
         ({"starts_word": [True] * 3}, r"must have the shape \(97,\). Received: \(3,\)"),
+        ({"mask_id": VOCAB}, r"in `mask_id` must be from 0 to 96.*Received: \[97\]"),
+        ({"mask_id": -1}, r"in `mask_id` must be from 0 to 96.*Received: \[-1\]"),
+        ({"special_ids": [0, 100]}, r"in `special_ids` must be from 0 to 96.*\[100\]"),
     ],
 )
 def test_what_cannot_be_masked_is_refused(options, message):
@@ -181,6 +184,16 @@ def test_what_cannot_be_masked_is_refused(options, message):
     arguments = {"mask_id": MASK, "vocab_size": VOCAB, "special_ids": SPECIAL} | options
     with pytest.raises(ValueError, match=message):
         masked(dataset, **arguments)
+
+
+@pytest.mark.parametrize("wrong", [VOCAB, -1])
+def test_ids_outside_the_vocabulary_end_the_run_but_for_padding(wrong):
+    rows = rows_of([[5], [6]])
+    rows["ids"][:, -1] = wrong  # padding
+    list(batches_of(rows))
+    rows["ids"][1, 2] = wrong
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"in `dataset` must.*\[{wrong}\]"):
+        list(batches_of(rows))
 
 
 def test_rows_of_unknown_length_are_refused():

@@ -1,0 +1,213 @@
+"""What the files beside a published vocabulary say of its tokenizer: kind, settings, added tokens.
+
+What these say and no tokenizer here does is refused by name.
+"""
+
+from keras_transformers.pretrained.files import read_json
+from keras_transformers.text import AddedToken
+
+TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
+# Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
+CLASSES = dict.fromkeys(
+    ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
+    + ("ConvBertTokenizer", "SqueezeBertTokenizer"),
+    WORD_PIECES,
+)
+CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
+# Those that are whatever tokenizer.json says.
+GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")
+MODEL_TYPES = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert"), "BertTokenizer")
+MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
+NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+END = "<|endoftext|>"
+# Of each kind, the names of its special tokens where nothing is said.
+DEFAULTS = {
+    WORD_PIECES: {
+        "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    },
+    BYTE_PAIRS: {"bos_token": END, "eos_token": END, "unk_token": END},
+    MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
+}
+# Settings with other values than these give other ids.
+SETTLED = {
+    WORD_PIECES: {
+        "do_basic_tokenize": (True,),
+        "tokenize_chinese_chars": (True,),
+        "never_split": (None, []),
+    },
+    BYTE_PAIRS: {"add_prefix_space": (False, None), "add_bos_token": (False, None)}
+    | {"add_eos_token": (False, None)},
+    MARIAN: {"sp_model_kwargs": (None, {})},
+}
+
+
+def read_settings(folder):
+    """The dict of `tokenizer_config.json`, and of `special_tokens_map.json` in older folders."""
+    settings = read_json(folder, SETTINGS) if (folder / SETTINGS).is_file() else {}
+    if "additional_special_tokens" in settings and not settings.get("extra_special_tokens"):
+        settings["extra_special_tokens"] = settings.pop("additional_special_tokens")
+    if "added_tokens_decoder" not in settings and (folder / "special_tokens_map.json").is_file():
+        settings = settings | read_json(folder, "special_tokens_map.json")
+    return settings
+
+
+def class_of(folder, settings):
+    """The name of the published class, None where no file names it or what it is for.
+
+    Raises:
+        ValueError: If there is no such tokenizer here.
+    """
+    config = read_json(folder, "config.json") if (folder / "config.json").is_file() else {}
+    if settings.get("auto_map"):
+        raise ValueError(
+            f"{folder / SETTINGS}: `auto_map` names code of the folder, which is never run."
+        )
+    for where, said in ((SETTINGS, settings), ("config.json", config)):
+        name = said.get("tokenizer_class")
+        if name is None:
+            continue
+        if isinstance(name, str) and name.removesuffix("Fast") in (*CLASSES, *GENERIC):
+            return name.removesuffix("Fast")
+        raise ValueError(
+            f"{folder / where}: `tokenizer_class` must be one of {', '.join(CLASSES)} or "
+            f"PreTrainedTokenizerFast. Received: {name!r}"
+        )
+    kind = config.get("model_type")
+    if kind is not None and kind not in MODEL_TYPES:
+        raise ValueError(
+            f"{folder}: a tokenizer must have a `tokenizer_class` in {SETTINGS}, or be of a model "
+            f"of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
+        )
+    return MODEL_TYPES.get(kind)
+
+
+def check_settings(folder, settings, kind):
+    """ValueError for a setting of `tokenizer_config.json` with which no ids here are the same."""
+    settled = {"split_special_tokens": (False, None), **SETTLED[kind]}
+    for name, values in settled.items():
+        if settings.get(name, values[0]) not in values:
+            raise ValueError(
+                f"{folder / SETTINGS}: `{name}` must be {values[0]}. Received: {settings[name]!r}"
+            )
+    for name, default in DEFAULTS[kind].items():
+        value = _content(settings.get(name) or default)
+        if value != default and kind != BYTE_PAIRS:  # which nobody needs to find its own by
+            raise ValueError(
+                f"{folder / SETTINGS}: `{name}` must be {default!r}. Received: {value!r}"
+            )
+
+
+def lower_case(folder, settings):
+    """Whether text becomes lower case; ValueError if accents do not follow it."""
+    lower = settings.get("do_lower_case", True)
+    accents = settings.get("strip_accents")
+    if accents not in (None, lower):
+        raise ValueError(
+            f"{folder / SETTINGS}: `strip_accents` must be None. Received: {accents!r}"
+        )
+    return lower
+
+
+def added_tokens(folder, settings, kind, vocab, in_tokenizer=None, generic=False):
+    """The tokens that are found in a text as they are written, in the order of their ids.
+
+    Args:
+        folder: Path of the folder.
+        settings: What `read_settings` gives.
+        kind: The kind of tokenizer.
+        vocab: Dict of piece -> id, without what was added.
+        in_tokenizer: `added_tokens` of `tokenizer.json`, where there is one.
+        generic: Whether the published class has no special tokens of its own.
+
+    Returns:
+        A list of `text.AddedToken`.
+
+    Raises:
+        ValueError: If one must be a word of its own, or has an id that the published code would
+            not give it.
+    """
+    listed = _listed(folder, settings, in_tokenizer)
+    defaults = {} if generic else DEFAULTS[kind]
+    named = [settings.get(name, defaults.get(name)) for name in NAMED]
+    more = [
+        value for name, value in settings.items()
+        if name.endswith("_token") and name not in NAMED and not isinstance(value, bool)
+    ]
+    extra = settings.get("extra_special_tokens")
+    # Of special_tokens_map.json alone: these are known too late to be looked for as they are.
+    late = settings.get("additional_special_tokens", []) if extra is None else []
+    extra = list(extra.values()) if isinstance(extra, dict) else list(extra or [])
+    raw = {_content(each) for each in (*named, *extra) if each is not None}
+    extra += late
+    special = raw | {_content(each) for each in (*more, *extra)}
+    tokens, numbers = {}, dict(vocab)
+    for number, entry in [*sorted(listed.items()), *((None, e) for e in (*named, *more, *extra))]:
+        if entry is None or _content(entry) in tokens:
+            continue
+        token = _token(folder, entry, special, special if number is None else raw)
+        tokens[token.content] = token
+        given = numbers.setdefault(token.content, len(numbers))
+        if number not in (None, given):
+            raise ValueError(
+                f"{folder}: the added token {token.content!r} must have the id {given}, by the "
+                f"vocabulary and the tokens added before. Received: {number}"
+            )
+    return list(tokens.values())
+
+
+def _listed(folder, settings, in_tokenizer):
+    """Dict of id -> entry of added tokens, from the file that the published code would read."""
+    found = {}
+    if "added_tokens_decoder" in settings:
+        found |= settings["added_tokens_decoder"]
+    else:
+        if (folder / "added_tokens.json").is_file():
+            found |= {i: text for text, i in read_json(folder, "added_tokens.json").items()}
+        found |= {entry["id"]: entry for entry in in_tokenizer or []}
+    try:
+        return {int(number): entry for number, entry in found.items()}
+    except (TypeError, ValueError):
+        raise ValueError(f"{folder}: added tokens must have integers as ids.") from None
+
+
+def _content(entry):
+    """How a token is written, whether a str or a dict stands for it."""
+    return entry.get("content") if isinstance(entry, dict) else entry
+
+
+def _token(folder, entry, special, raw):
+    content = _content(entry)
+    if not isinstance(content, str):
+        raise ValueError(f"{folder}: an added token must have a text. Received: {entry!r}")
+    named = content in special
+    if not isinstance(entry, dict):
+        return AddedToken(content, normalized=content not in raw, special=named)
+    if entry.get("single_word", False):
+        raise ValueError(
+            f"{folder}: `single_word` of the added token {content!r} must be false. Received: true"
+        )
+    is_special = bool(entry.get("special", False)) or named
+    return AddedToken(
+        content,
+        normalized=bool(entry.get("normalized", not is_special)),
+        lstrip=bool(entry.get("lstrip", False)),
+        rstrip=bool(entry.get("rstrip", False)),
+        special=is_special,
+    )
+
+
+def write_added(tokenizer):
+    """`added_tokens_decoder` of `tokenizer_config.json` for one of our tokenizers."""
+    return {
+        str(number): {
+            "content": token.content,
+            "lstrip": token.lstrip,
+            "normalized": token.normalized,
+            "rstrip": token.rstrip,
+            "single_word": False,
+            "special": token.special,
+        }
+        for number, token in zip(tokenizer.added_ids, tokenizer.added_tokens, strict=True)
+    }

@@ -1,0 +1,118 @@
+"""Claims about sentence encoders: vectors are those of `sentence_transformers`."""
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_transformers
+from keras_transformers import export, pretrained
+from tests.pretrained import folders
+
+TEXTS = ["the king", "to be or not to be " * 9, "", "the queen and the king"]
+START = "sentence_transformers.models."
+NEWER = "sentence_transformers.sentence_transformer.modules."
+
+
+def encoder(folder, modules, pooling=None, **settings):
+    """A folder of a small BERT with these modules, and how it pools."""
+    model = folders.bert(folder, head=None)
+    model.build((None, None))
+    pretrained.save(model, folder)
+    listed = [
+        {"idx": i, "name": str(i), "type": kind, "path": "" if i == 0 else f"{i}_{kind[-7:]}"}
+        for i, kind in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    for entry in listed[1:]:
+        (folder / entry["path"]).mkdir()
+        (folder / entry["path"] / "config.json").write_text("{}")
+    if pooling is not None:
+        (folder / listed[1]["path"] / "config.json").write_text(json.dumps(pooling))
+    if settings:
+        (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+OLD_CLS = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True}
+OLD_CLS |= {"pooling_mode_mean_tokens": False}
+NEW_CLS = {"embedding_dimension": 16, "pooling_mode": "cls", "include_prompt": True}
+MEAN = {"embedding_dimension": 16, "pooling_mode": "mean"}
+CASES = {
+    "cls": ([START + "Transformer", START + "Pooling"], OLD_CLS, {}),
+    "normalized_cls": ([START + "Transformer", START + "Pooling", START + "Normalize"], NEW_CLS,
+                       {"max_seq_length": 32}),
+    "mean": ([NEWER + "Transformer", NEWER + "Pooling"], MEAN, {"max_seq_length": 12}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if "normal" in n else pytest.mark.slow) for n in CASES]
+)
+def test_vectors_are_pooled_as_the_modules_say(name, tmp_path):
+    modules, pooling, settings = CASES[name]
+    loaded = keras_transformers.load(encoder(tmp_path, modules, pooling, **settings))
+    longest = settings.get("max_seq_length", 64)
+    for text, found in zip(TEXTS, loaded.predict(TEXTS), strict=True):
+        ids = loaded.tokenizer.tokenize([text], start=True, end=True).numpy()[0]
+        ids = np.array([*ids[:-1][: longest - 1], ids[-1]])  # cut, it still ends with [SEP]
+        vectors = np.asarray(loaded.model(ids[None]))[0]
+        expected = vectors[0] if "cls" in name else vectors.mean(0)
+        if "normalized" in name:
+            expected = expected / np.linalg.norm(expected)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
+    published = pytest.importorskip("sentence_transformers")
+    modules, pooling, settings = CASES[name]
+    folder = encoder(tmp_path, modules, pooling, **settings)
+    expected = published.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    found = keras_transformers.load(folder).predict(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("modules", "pooling", "settings", "message"),
+    [
+        (["Transformer", "Pooling", "Dense"], MEAN, {}, "must have the modules.*Dense"),
+        (["Transformer", "Pooling", "Normalize", "Dense"], MEAN, {}, "Received.*Normalize, Dense"),
+        (["Transformer"], None, {}, "must have the modules Transformer, Pooling"),
+        (["Transformer", "Pooling"], {"pooling_mode": ["cls", "mean"]}, {}, "Received: cls, mean"),
+        (["Transformer", "Pooling"], {"pooling_mode": "lasttoken"}, {}, "Received: lasttoken"),
+        (["Transformer", "Pooling"], MEAN, {"max_seq_length": "12"}, "`max_seq_length` must be"),
+    ],
+)
+def test_other_modules_are_refused_by_name(modules, pooling, settings, message, tmp_path):
+    folder = encoder(tmp_path, [START + each for each in modules], pooling, **settings)
+    with pytest.raises(ValueError, match=message):
+        keras_transformers.load(folder)
+    with pytest.warns(UserWarning, match=message):
+        assert pretrained.load(folder).built  # the model itself is whole
+
+
+def test_modules_elsewhere_are_refused(tmp_path):
+    folder = encoder(tmp_path, CASES["cls"][0], OLD_CLS)
+    listed = json.loads((folder / "modules.json").read_text())
+    for path, message in (("../secret", "must lie in the folder"), ("/etc", "must lie in")):
+        listed[1]["path"] = path
+        (folder / "modules.json").write_text(json.dumps(listed))
+        with pytest.raises(ValueError, match=message):
+            pretrained.load_pooling(folder)
+    listed[1] |= {"type": "my.Pooling", "path": "1_Pooling"}
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(ValueError, match="must be of sentence_transformers"):
+        pretrained.load_pooling(folder)
+
+
+def test_who_exports_the_model_by_hand_is_told_how_its_vectors_are_meant(tmp_path):
+    folder = encoder(tmp_path, CASES["cls"][0], OLD_CLS)
+    asked = {"pooling": "token", "normalize": False}
+    with pytest.warns(UserWarning, match="pooling='token', normalize=False"):
+        model = pretrained.load(folder)
+    assert pretrained.load_pooling(folder) == asked
+    served = export.SentenceEncoder(model, pretrained.load_tokenizer(folder), **asked)
+    ids = pretrained.load_tokenizer(folder).tokenize(TEXTS[:1], start=True, end=True).to_tensor()
+    np.testing.assert_allclose(served.encode(TEXTS[:1]), model(ids)[:, 0], atol=1e-5)
