@@ -175,7 +175,7 @@ def draw_reconstructions(path, autoencoder, preprocessing, pictures):
     empty = np.where(hidden, 0, normal)
     # What was removed is left grey, the mean of all pictures.
     columns = {"original": normal, "seen": empty, "drawn": drawn}
-    columns = {name: array * deviation + mean for name, array in columns.items()}
+    columns = {name: np.asarray(array) * deviation + mean for name, array in columns.items()}
     if preprocessing.channels != 3:
         columns = {name: array.mean(-1, keepdims=True) for name, array in columns.items()}
     images_side_by_side(columns, path, across=4)

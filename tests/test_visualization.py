@@ -99,10 +99,8 @@ def test_the_tiles_of_a_grid_are_as_many_as_its_patches(tmp_path):
     assert path.is_file()
 
 
-@pytest.mark.parametrize("number", [300, 1000])
-def test_a_confusion_matrix_of_many_classes_stays_small_and_names_the_most_confused(
-    number, tmp_path
-):
+def test_a_confusion_matrix_of_many_classes_stays_small_and_names_the_most_confused(tmp_path):
+    number = 1000
     counts = np.diag(np.full(number, 50))
     counts[7, 290] = 9
     names = [f"class {i} of ${'x' * 100}$" for i in range(number)]  # too long, and no formula
@@ -122,5 +120,5 @@ def test_the_most_confused_classes_are_those_of_the_largest_counts_off_the_diago
 
 def test_a_heat_map_of_many_tokens_stays_small(tmp_path):
     tokens = [f"token{i}" for i in range(700)]
-    path = attention_heat_map(np.eye(700), tokens, tokens, tmp_path / "map.png")
+    path = attention_heat_map(np.ones((2, 700)), tokens[:2], tokens, tmp_path / "map.png")
     assert max(matplotlib.image.imread(path).shape[:2]) <= 3600

@@ -38,7 +38,8 @@ class SetCriterion:
             picture may have none at all.
         true_boxes: `(batch, most, 4)`, centre boxes; anything where labels are -1.
         sample_weight: Optional `(batch,)`: what the losses of each picture are multiplied by. What
-            they are divided by stays, as in Keras's losses: the loss is linear in the weights.
+            they are divided by stays, as in Keras's losses: the loss is linear in the weights. Or a
+            dict of such of `labels`, for the class losses, and of `boxes`.
 
     Returns:
         Scalar float32, the weighted sum; `parts` gives its parts.
@@ -110,9 +111,13 @@ class SetCriterion:
             ops.logical_and(chosen[..., None] == ops.arange(queries), real[..., None]), "float32"
         )  # (layers * batch, most, queries)
         kept = ops.cast(real, "float32")
-        weight = ops.ones_like(kept[:, 0])  # of each picture
+        of_labels = of_boxes = ops.ones_like(kept[:, 0])
         if sample_weight is not None:
-            weight = per_layer(of_pictures(sample_weight, "SetCriterion"))
+            given = sample_weight if isinstance(sample_weight, dict) else {}
+            of_labels, of_boxes = (
+                per_layer(of_pictures(given.get(name, sample_weight), "SetCriterion"))
+                for name in ("labels", "boxes")
+            )
         found = ops.matmul(pairs, flat_boxes)  # the chosen boxes
         found = ops.where(real[..., None], found, true_boxes)
         distance = ops.sum(ops.abs(found - true_boxes), axis=-1) * kept
@@ -123,7 +128,7 @@ class SetCriterion:
         named = ops.one_hot(ops.maximum(labels, 0), classes) * kept[..., None]
         target = ops.matmul(ops.transpose(pairs, (0, 2, 1)), named)
 
-        def by_layer(x, weight=weight):
+        def by_layer(x, weight=of_labels):
             x = ops.sum(x, axis=tuple(range(1, len(x.shape)))) * weight
             return ops.sum(ops.reshape(x, (layers, -1)), axis=1)
 
@@ -133,8 +138,8 @@ class SetCriterion:
             class_loss = self._cross_entropy(flat_logits, target, by_layer)
         return {
             "class": class_loss,
-            "box": by_layer(distance) / number,
-            "giou": by_layer(giou) / number,
+            "box": by_layer(distance, of_boxes) / number,
+            "giou": by_layer(giou, of_boxes) / number,
         }
 
     def costs(self, logits, boxes, labels, true_boxes):

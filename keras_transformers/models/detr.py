@@ -455,7 +455,7 @@ class DETR(Arguments, Composite, keras.Model):
 
         `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
         `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture; `sample_weight`,
-        `(batch,)`, weighs pictures.
+        `(batch,)`, weighs pictures (Keras makes a dict like `y` of it).
         """
         layers = [
             ops.moveaxis(

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.array_files import as_bytes, is_array, read_array
-from keras_transformers.predictors.base import Predictor, named_probabilities, received
+from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
 
 CHANNELS = (1, 3, 4)
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -116,7 +116,10 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
         answers = [None] * len(arrays)
         for shape in dict.fromkeys(each.shape for each in arrays):
             places = [i for i, each in enumerate(arrays) if each.shape == shape]
-            found = super()._found([arrays[i] for i in places], details)
+            try:
+                found = super()._found([arrays[i] for i in places], details)
+            except TypeError as error:  # what a tf.function says of another shape than declared
+                found = [Refused(self._failure(error))] * len(places)
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
         return answers

@@ -10,7 +10,6 @@ from PIL import Image
 
 import keras_transformers
 from keras_transformers import export, models, vision
-from keras_transformers.visualization import confusion_matrix
 from recipes import language_model, vit
 from recipes.data import boxes, images
 
@@ -93,11 +92,6 @@ def test_boxes_for_another_size_of_the_picture_teach_nothing(tmp_path):
     path = coco(tmp_path, width=64, height=48)
     with pytest.raises(ValueError, match="of another size than is stated.*nothing to learn from"):
         vision.read_coco(path, tmp_path / "train2017")
-
-
-def test_a_matrix_of_a_thousand_classes_is_drawn(tmp_path):
-    path = confusion_matrix(np.eye(1000), [str(i) for i in range(1000)], tmp_path / "counts.png")
-    assert max(Image.open(path).size) < 3000
 
 
 def test_channels_first_is_said_before_training():

@@ -468,7 +468,7 @@ def test_errors_say_what_was_expected(call, message):
 
 def test_pictures_of_weight_zero_are_not_learned_from():
     model = random(make("learned", patches()), 2, 33, 50, 3)
-    model.compile(keras.optimizers.SGD(1.0), jit_compile=False)
+    model.compile(keras.optimizers.SGD(1.0), run_eagerly=True)
     targets = {"labels": np.array([[0, -1], [2, 1]]), "boxes": np.full((2, 2, 4), 0.3, "float32")}
     before = [to_numpy(weight) for weight in model.trainable_weights]
     model.fit(IMAGES, targets, sample_weight=np.zeros(2), batch_size=2, verbose=0)

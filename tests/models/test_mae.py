@@ -231,7 +231,7 @@ def test_sample_weights_multiply_the_errors_of_their_images():
 
 def test_images_of_weight_zero_are_not_learned_from():
     model = make("mean")
-    model.compile(keras.optimizers.SGD(1.0), jit_compile=False)
+    model.compile(keras.optimizers.SGD(1.0), run_eagerly=True)
     model(IMAGES)
     before = [to_numpy(weight) for weight in model.trainable_weights]
     model.fit(IMAGES, np.zeros(3), sample_weight=np.zeros(3), batch_size=3, verbose=0)
