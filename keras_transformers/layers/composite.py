@@ -128,7 +128,10 @@ def _set_parts(owner, parts):
     set_trainable(owner, owner.trainable)  # some of what is in it was made just now
     layers = [each for each in owner._flatten_layers(include_self=False) if each.weights]
     for path, trainable in parts.items():
-        inside = [each for each in layers if _of_tail(each.path, (path,))]
+        # A model given as a part, a backbone for instance, is built first: its paths are shorter.
+        inside = [
+            each for each in layers if _of_tail(each.path, (path,)) or _of_tail(path, (each.path,))
+        ]
         if not inside or not isinstance(trainable, bool):
             raise ValueError(
                 f"{type(owner).__name__} '{owner.name}': `{TRAINABLE}` must have paths of its "

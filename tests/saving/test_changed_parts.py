@@ -146,11 +146,11 @@ def test_the_words_of_an_old_hdf5_file_stay_words(combine, tmp_path):
 
 
 def flags(model):
-    """Path -> `trainable`, of all layers with weights; and the weights that are trained."""
+    """Name and `trainable` of all layers with weights, in order; and of all weights."""
     layers = [each for each in model._flatten_layers() if each.weights]
     return (
-        {layer.path: layer.trainable for layer in layers},
-        [weight.path for weight in model.trainable_weights],
+        [(layer.name, layer.trainable) for layer in layers],
+        [(weight.name, weight.trainable) for weight in model.weights],
     )
 
 
@@ -186,6 +186,16 @@ def test_a_model_thaws_to_what_freezing_less_gives(name, tmp_path):
     for each in (model, keras.models.load_model(tmp_path / "model.keras")):
         assert [w.path.partition("/")[2] for w in each.trainable_weights] == expected
     assert 0 < len(expected) < len(new.weights)
+
+
+def test_a_detector_whose_backbone_is_frozen_comes_back(tmp_path):
+    """Out of a file the backbone is built before the detector, under a path of its own."""
+    model, _ = made("detr")
+    model.backbone.trainable = False
+    model.save(tmp_path / "model.keras")
+    again = saving.load_model(tmp_path / "model.keras")
+    assert not again.backbone.trainable and not again.backbone.trainable_weights
+    assert len(again.trainable_weights) == len(model.trainable_weights) > 0
 
 
 def test_norms_that_never_learn_do_not_thaw(tmp_path):
