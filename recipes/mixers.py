@@ -184,7 +184,7 @@ def build_model(config, task, variant):
         )
         x = block(x, padding_mask=padding) if knows_padding else block(x)
     x = keras.layers.LayerNormalization()(x)
-    x = keras.layers.GlobalAveragePooling1D()(x, mask=padding)
+    x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
     model = keras.Model(inputs, keras.layers.Dense(len(task.classes))(x), name=variant)
     model.compile(
         config.make_optimizer(AdamW, global_clipnorm=1.0),

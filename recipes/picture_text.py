@@ -136,7 +136,7 @@ def build_model(config, preprocessing, vocab_size):
         x = x + attention(keras.layers.LayerNormalization()(x), patches)
         x = EncoderBlock(mlp_dim=2 * config.text_dim, **block)(x, padding_mask=padding)
     x = keras.layers.LayerNormalization()(x)
-    x = keras.layers.GlobalAveragePooling1D()(x, mask=padding)
+    x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
     model = keras.Model({"picture": picture, "text": text}, keras.layers.Dense(2)(x))
     model.compile(
         config.make_optimizer(AdamW, global_clipnorm=1.0),

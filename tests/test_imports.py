@@ -14,12 +14,14 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 
 # A module of `layers` imports from the rows above its own, and from its own without cycles.
 LAYER_ROWS = [
-    ["errors", "ids", "composite", "depthwise", "patch_merging", "rematerialization"]
+    ["errors", "traced", "ids", "composite", "depthwise", "patch_merging"]
+    + ["rematerialization"]
     + ["convolutions", "masks", "portable", "heads", "cache", "scores", "parts", "initializers"]
     + ["positions", "both_ways", "arguments", "given_masks", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
-    + ["projections", "regularization", "overlapping_patches"],
+    + ["projections", "regularization", "overlapping_patches"]
+    + ["patch_embedding", "convolutional_stem"],
     ["attention_settings", "attention", "self_attention", "cross_attention"]
     + ["local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
@@ -28,7 +30,8 @@ LAYER_ROWS = [
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
-    "layers": [],
+    "assertions": [],
+    "layers": ["assertions"],
     "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
     "training": ["layers.masks"],
@@ -40,7 +43,7 @@ MAY_IMPORT = {
     "inspection": [],
     "precision": [],
     "saving": [],
-    "models": ["layers", "detection"],
+    "models": ["layers", "detection", "assertions"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
     "predictors": ["array_files"],

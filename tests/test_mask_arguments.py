@@ -111,7 +111,8 @@ def test_two_axes_that_may_be_batch_and_keys_are_refused(make, argument):
 def test_a_functional_model_refuses_a_padding_mask_as_attention_mask(length):
     x, mask = keras.Input((length, WIDTH)), keras.Input((length,), dtype="bool")
     for layer in (SelfAttention(HEADS), EncoderBlock(HEADS, 13)):
-        with pytest.raises(ValueError, match="`attention_mask` must be of three axes"):
+        # JAX traces with sizes of its own for those unknown, which then do not fit.
+        with pytest.raises(ValueError, match="`attention_mask` must be of (three axes|shape)"):
             layer(x, attention_mask=mask)
         layer(x, attention_mask=mask[:, None])
     constant = np.tril(np.ones((LENGTH, LENGTH), bool))

@@ -87,7 +87,7 @@ def of_texts(tokenizer, longest, **more):
     """What it says of texts.
 
     Raises:
-        ValueError: If the tokenizer is neither WordPiece nor SentencePiece.
+        ValueError: If the tokenizer is neither WordPiece nor SentencePiece, or has added tokens.
     """
     return {
         "tokenizer": _of_tokenizer(tokenizer),
@@ -128,6 +128,11 @@ def _of_tokenizer(tokenizer):
         raise ValueError(
             "export: with `format` other than \"saved_model\" the tokenizer must be a "
             f"WordPieceTokenizer or a SentencePieceTokenizer. Received: {type(tokenizer).__name__}"
+        )
+    if tokenizer.added_tokens:
+        raise ValueError(
+            "export: with `format` other than \"saved_model\" a tokenizer must have no added "
+            f"tokens, for its file has none. Received: {tokenizer.added_tokens[0].content!r} ..."
         )
     return {
         "kind": "wordpiece",

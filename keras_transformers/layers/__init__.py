@@ -4,6 +4,7 @@ from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.blocks import EncoderBlock
 from keras_transformers.layers.box_positions import relative_places, sinusoidal_coordinates
 from keras_transformers.layers.convolution_mixing import ConvolutionMixing
+from keras_transformers.layers.convolutional_stem import ConvolutionalStem
 from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock
 from keras_transformers.layers.cross_attention import CrossAttention
 from keras_transformers.layers.decoder_block import DecoderBlock
@@ -40,14 +41,9 @@ from keras_transformers.layers.masks import (
 )
 from keras_transformers.layers.mixers import FourierMixing, MLPMixing
 from keras_transformers.layers.overlapping_patches import OverlappingPatchEmbedding
+from keras_transformers.layers.patch_embedding import PatchEmbedding, ShiftedPatchEmbedding
 from keras_transformers.layers.patch_merging import PatchMerging
-from keras_transformers.layers.patches import (
-    ConvolutionalStem,
-    PatchEmbedding,
-    ShiftedPatchEmbedding,
-    patchify,
-    unpatchify,
-)
+from keras_transformers.layers.patches import patchify, unpatchify
 from keras_transformers.layers.pooling import AttentionPooling
 from keras_transformers.layers.pooling_attention import PoolingAttention
 from keras_transformers.layers.pooling_block import PoolingBlock

@@ -8,10 +8,11 @@ from keras_transformers.layers.given_masks import given_padding, given_pairs, hi
 from keras_transformers.layers.heads import attend, swap_heads
 from keras_transformers.layers.masks import causal_mask, combine_masks, hide_padding
 from keras_transformers.layers.projections import project, project_together, project_token
+from keras_transformers.layers.traced import Traced
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(AttentionSettings):
+class MultiHeadAttention(Traced, AttentionSettings):
     """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention` on sequences.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
@@ -19,9 +20,10 @@ class MultiHeadAttention(AttentionSettings):
     3.2.2). Weights have Keras's names, shapes and order: after
     `set_weights(keras_layer.get_weights())` the output is Keras's, and `from_config` takes the
     configuration of Keras's layer. What differs: inputs are of rank 3 and the output has one axis
-    of features; arguments after `use_bias` are given by name; a query that may attend to nothing
-    gives zeros before the output projection, with and without scores; padding is hidden from the
-    queries too, and a padded query is one of zeros.
+    of features, so that there is no `attention_axes`, nor are there `sliding_window`, `use_gate`
+    and `flash_attention`; arguments after `use_bias` are given by name; a query that may attend to
+    nothing gives zeros before the output projection, with and without scores; a padded query is one
+    of zeros, which Keras lets attend to nothing.
 
     Args:
         num_heads: Number of heads (H).
@@ -116,6 +118,9 @@ class MultiHeadAttention(AttentionSettings):
             self.attention_observer(weights)
         output = project(self.output_dense, swap_heads(output))
         return (output, weights) if return_attention_scores else output
+
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        return (*query_shape[:-1], self._output_shape or query_shape[-1])
 
     def _prepare_query(self, query, positions):
         """A query `(batch, heads, length, key_dim)` as it is compared."""

@@ -15,9 +15,10 @@ from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.self_attention import SelfAttention
+from keras_transformers.layers.traced import Traced
 
 
-class Block(Arguments, Composite, Rematerialized, keras.layers.Layer):
+class Block(Traced, Arguments, Composite, Rematerialized, keras.layers.Layer):
     """What both blocks share: configuration, the feed-forward branch and the residual rule."""
 
     heads_of_mixer = True  # whether `num_heads` is about nothing else than what mixes the tokens
@@ -176,6 +177,9 @@ class Block(Arguments, Composite, Rematerialized, keras.layers.Layer):
     def _feed(self, x, function, training=False):
         norm, scale = self.feed_forward_norm, self.feed_forward_scale
         return self._residual(x, function, norm, scale, training)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
 
     def get_config(self):
         return {

@@ -56,5 +56,9 @@ class BothWays(Composite, keras.layers.Layer):
         backward, last, *_ = self.backward_layer(x, mask=mask)
         return ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1), state, last
 
+    def compute_output_shape(self, x_shape):
+        batch, length, _ = x_shape
+        return (batch, length, 2 * self.units), (batch, self.units), (batch, self.units)
+
     def get_config(self):
         return {**super().get_config(), "kind": self.kind, "units": self.units}

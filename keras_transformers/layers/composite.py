@@ -10,8 +10,27 @@ class Composite:
 
     Keras saves the arguments of a layer. What was done later to the layers inside it is kept here:
     quantisation in `dtype`, by the path of each part, and `trainable` in what `build_from_config`
-    is given. So what a file gives computes and trains as what was saved did.
+    is given. So what a file gives computes and trains as what was saved did. And setting
+    `trainable` sets that of all parts: on TensorFlow Keras passes over a value that the layer has
+    already, whatever its parts have.
     """
+
+    def __setattr__(self, name, value):
+        if name == "trainable":
+            set_trainable(self, value)
+        else:
+            super().__setattr__(name, value)
+
+    def _post_build(self):
+        """Called by Keras when everything in the layer is built: each part gets its own policy.
+
+        Saving, Keras asks the policy of a quantised layer for its mode, not for that of its path.
+        """
+        super()._post_build()
+        if isinstance(self.dtype_policy, PolicyOfParts):
+            for layer in self._flatten_layers(include_self=False):
+                if layer.built and layer.quantization_mode is not None:
+                    layer._dtype_policy = _policy_of(layer)
 
     def get_config(self):
         config = super().get_config()
@@ -34,7 +53,7 @@ class Composite:
         parts = config.pop(TRAINABLE, None)
         super().build_from_config(config)
         if parts is not None and self.built:
-            _set_trainable(self, parts)
+            _set_parts(self, parts)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -73,15 +92,13 @@ def _policy_of(layer):
 
 def _check_kept(layer):
     """True; ValueError where a layer was quantised in a way that its policy does not tell."""
-    used = getattr(layer, "inputs_quantizer", None)
-    usual = keras.quantizers.AbsMaxQuantizer() if layer.quantization_mode == "int8" else None
-    if used is not usual and keras.saving.serialize_keras_object(used) != (
-        keras.saving.serialize_keras_object(usual)
-    ):
+    config = getattr(layer, "quantization_config", None)
+    quantizers = [] if config is None else [config, type(config)()]
+    quantizers = [each.activation_quantizer for each in quantizers]
+    if len({repr(each and (type(each), each.get_config())) for each in quantizers}) > 1:
         raise ValueError(
             f"{type(layer).__name__} '{layer.path}' cannot be saved: of its quantisation the mode "
-            "is kept, not an `activation_quantizer` of its own. Received: "
-            f"{type(used).__name__}"
+            f"is kept, not an `activation_quantizer` of its own. Received: {quantizers[0]}"
         )
     return True
 
@@ -101,8 +118,14 @@ def _unlike_their_owner(owner):
     return found
 
 
-def _set_trainable(owner, parts):
-    owner.trainable = owner.trainable  # of all that is in it, some of which was made just now
+def set_trainable(layer, value):
+    """Sets `trainable` of a layer and of all that is in it."""
+    for each in layer._flatten_layers():
+        type(each).trainable.fset(each, value)
+
+
+def _set_parts(owner, parts):
+    set_trainable(owner, owner.trainable)  # some of what is in it was made just now
     layers = [each for each in owner._flatten_layers(include_self=False) if each.weights]
     for path, trainable in parts.items():
         inside = [each for each in layers if _of_tail(each.path, (path,))]
@@ -112,4 +135,4 @@ def _set_trainable(owner, parts):
                 f"layers and True or False. Received: {path:.200}: {trainable!s:.100}"
             )
         for layer in inside:
-            layer.trainable = trainable
+            set_trainable(layer, trainable)

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import check_floating
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.rematerialization import Rematerialized
 
@@ -90,6 +91,7 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
             self.filters,
             self.kernel_size,
             self.stride,
+            data_format="channels_last",
             use_bias=False,
             kernel_initializer="he_normal",
             name="convolution",
@@ -101,6 +103,8 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
         self.norm_layer.build(shape)
 
     def call(self, x, training=None):
+        check_map(self, x.shape)
+        check_floating(self, "x", x)
         border = self.kernel_size // 2
         if border:
             x = ops.pad(x, ((0, 0), (border, border), (border, border), (0, 0)))

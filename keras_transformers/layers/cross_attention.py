@@ -79,6 +79,9 @@ class CrossAttention(MultiHeadAttention):
             value_mask=context_mask,
         )
 
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return super().compute_output_shape(x_shape)
+
     def project_context(self, context, context_mask=None):
         """Keys and values of `context`, computed once for all steps and beams of `step`.
 

@@ -129,6 +129,9 @@ class DecoderBlock(Block):
         x = self._feed(x, self.feed_forward, training)
         return (x, scores[0]) if return_attention_scores else x
 
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return super().compute_output_shape(x_shape)
+
     def _context_mask(self, context, mask):
         """The argument of the cross-attention that a mask of padding, or of pairs, is."""
         if mask is None:

@@ -11,6 +11,17 @@ class Depthwise(keras.layers.DepthwiseConv2D):
     published models do not.
     """
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **{"data_format": "channels_last", **kwargs})
+
     def call(self, x):
         borders = [(side // 2, side // 2) for side in self.kernel_size]
         return super().call(ops.pad(x, ((0, 0), *borders, (0, 0))))
+
+    def compute_output_shape(self, input_shape):
+        batch, *sides, width = input_shape
+        padded = (
+            None if side is None else side + size // 2 * 2
+            for side, size in zip(sides, self.kernel_size, strict=True)
+        )
+        return super().compute_output_shape((batch, *padded, width))

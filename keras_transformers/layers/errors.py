@@ -2,6 +2,8 @@
 
 import numbers
 
+import keras
+
 
 def refuse(layer, argument, expected, received):
     """Raises ValueError: names layer and argument, what was expected and what was received.
@@ -33,3 +35,11 @@ def rate(layer, argument, value):
     if not (number and 0 <= value < 1):
         refuse(layer, argument, "a rate in [0, 1)", repr(value))
     return float(value)
+
+
+def check_floating(layer, argument, x):
+    """Raises ValueError unless `x` is a floating tensor."""
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if not keras.backend.is_float_dtype(dtype):
+        expected = "floating, cast and scaled as the layer was or will be trained"
+        refuse(layer, argument, expected, f"dtype {dtype}, shape {tuple(x.shape)}")

@@ -220,4 +220,5 @@ class ConvolutionalFeedForward(_FeedForward):
         self.depthwise.build((*x_shape[:-1], self.mlp_dim))
 
     def _hidden(self, x, project):
+        check_map(self, x.shape)
         return self.activation(self.depthwise(project(self.hidden_dense, x)))

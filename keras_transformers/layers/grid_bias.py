@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.position_terms import PositionTerm
@@ -93,6 +94,9 @@ class GridRelativeBias(GridTable, PositionTerm):
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         )
 
+    def fits(self, x, causal):
+        return _of_grid(self, x, self.prefix_tokens + math.prod(self.grid), causal)
+
     def bias(self, query, query_positions, key_positions):
         return _of_pairs(self.table, self._index, query_positions, key_positions)
 
@@ -110,6 +114,17 @@ class GridRelativeBias(GridTable, PositionTerm):
             "grid": list(self.grid),
             "prefix_tokens": self.prefix_tokens,
         }
+
+
+def _of_grid(term, x, tokens, causal):
+    """`x`, if it fills the grid: of another grid its tokens would have other offsets.
+
+    What is causal may end before the grid does.
+    """
+    owner, length = f"{type(term).__name__} '{term.name}'", ops.shape(x)[1]
+    fits = at_most(length, tokens) if causal else same(length, tokens)
+    rule = f"`x` must have {'at most ' * causal}{tokens} tokens, for grid={term.grid}."
+    return require(x, [fits], f"{owner}: {rule}")
 
 
 def _offsets(grid):
@@ -180,6 +195,9 @@ class LogGridBias(Composite, PositionTerm):
             query_shape[1], use_bias=False, name="output", dtype=self.dtype_policy
         )
         self.output_dense.build((None, self.units))
+
+    def fits(self, x, causal):
+        return _of_grid(self, x, math.prod(self.grid), causal)
 
     def bias(self, query, query_positions, key_positions):
         table = self.output_dense(self.hidden(self._offsets))

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.assertions import require, same
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.positions import PositionEmbedding, sinusoidal_encoding
 
@@ -21,7 +22,8 @@ def resize_positions(table, old_grid, new_grid):
 
     Args:
         table: `(prefix + patches, hidden_dim)`.
-        old_grid, new_grid: Number of patches along each axis, for instance `(rows, columns)`.
+        old_grid, new_grid: Number of patches along each axis, for instance `(rows, columns)`; of
+            the new grid integers or scalar tensors.
 
     Returns:
         `(prefix + new patches, hidden_dim)`, float32.
@@ -48,7 +50,7 @@ def resize_positions(table, old_grid, new_grid):
     hidden_dim = table.shape[-1]
     grid = ops.reshape(table[prefix:], (*old_grid, hidden_dim))
     for axis, (old, new) in enumerate(zip(old_grid, new_grid, strict=True)):
-        if old != new:
+        if not isinstance(new, int) or old != new:
             grid = ops.tensordot(_resampling(old, new), grid, axes=((1,), (axis,)))
             grid = ops.moveaxis(grid, 0, axis)
     return ops.concatenate([table[:prefix], ops.reshape(grid, (-1, hidden_dim))], axis=0)
@@ -56,13 +58,28 @@ def resize_positions(table, old_grid, new_grid):
 
 def _resampling(old, new):
     """float32 `(new, old)`: the weight of each old place in each new one."""
-    scale = old / new
-    centers = (np.arange(new) + 0.5) * scale
-    distance = np.abs(np.arange(old) + 0.5 - centers[:, None]) / max(scale, 1.0)
+    if isinstance(new, int):
+        xp, scale, count = np, old / new, np.arange(new)
+    else:  # known when the call is made; equal sizes then give the identity
+        xp, scale = ops, old / ops.cast(new, "float64")
+        count = ops.cast(ops.arange(new, dtype="int32"), "float64")
+    centers = (count + 0.5) * scale
+    distance = xp.abs(np.arange(old) + 0.5 - centers[:, None]) / xp.maximum(scale, 1.0)
     near = (1.5 * distance - 2.5) * distance**2 + 1
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-    weights = np.where(distance < 1, near, np.where(distance < 2, far, 0.0))
-    return np.float32(weights / weights.sum(axis=1, keepdims=True))
+    weights = xp.where(distance < 1, near, xp.where(distance < 2, far, 0.0))
+    return ops.cast(weights / xp.sum(weights, axis=1, keepdims=True), "float32")
+
+
+def fills_grid(layer, x, grid, prefix_tokens):
+    """`x`, if it has as many tokens as the grid has places, and the prefix."""
+    known = all(isinstance(side, int) for side in grid)
+    length = prefix_tokens + math.prod(grid)
+    expected = f"{length} tokens for grid={grid} and" if known else "rows * columns tokens and"
+    rule = f"`x` must have {expected} prefix_tokens={prefix_tokens}."
+    return require(
+        x, [same(ops.shape(x)[1], length)], f"{type(layer).__name__} '{layer.name}': {rule}"
+    )
 
 
 class GridTable:
@@ -106,7 +123,8 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
 
     Call arguments:
         x: `(batch, prefix + patches, hidden_dim)`.
-        grid: Optional grid of `x`, where it is not the layer's own.
+        grid: Optional grid of `x`, where it is not the layer's own; integers, or scalar tensors
+            where only the call knows it.
 
     Returns:
         Same shape and dtype as `x`.
@@ -137,14 +155,10 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
 
     def call(self, x, grid=None):
         grid = self.grid if grid is None else tuple(grid)
-        length = self.prefix_tokens + math.prod(grid)
-        if x.shape[1] not in (None, length):
-            raise ValueError(
-                f"GridPositionEmbedding '{self.name}': `x` must have {length} tokens for "
-                f"grid={grid} and prefix_tokens={self.prefix_tokens}. "
-                f"Received: shape {tuple(x.shape)}"
-            )
-        table = self.table if grid == self.grid else resize_positions(self.table, self.grid, grid)
+        x = fills_grid(self, x, grid, self.prefix_tokens)
+        known = all(isinstance(side, int) for side in grid)
+        same = known and grid == self.grid
+        table = self.table if same else resize_positions(self.table, self.grid, grid)
         return x + ops.cast(table, x.dtype)
 
     def _rows(self, grid):
@@ -212,7 +226,8 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
 
     Call arguments:
         x: `(batch, prefix + rows * columns, hidden_dim)`, or `(batch, rows, columns, hidden_dim)`.
-        grid: Optional grid of `x`, where it is not the layer's own.
+        grid: Optional grid of `x`, where it is not the layer's own; integers, or scalar tensors
+            where only the call knows it.
 
     Returns:
         Same shape and dtype as `x`.
@@ -247,13 +262,12 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
             table = sinusoidal_grid(extents[:2], x.shape[-1], self.max_wavelength)
             return x + ops.cast(ops.reshape(table, extents), x.dtype)
         grid = self.grid if grid is None else tuple(grid)
-        length = None if grid is None else self.prefix_tokens + math.prod(grid)
-        if length is None or x.shape[1] not in (None, length):
+        if grid is None:
             raise ValueError(
-                f"SinusoidalGrid '{self.name}': `x` must have {length} tokens, prefix_tokens + "
-                f"rows * columns. Received: shape {tuple(x.shape)}, grid={grid}, "
-                f"prefix_tokens={self.prefix_tokens}"
+                f"SinusoidalGrid '{self.name}': `grid` must be given for tokens in a row. "
+                f"Received: None, for `x` of shape {tuple(x.shape)}"
             )
+        x = fills_grid(self, x, grid, self.prefix_tokens)
         table = sinusoidal_grid(grid, x.shape[-1], self.max_wavelength)
         return x + ops.cast(ops.pad(table, ((self.prefix_tokens, 0), (0, 0))), x.dtype)
 

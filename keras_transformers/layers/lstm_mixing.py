@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformers.assertions import require, same
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.given_masks import given_padding
@@ -86,8 +87,11 @@ class LSTMMixing(Mixer):
         if mask is not None:
             self._refuse("mask", "None on a grid", "a mask")
         rows, columns = self.grid
-        if x.shape[1] not in (None, rows * columns):
-            self._refuse("x", f"{rows} x {columns} tokens long", f"shape {tuple(x.shape)}")
+        x = require(
+            x,
+            [same(ops.shape(x)[1], rows * columns)],
+            f"LSTMMixing '{self.name}': `x` must be {rows} x {columns} tokens long.",
+        )
         vertical, horizontal = self.lstms
         grid = ops.reshape(x, (-1, rows, columns, x.shape[2]))
         down, *_ = vertical(ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, x.shape[2])))

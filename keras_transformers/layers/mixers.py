@@ -8,6 +8,7 @@ and however much there is of it.
 import keras
 from keras import ops
 
+from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
@@ -41,10 +42,11 @@ class Mixer(Arguments, Composite, keras.layers.Layer):
             self._refuse("max_length", "given where the length of `x` is not known", None)
         return length
 
-    def _check_length(self, x, length):
-        if x.shape[1] is not None and x.shape[1] > length:
-            expected = f"at most {length} long, as its weights are"
-            self._refuse("x", expected, f"shape {tuple(x.shape)}")
+    def _at_most(self, x, length):
+        """`x`, if it is no longer than the weights."""
+        rule = f"`x` must be at most {length} long, as its weights are."
+        owner = f"{type(self).__name__} '{self.name}'"
+        return require(x, [at_most(ops.shape(x)[1], length)], f"{owner}: {rule}")
 
     def _hidden(self, x, mask):
         """`x` with zeros at padding."""
@@ -162,7 +164,7 @@ class MLPMixing(Mixer):
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
 
     def call(self, x, training=None, mask=None):
-        self._check_length(x, self._length)
+        x = self._at_most(x, self._length)
         length = ops.shape(x)[1]
         kernels, biases = zip(self.hidden_weights, self.output_weights, strict=True)
         into, out = (ops.cast(kernel, x.dtype) for kernel in kernels)

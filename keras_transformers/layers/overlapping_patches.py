@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import check_floating
 from keras_transformers.layers.patch_merging import check_map
 
 
@@ -65,6 +66,7 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
             self.hidden_dim,
             self.kernel_size,
             self.stride,
+            data_format="channels_last",
             name="projection",
             dtype=self.dtype_policy,
         )
@@ -78,6 +80,7 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
 
     def call(self, x):
         check_map(self, x.shape)
+        check_floating(self, "x", x)
         border = (self.kernel_size // 2,) * 2
         x = self.projection(ops.pad(x, ((0, 0), border, border, (0, 0))))
         return x if self.norm is None else self.norm(x)

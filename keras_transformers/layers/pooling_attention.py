@@ -13,6 +13,14 @@ from keras_transformers.layers.positions import rows_of
 from keras_transformers.layers.projections import project
 
 
+def _steps(places, others, known):
+    """Where the places are, in units of the finer of the two grids; float64."""
+    if known:
+        return np.arange(places) * max(others / places, 1.0)
+    here = ops.cast(ops.arange(places, dtype="int32"), "float64")
+    return here * ops.maximum(ops.cast(others, "float64") / ops.cast(places, "float64"), 1.0)
+
+
 class OffsetVectors(GridTable, keras.layers.Layer):
     """A learned vector for each offset of two of `grid[0]` places along an axis."""
 
@@ -30,15 +38,16 @@ class OffsetVectors(GridTable, keras.layers.Layer):
     def between(self, queries, keys):
         """Vectors `(queries, keys, dim)` between so many places over the same extent.
 
-        The fewer ones are as far apart as there are of the others between them.
+        The fewer ones are as far apart as there are of the others between them. Both numbers are
+        integers, or scalar tensors where only the call knows them.
         """
-        table, grid = self.table, (max(queries, keys),)
-        if grid != self.grid:
+        known = isinstance(queries, int) and isinstance(keys, int)
+        table, grid = self.table, (max(queries, keys) if known else ops.maximum(queries, keys),)
+        if not known or grid != self.grid:
             table = resize_positions(table, (table.shape[0],), (self._rows(grid),))
-        query = np.arange(queries)[:, None] * max(keys / queries, 1.0)
-        key = np.arange(keys)[None, :] * max(queries / keys, 1.0)
-        offset = query - key + (keys - 1) * max(queries / keys, 1.0)
-        return rows_of(table, np.int32(offset))
+        query, key = _steps(queries, keys, known), _steps(keys, queries, known)
+        offset = query[:, None] - key[None, :] + key[-1]
+        return rows_of(table, np.int32(offset) if known else ops.cast(offset, "int32"))
 
     def _rows(self, grid):
         return 2 * grid[0] - 1
@@ -77,8 +86,8 @@ class PoolingAttention(MultiHeadAttention):
         weights `(batch, heads, queries, keys)` on request.
 
     Raises:
-        ValueError: As `MultiHeadAttention`, and if `x` is not of rank 4 with known extents or a
-            stride is not positive.
+        ValueError: As `MultiHeadAttention`, and if `x` is not of rank 4 or a stride is not
+            positive.
 
     Example:
     >>> import numpy as np
@@ -133,8 +142,6 @@ class PoolingAttention(MultiHeadAttention):
 
     def call(self, x, return_attention_scores=False, training=None):
         check_map(self, x.shape)
-        if None in x.shape[1:3]:
-            self._refuse("x", "of known rows and columns", f"shape {tuple(x.shape)}")
         _, rows, columns, width = ops.shape(x)
         tokens = ops.reshape(x, (-1, rows * columns, width))
         parts = self._project(tokens, tokens, tokens)
@@ -170,6 +177,11 @@ class PoolingAttention(MultiHeadAttention):
         by_column = ops.einsum("bhrcd,ckd->bhrck", query, ops.cast(by_column, query.dtype))
         bias = by_row[..., :, None] + by_column[..., None, :]
         return ops.reshape(bias, (-1, self.num_heads, rows * columns, key_grid[0] * key_grid[1]))
+
+    def compute_output_shape(self, x_shape):
+        batch, *sides, width = super().compute_output_shape(x_shape)
+        sides = (None if side is None else -(-side // self.query_stride) for side in sides)
+        return (batch, *sides, width)
 
     def compute_mask(self, x, previous_mask=None):
         return None  # that of `x` is none of the pooled

@@ -43,6 +43,10 @@ class PositionTerm(Arguments, keras.layers.Layer):
     def build(self, query_shape):
         pass
 
+    def fits(self, x, causal):
+        """`x` `(batch, length, width)` of self-attention, if the term is made for that length."""
+        return x
+
     def transform(self, x, positions):
         """Queries or keys `(batch, heads, length, key_dim)` as they are compared at positions."""
         return x

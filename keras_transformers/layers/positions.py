@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.ids import as_ids
 
@@ -223,15 +224,16 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
         )
 
     def call(self, x, start=0, positions=None):
-        length = x.shape[1]
         if positions is None:
-            end = length + start if isinstance(length, int) and isinstance(start, int) else 0
-            if end > self.max_length:
-                raise ValueError(
-                    f"PositionEmbedding '{self.name}': `x` reaches position {end}, but the table "
-                    f"has max_length={self.max_length} positions."
+            length = ops.shape(x)[1]
+            if isinstance(start, int):  # who decodes has seen to it
+                x = require(
+                    x,
+                    [at_most(length, self.max_length - start)],
+                    f"PositionEmbedding '{self.name}': `x` must end at one of the "
+                    f"max_length={self.max_length} positions of the table; it starts at {start}.",
                 )
-            positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+            positions = ops.arange(length, dtype="int32") + start
         else:
             positions = as_ids(self, "positions", positions, self.max_length - 1)
         return x + ops.cast(rows_of(self.table, positions), x.dtype)

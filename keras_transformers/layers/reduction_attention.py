@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.patch_embedding import PatchEmbedding
 from keras_transformers.layers.patch_merging import check_map, pad_map
-from keras_transformers.layers.patches import PatchEmbedding
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -81,11 +81,15 @@ class SpatialReductionAttention(MultiHeadAttention):
         return (y, weights) if return_attention_scores else y
 
     def _whole_patches(self, x, rows, columns):
-        sides = [(side // self.reduction) * self.reduction for side in (rows, columns)]
-        if all(isinstance(side, int) for side in sides):
-            sides = [max(side, self.reduction) for side in sides]
-            x = pad_map(x, max(sides[0] - rows, 0), max(sides[1] - columns, 0))
-        return x[:, : sides[0], : sides[1]]
+        most, more = [], []
+        for side in (rows, columns):
+            larger = max if isinstance(side, int) else ops.maximum  # unknown until the call
+            most.append(larger(side // self.reduction * self.reduction, self.reduction))
+            more.append(larger(most[-1] - side, 0))
+        return pad_map(x, *more)[:, : most[0], : most[1]]
+
+    def compute_output_shape(self, x_shape):
+        return super().compute_output_shape(x_shape)
 
     def get_config(self):
         return {

@@ -97,6 +97,9 @@ class Dropout(Arguments, keras.layers.Layer):
         self.supports_masking = True
         self.built = True  # no weights; as in keras.layers.Dropout
 
+    def build(self, x_shape):
+        pass  # so that a model's summary knows the shape, if the model says it
+
     def call(self, x, training=None):
         if not training or self.rate == 0:
             return x

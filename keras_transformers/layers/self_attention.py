@@ -70,6 +70,8 @@ class SelfAttention(MultiHeadAttention):
         mask=None,
         x_mask=None,
     ):
+        if self.position is not None:
+            x = self.position.fits(x, self.causal)
         placed = with_positions(self, "positions", x, positions)
         mask = given_padding(self, x, mask=mask, x_mask=x_mask)
         return super().call(
@@ -83,6 +85,9 @@ class SelfAttention(MultiHeadAttention):
             training=training,
             value_mask=mask,
         )
+
+    def compute_output_shape(self, x_shape):
+        return super().compute_output_shape(x_shape)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -97,7 +97,7 @@ class RandomSynthesizer(Mixer):
         training=None,
         mask=None,
     ):
-        self._check_length(x, self._length)
+        x = self._at_most(x, self._length)
         length, width = ops.shape(x)[1], x.shape[2]
         factors = [ops.cast(factor, x.dtype)[:, :length] for factor in self.factors]
         if self.rank is None:
@@ -119,6 +119,12 @@ class RandomSynthesizer(Mixer):
         y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, length, width))
         y = self.output_dense(y)
         return (y, weights) if return_attention_scores else y
+
+    def compute_output_spec(self, x, *args, return_attention_scores=False, **kwargs):
+        if not return_attention_scores:
+            return super().compute_output_spec(x, *args, **kwargs)
+        kwargs["return_attention_scores"] = True
+        return keras.Operation.compute_output_spec(self, x, *args, **kwargs)
 
     def get_config(self):
         return {

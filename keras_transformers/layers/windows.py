@@ -5,8 +5,9 @@ import math
 import keras
 from keras import ops
 
+from keras_transformers.assertions import divides, require, same
 from keras_transformers.layers.grid_bias import GridRelativeBias, LogGridBias
-from keras_transformers.layers.patches import patch_sizes, patchify, unpatchify
+from keras_transformers.layers.patches import cut, patch_sizes, unpatchify
 from keras_transformers.layers.scores import ScaledCosineScore
 from keras_transformers.layers.self_attention import SelfAttention
 
@@ -34,8 +35,14 @@ def partition_windows(x, window_size):
     >>> [int(token) for token in windows[0, :, 0]]  # the upper left window
     [0, 1, 4, 5]
     """
-    tokens = math.prod(patch_sizes(window_size, len(x.shape) - 2, "partition_windows"))
-    return ops.reshape(patchify(x, window_size), (-1, tokens, x.shape[-1]))
+    if len(x.shape) != 4:
+        raise ValueError(
+            "partition_windows: `x` must have shape (batch, rows, columns, hidden_dim). "
+            f"Received: shape {tuple(x.shape)}"
+        )
+    sizes = patch_sizes(window_size, 2, "partition_windows")
+    windows = cut(x, sizes, "partition_windows")
+    return ops.reshape(windows, (-1, math.prod(sizes), x.shape[-1]))
 
 
 def merge_windows(windows, window_size, grid):
@@ -49,6 +56,9 @@ def merge_windows(windows, window_size, grid):
     Returns:
         `(batch, rows, columns, hidden_dim)`.
 
+    Raises:
+        ValueError: If the windows do not fill the grid, or have another number of tokens.
+
     Example:
     >>> import numpy as np
     >>> from keras_transformers.layers import merge_windows, partition_windows
@@ -58,9 +68,17 @@ def merge_windows(windows, window_size, grid):
     """
     sizes = patch_sizes(window_size, len(grid), "merge_windows")
     numbers = [extent // size for extent, size in zip(grid, sizes, strict=True)]
-    patches = ops.reshape(
-        windows, (-1, numbers[0] * numbers[1], math.prod(sizes) * windows.shape[-1])
+    tokens, number = math.prod(sizes), math.prod(numbers)
+    fits = [divides(size, extent) for extent, size in zip(grid, sizes, strict=True)]
+    count, length = ops.shape(windows)[:2]
+    rule = (
+        f"merge_windows: `windows` must have shape (batch * windows, {tokens}, hidden_dim) and "
+        f"`window_size` {sizes} divide the grid."
     )
+    windows = require(windows, [*fits, same(length, tokens)], rule)
+    rule = "merge_windows: `windows` must be as many as fill the grid, or a multiple of that."
+    windows = require(windows, [divides(number, count)], rule)
+    patches = ops.reshape(windows, (-1, number, tokens * windows.shape[-1]))
     return unpatchify(patches, sizes, numbers)
 
 
@@ -189,12 +207,13 @@ class WindowAttention(SelfAttention):
         return projection
 
     def call(self, x, attention_mask=None, return_attention_scores=False, training=None):
-        if x.shape[1] not in (None, math.prod(self.window_size)):
-            expected = f"of shape (batch * windows, {math.prod(self.window_size)}, hidden_dim)"
-            self._refuse("x", expected, f"shape {tuple(x.shape)}")
+        (count, length), tokens = ops.shape(x)[:2], math.prod(self.window_size)
+        rule = f"WindowAttention '{self.name}': `x` must be of shape (batch * windows, {tokens}, "
+        x = require(x, [same(length, tokens)], f"{rule}hidden_dim).")
         if attention_mask is not None:
-            pictures = ops.shape(x)[0] // ops.shape(attention_mask)[0]
-            attention_mask = ops.tile(attention_mask, (pictures, 1, 1))
+            windows = ops.shape(attention_mask)[0]
+            x = require(x, [divides(windows, count)], f"{rule}hidden_dim) for {windows} windows.")
+            attention_mask = ops.tile(attention_mask, (count // windows, 1, 1))
         return super().call(
             x,
             attention_mask=attention_mask,

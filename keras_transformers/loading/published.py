@@ -81,12 +81,11 @@ def _classifier(folder, model, words):
 
 def _encoder(folder, model, words):
     asked = pretrained.load_pooling(folder)
-    lengths = _lengths(model, asked.pop("max_length", None))
-    return export.SentenceEncoder(model, words, lengths=lengths, **asked)
+    asked["lengths"] = _lengths(model, asked.get("lengths", LENGTHS))
+    return export.SentenceEncoder(model, words, **asked)
 
 
-def _lengths(model, most=None):
-    """The usual lengths, as far as the model has positions and texts may be long."""
-    positions = model.get_config()["max_length"]
-    most = min(most or positions, positions)
-    return (*(length for length in LENGTHS if length < most), min(most, LENGTHS[-1]))
+def _lengths(model, lengths=LENGTHS):
+    """The lengths, as far as the model has positions."""
+    most = min(model.get_config()["max_length"], lengths[-1])
+    return (*(length for length in lengths if length < most), most)

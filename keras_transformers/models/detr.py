@@ -5,6 +5,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from keras_transformers.assertions import at_most, require, same
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import (
     DecoderBlock,
@@ -15,6 +16,7 @@ from keras_transformers.layers import (
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.masks import as_mask, hide_padding
+from keras_transformers.models.image_model import check_images, check_images_shape
 from keras_transformers.models.resnet import VARIANTS as BACKBONES
 from keras_transformers.models.resnet import ResNet
 from keras_transformers.models.settings import (
@@ -64,6 +66,9 @@ class _Network(Composite, keras.layers.Layer):
         for layer in self.layers:
             x = layer(x)
         return x
+
+    def compute_output_shape(self, shape):
+        return (*shape[:-1], self.layers[-1].units)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -275,11 +280,7 @@ class DETR(Arguments, Composite, keras.Model):
     def build(self, images_shape):
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
-        if len(images_shape) != 4 or images_shape[-1] is None:
-            raise ValueError(
-                f"DETR '{self.name}': `images` must have shape (batch, height, width, channels) "
-                f"with known channels. Received: shape {tuple(images_shape)}"
-            )
+        check_images_shape(self, images_shape)
         self.channels = images_shape[-1]
         width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
         if not self.backbone.built:
@@ -369,15 +370,14 @@ class DETR(Arguments, Composite, keras.Model):
                     f"`padding_mask`. Received: a dict of {', '.join(map(str, images))}"
                 )
             images, mask = images["images"], images.get("padding_mask")
+        check_images(self, images, self.channels)
         mask = as_mask(mask, f"DETR '{self.name}': `padding_mask`")
-        known = () if mask is None else zip(mask.shape, images.shape[:3], strict=False)
-        if mask is not None and (
-            len(mask.shape) != 3 or any(None not in pair and pair[0] != pair[1] for pair in known)
-        ):
-            raise ValueError(
-                f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width), that "
-                f"of the images, {tuple(images.shape[:3])}. Received: shape {tuple(mask.shape)}"
-            )
+        if mask is not None:
+            rule = f"DETR '{self.name}': `padding_mask` must have shape (batch, height, width)"
+            mask = require(mask, [len(mask.shape) == 3], f"{rule}.")
+            sides = zip(ops.shape(mask), ops.shape(images)[:3], strict=True)
+            rule = f"{rule}, that of the images, {tuple(images.shape[:3])}."
+            mask = require(mask, [same(*pair) for pair in sides], rule)
         return hide_padding(images, mask), mask
 
     def _decode(self, memory, positions, mask, places, training):
@@ -421,11 +421,12 @@ class DETR(Arguments, Composite, keras.Model):
     def _propose(self, memory, mask, places):
         """Logits and boxes (before the sigmoid) of the surest places of the map."""
         queries = self._settings["num_queries"]
-        if memory.shape[1] is not None and memory.shape[1] < queries:
-            raise ValueError(
-                f"DETR '{self.name}': pictures must have at least `num_queries`={queries} places on"
-                f" the backbone's map, for proposals. Received: {memory.shape[1]} places"
-            )
+        memory = require(
+            memory,
+            [at_most(queries, ops.shape(memory)[1])],
+            f"DETR '{self.name}': pictures must have at least `num_queries`={queries} places on "
+            "the backbone's map, for proposals.",
+        )
         if mask is not None:  # or what is there counts where there are fewer places than queries
             memory = ops.where(mask[..., None], memory, ops.zeros_like(memory))
         y = self.proposal_norm(self.proposal_network(memory))
@@ -488,6 +489,11 @@ class DETR(Arguments, Composite, keras.Model):
         model.build((None, None, None, self.channels))
         take_over(model, self, anew=("class_head", "proposal_class_head"))
         return model
+
+    def compute_output_spec(self, images, training=None):
+        given = images["images"] if isinstance(images, dict) else images
+        check_images(self, given, self.channels)
+        return super().compute_output_spec(images, training=training)
 
     def compute_output_shape(self, images_shape):
         if isinstance(images_shape, dict):

@@ -3,15 +3,50 @@
 import keras
 
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.composite import Composite, set_trainable
 from keras_transformers.models.settings import check_problem, take_over
+
+
+def check_images(model, images, channels):
+    """Raises ValueError unless `images` are a batch of them, floating, as the model takes them."""
+    owner = f"{type(model).__name__} '{model.name}'"
+    rule = f"`images` must have shape (batch, height, width, {channels})"
+    if not hasattr(images, "shape"):
+        raise ValueError(f"{owner}: {rule}, in one tensor. Received: a {type(images).__name__}")
+    shape, dtype = tuple(images.shape), keras.backend.standardize_dtype(images.dtype)
+    if len(shape) != 4:
+        hint = "; a single image needs a batch axis, images[None]" if len(shape) == 3 else ""
+        raise ValueError(f"{owner}: {rule}. Received: shape {shape}, dtype {dtype}{hint}")
+    if shape[-1] != channels:
+        raise ValueError(
+            f"{owner}: `images` must have {channels} channels, as when the model was built, and "
+            f"channels last. Received: shape {shape}"
+        )
+    if not keras.backend.is_float_dtype(dtype):
+        raise ValueError(
+            f"{owner}: `images` must be floating, cast and scaled as in training, for instance "
+            f"images / 255. Received: dtype {dtype}, shape {shape}"
+        )
+
+
+def check_images_shape(model, images_shape):
+    """Raises ValueError unless a model can be built for images of that shape."""
+    sides = () if isinstance(images_shape, dict) else tuple(images_shape)
+    known = all(isinstance(side, int | None) for side in sides)
+    if len(sides) != 4 or not known or sides[-1] is None:
+        hint = "; a single image needs a batch axis, images[None]" if len(sides) == 3 else ""
+        raise ValueError(
+            f"{type(model).__name__} '{model.name}': `images` must have shape (batch, height, "
+            f"width, channels) with known channels. Received: shape {images_shape}{hint}"
+        )
 
 
 class ImageModel(Arguments, Composite, keras.Model):
     """Base of `ViT` and the pyramids.
 
     A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which
-    gives what the head sees, and `_first(blocks)`, the layers up to its first `blocks` blocks.
+    gives what the head sees, `_width`, how wide that is, and `_first(blocks)`, the layers up to its
+    first `blocks` blocks.
 
     Args:
         settings: Dict of the subclass's arguments.
@@ -45,31 +80,23 @@ class ImageModel(Arguments, Composite, keras.Model):
 
     def _start_building(self, images_shape):
         """Checks the shape of images and remembers their channels."""
-        if len(images_shape) != 4 or images_shape[-1] is None:
-            raise ValueError(
-                f"{type(self).__name__} '{self.name}': `images` must have shape (batch, height, "
-                f"width, channels) with known channels. Received: shape {tuple(images_shape)}"
-            )
+        check_images_shape(self, images_shape)
         self.channels = images_shape[-1]
 
-    def _end_building(self, width):
-        """Makes the head's weights, and freezes what was frozen when the model was saved.
-
-        `width` is that of what `represent` gives.
-        """
-        self._width = width
+    def _end_building(self):
+        """Makes the head's weights, and freezes what was frozen when the model was saved."""
         if self.head is not None:
-            self.head.build((None, width))
+            self.head.build((None, self._width))
         if self.frozen_blocks is not None:
             self.built = True
             self.freeze(self.frozen_blocks)
 
-    def _check_channels(self, images):
-        if images.shape[-1] != self.channels:
-            raise ValueError(
-                f"{type(self).__name__} '{self.name}': `images` must have {self.channels} channels,"
-                f" as when the model was built. Received: shape {tuple(images.shape)}"
-            )
+    def _check_images(self, images):
+        check_images(self, images, self.channels)
+
+    def compute_output_spec(self, images, training=None):
+        self._check_images(images)
+        return super().compute_output_spec(images, training=training)
 
     def call(self, images, training=None):
         y = self.represent(images, training=training)
@@ -102,7 +129,7 @@ class ImageModel(Arguments, Composite, keras.Model):
         if self.built:  # else `build` does it, for what it makes would be trainable
             frozen = self._first(blocks)
             for layer in self._first(depth):
-                layer.trainable = not any(layer is each for each in frozen)
+                set_trainable(layer, not any(layer is each for each in frozen))
 
     def transferred(self, **changes):
         """A new model for another task that starts from this one's weights.

@@ -14,6 +14,7 @@ from keras_transformers.layers import (
     gelu_tanh,
 )
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.traced import Traced
 from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
@@ -32,7 +33,7 @@ AT_A_TIME = 64  # places of a prompt whose logits are in memory together
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LanguageModel(TakesIds, Arguments, CachedDecoding, keras.Model):
+class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
     """Decoder-only Transformer: the probability of each token given those before it.
 
     Style "gpt2" (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"):
@@ -197,10 +198,10 @@ class LanguageModel(TakesIds, Arguments, CachedDecoding, keras.Model):
 
     def build(self, inputs_shape):
         hidden = (None, None, self._settings["hidden_dim"])
-        self.token_embedding.build()
+        self.token_embedding.build((None, None))
         if self.position_embedding is not None:
             self.position_embedding.build(hidden)
-        for layer in (*self.decoder_blocks, self.norm):
+        for layer in (self.dropout_layer, *self.decoder_blocks, self.norm):
             layer.build(hidden)
 
     def call(self, inputs, training=None):
@@ -210,6 +211,10 @@ class LanguageModel(TakesIds, Arguments, CachedDecoding, keras.Model):
         for block in self.decoder_blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return self.token_embedding.logits(self.norm(x))
+
+    def compute_output_shape(self, inputs_shape):
+        ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
+        return (*ids, self._settings["vocab_size"])
 
     def _embed(self, ids, positions):
         x = self.token_embedding(rows_of_table(self, ids))

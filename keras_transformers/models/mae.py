@@ -1,5 +1,7 @@
 """The masked autoencoder of He et al. 2022."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -8,6 +10,7 @@ from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
+from keras_transformers.models.image_model import check_images, check_images_shape
 from keras_transformers.models.settings import check_divides, check_sizes
 from keras_transformers.models.vit import POSITIONS, ViT
 
@@ -138,6 +141,8 @@ class MAE(Arguments, Composite, keras.Model):
 
     def build(self, images_shape):
         settings = self.encoder.get_config()
+        check_images_shape(self, images_shape)
+        self.channels = images_shape[-1]
         self.encoder.build(images_shape)
         width = self._settings["decoder_dim"]
         tokens = (None, None, width)
@@ -154,6 +159,7 @@ class MAE(Arguments, Composite, keras.Model):
         self.prediction.build(tokens)
 
     def call(self, images, training=None):
+        check_images(self, images, self.channels)
         batch, patches = ops.shape(images)[0], self._patches(images)
         noise = keras.random.uniform((batch, patches), seed=self.seed_generator)
         return self.reconstruct(images, noise, training=training)
@@ -170,7 +176,7 @@ class MAE(Arguments, Composite, keras.Model):
             As for a call.
         """
         patches = self._patches(images)
-        kept = int(patches * (1 - self._settings["mask_ratio"]))
+        kept = self._kept(patches)
         order = ops.argsort(noise, axis=1)
         rank = ops.argsort(order, axis=1)  # of each patch
         x = self.encoder.encode(images, training=training, visible=order[:, :kept])
@@ -182,15 +188,35 @@ class MAE(Arguments, Composite, keras.Model):
         seen = ops.concatenate([x[:, prefix:], hidden], axis=1)
         seen = ops.take_along_axis(seen, rank[:, :, None], axis=1)
         x = ops.concatenate([x[:, :prefix], seen], axis=1) if prefix else seen
-        x = self.decoder_positions(x, grid=self.encoder.grid(images.shape[1:3]))
+        x = self.decoder_positions(x, grid=self.encoder.grid(ops.shape(images)[1:3]))
         for block in self.decoder_blocks:
             x = block(x, training=training)
         predicted = self.prediction(self.decoder_norm(x))[:, prefix:]
         return {"patches": predicted, "masked": rank >= kept}
 
     def _patches(self, images):
-        rows, columns = self.encoder.grid(images.shape[1:3])
+        rows, columns = self.encoder.grid(ops.shape(images)[1:3])
         return rows * columns
+
+    def _kept(self, patches):
+        share = 1 - self._settings["mask_ratio"]
+        if isinstance(patches, int):
+            return int(patches * share)
+        return ops.cast(ops.cast(patches, "float64") * share, "int32")  # known in the call
+
+    def compute_output_shape(self, images_shape):
+        batch, *sides, channels = images_shape
+        patches = None if None in sides else math.prod(self.encoder.grid(sides))
+        values = self.encoder.patch_size**2 * channels
+        return {"patches": (batch, patches, values), "masked": (batch, patches)}
+
+    def compute_output_spec(self, images, training=None):
+        check_images(self, images, self.channels)
+        dtypes = {"patches": self.compute_dtype, "masked": "bool"}
+        shapes = self.compute_output_shape(images.shape)
+        return {
+            name: keras.KerasTensor(shapes[name], dtype) for name, dtype in dtypes.items()
+        }
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """Mean squared error on the removed patches; Keras calls it.
@@ -231,7 +257,8 @@ class MAE(Arguments, Composite, keras.Model):
         drawn = ops.cast(found["patches"], "float32") * deviation + mean
         original = patchify(ops.cast(images, "float32"), self.encoder.patch_size)
         patches = ops.where(found["masked"][:, :, None], drawn, original)
-        return unpatchify(patches, self.encoder.patch_size, self.encoder.grid(images.shape[1:3]))
+        grid = self.encoder.grid(ops.shape(images)[1:3])
+        return unpatchify(patches, self.encoder.patch_size, grid)
 
     def get_config(self):
         return {

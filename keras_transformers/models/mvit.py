@@ -142,7 +142,7 @@ class MViT(Pyramid):
             block.build((None, None, None, width))
             width = block.hidden_dim
         self.norm.build((None, None, None, width))
-        self._end_building(width)
+        self._end_building()
 
     def _entrances(self, stage):
         return [] if stage else [self.patch_embedding]

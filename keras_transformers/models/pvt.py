@@ -158,7 +158,11 @@ class PVT(Pyramid):
             channels = width
         for (stage, _), block in zip(self._places(), self.encoder_blocks, strict=True):
             block.build((None, None, None, widths[stage]))
-        self._end_building(widths[-1])
+        self._end_building()
+
+    @property
+    def _width(self):
+        return self._settings["hidden_dims"][-1]
 
     def _entrances(self, stage):
         return [self.embeddings[stage], self.norms[stage]]

@@ -49,6 +49,10 @@ class Pyramid(ImageModel):
     def _leave(self, stage, x):
         return x
 
+    @property
+    def _width(self):
+        return self._settings["hidden_dim"] * 2 ** (len(self._settings["num_layers"]) - 1)
+
     def _first(self, blocks):
         reached = [stage for stage, _ in self._places()[:blocks]] or [-1]
         entrances = itertools.chain(*map(self._entrances, range(reached[-1] + 1)))
@@ -57,7 +61,7 @@ class Pyramid(ImageModel):
 
     def encode(self, images, training=None):
         """Runs the stages: list of `(batch, rows, columns, width)`, one a stage."""
-        self._check_channels(images)
+        self._check_images(images)
         x, maps, blocks = images, [], iter(self.encoder_blocks)
         for stage, count in enumerate(self._settings["num_layers"]):
             x = self._enter(stage, x, training)

@@ -9,6 +9,7 @@ from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.parts import serialized
+from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.text_inputs import TakesIds
 
@@ -23,8 +24,16 @@ class _Cell:
         return self.call(inputs, states)
 
 
+class _GRUCell(keras.layers.GRUCell):
+    """Keras's, which says the shapes of its output and its state."""
+
+    def compute_output_shape(self, input_shape):
+        shape = (input_shape[0], self.units)
+        return shape, shape
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class RecurrentTranslator(TakesIds, Arguments, Composite, keras.Model):
+class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
     """Recurrent encoder-decoder with additive attention (https://arxiv.org/abs/1409.0473).
 
     A bidirectional GRU reads the source into `h_1 .. h_S`. The decoder's state is `s_t =
@@ -114,7 +123,7 @@ class RecurrentTranslator(TakesIds, Arguments, Composite, keras.Model):
             name="attention",
             dtype=policy,
         )
-        self.cell = keras.layers.GRUCell(
+        self.cell = _GRUCell(
             hidden_dim, recurrent_initializer=Orthogonal(), name="decoder", dtype=policy
         )
         self.readout = keras.layers.Dense(
@@ -131,14 +140,15 @@ class RecurrentTranslator(TakesIds, Arguments, Composite, keras.Model):
 
     def build(self, input_shape):
         hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)
-        self.source_embedding.build()
+        self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
-            self.target_embedding.build()
+            self.target_embedding.build((None, None))
         self.encoder.build(embedded)
         self.first_state.build((None, self.hidden_dim // 2))
         self.attention.build(hidden, hidden)
         self.cell.build((None, self.embedding_dim + self.hidden_dim))
         self.readout.build((None, None, self.embedding_dim + 2 * self.hidden_dim))
+        self.dropout_layer.build(embedded)
 
     def call(self, inputs, training=None):
         inputs = self.as_inputs(inputs)
@@ -160,6 +170,9 @@ class RecurrentTranslator(TakesIds, Arguments, Composite, keras.Model):
             self.attention.attention_observer(weights[:, None])
         y = self.readout(ops.concatenate([states, attended, y], axis=-1))
         return self.target_embedding.logits(self.dropout_layer(y, training=training))
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape["target"], self.target_embedding.vocab_size)
 
     def encode(self, source, training=None):
         """Reads the source: ids `(batch, length)`.

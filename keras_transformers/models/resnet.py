@@ -141,7 +141,11 @@ class ResNet(Pyramid):
         for layer in (*self.stem, *self.encoder_blocks):
             layer.build(shape)
             shape = layer.compute_output_shape(shape)
-        self._end_building(shape[-1])
+        self._end_building()
+
+    @property
+    def _width(self):
+        return super()._width * (4 if self._settings["bottleneck"] else 1)
 
     def strides(self):
         return STRIDES[: len(self._settings["num_layers"])]
@@ -158,4 +162,4 @@ class ResNet(Pyramid):
             return x
         # Zeros do: the activation before leaves nothing less.
         x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        return ops.max_pool(x, 3, 2)
+        return ops.max_pool(x, 3, 2, data_format="channels_last")

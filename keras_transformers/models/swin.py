@@ -188,9 +188,8 @@ class Swin(Pyramid):
             block.build((None, None, None, width * 2**stage))
         for stage, merging in enumerate(self.mergings):
             merging.build((None, None, None, width * 2**stage))
-        width *= 2 ** len(self.mergings)
-        self.norm.build((None, None, None, width))
-        self._end_building(width)
+        self.norm.build((None, None, None, self._width))
+        self._end_building()
 
     def strides(self):
         return tuple(self._settings["patch_size"] * 2**stage for stage in range(len(STRIDES)))

@@ -15,6 +15,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.traced import Traced
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -44,7 +45,7 @@ HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(TakesIds, Arguments, Composite, keras.Model):
+class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
@@ -259,12 +260,13 @@ class TextEncoder(TakesIds, Arguments, Composite, keras.Model):
 
     def build(self, inputs_shape):
         hidden = (None, None, self._settings["hidden_dim"])
-        self.token_embedding.build()
+        self.token_embedding.build((None, None))
         if self.position_embedding is not None:
             self.position_embedding.build(hidden)
         if self.token_type_embedding is not None:
-            self.token_type_embedding.build()
-        for layer in (self.embedding_norm, *self.encoder_blocks, self.norm, self.head):
+            self.token_type_embedding.build((None, None))
+        layers = (self.embedding_norm, self.dropout_layer, *self.encoder_blocks)
+        for layer in (*layers, self.norm, self.head):
             if layer is not None:
                 layer.build(hidden)
 
@@ -282,6 +284,16 @@ class TextEncoder(TakesIds, Arguments, Composite, keras.Model):
                 x = ops.take_along_axis(x, places, axis=1)
             return self.head(x, logits=self.token_embedding.logits)
         return x
+
+    def compute_output_shape(self, inputs_shape):
+        places = ids = inputs_shape
+        if isinstance(inputs_shape, dict):
+            ids = inputs_shape["ids"]
+            places = inputs_shape.get("masked_positions", ids)
+        hidden = (*ids, self._settings["hidden_dim"])
+        if self._settings["head"] == "masked_language":
+            return (*places, self._settings["vocab_size"])
+        return hidden if self.head is None else self.head.compute_output_shape(hidden)
 
     def compute_mask(self, inputs, previous_mask=None):
         """Which places of the output stand for a real token; None where it has others."""

@@ -62,6 +62,9 @@ class ClassificationHead(Composite, keras.layers.Layer):
         pooled = ops.cast(pooled / number, x.dtype)
         return self.classes(self.dropout_layer(self.pooler(pooled), training=training))
 
+    def compute_output_shape(self, x_shape, real_shape=None):
+        return (x_shape[0], self.num_classes)
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -102,6 +105,9 @@ class TaggingHead(Composite, keras.layers.Layer):
 
     def call(self, x, training=None):
         return self.classes(self.dropout_layer(x, training=training))
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.num_classes)
 
     def get_config(self):
         return {
@@ -149,6 +155,9 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
     def call(self, x, logits):
         scores = logits(self.norm(self.transform(x)))
         return scores + ops.cast(self.bias, scores.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.vocab_size)
 
     def get_config(self):
         return {

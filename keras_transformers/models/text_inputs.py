@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import padding_mask, segment_mask, segment_positions
 from keras_transformers.layers.ids import as_ids, check_ids, dtype_name
 
@@ -151,11 +152,9 @@ def masks_and_positions(model, inputs, max_length=None):
     if segments is not None:
         same = segment_mask(segments)
         return same, None, segment_positions(same)
-    length = ids.shape[1]
-    if None not in (length, max_length) and length > max_length:
-        raise ValueError(
-            f"{type(model).__name__} '{model.name}': `ids` must be at most max_length={max_length} "
-            f"long. Received: shape {tuple(ids.shape)}"
-        )
+    if max_length is not None:
+        owner = f"{type(model).__name__} '{model.name}'"
+        rule = f"`ids` must be at most max_length={max_length} long."
+        ids = require(ids, [at_most(ops.shape(ids)[1], max_length)], f"{owner}: {rule}")
     real = padding_mask(ids, model.padding_id)
     return None, real, ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=1) - 1, 0)

@@ -15,6 +15,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.parts import serialized
+from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
 from keras_transformers.models.settings import (
@@ -43,7 +44,7 @@ VARIANTS = {
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Transformer(TakesIds, Arguments, CachedDecoding, keras.Model):
+class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
@@ -212,11 +213,12 @@ class Transformer(TakesIds, Arguments, CachedDecoding, keras.Model):
 
     def build(self, input_shape):
         hidden = (None, None, self._settings["hidden_dim"])
-        self.source_embedding.build()
+        self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
-            self.target_embedding.build()
+            self.target_embedding.build((None, None))
         if self.positional_encoding is not None:
             self.positional_encoding.build(hidden)
+        self.dropout_layer.build(hidden)
         for block in self.encoder_blocks:
             block.build(hidden)
         for block in self.decoder_blocks:
@@ -251,6 +253,9 @@ class Transformer(TakesIds, Arguments, CachedDecoding, keras.Model):
                 x, context, attention_mask=self_mask, context_mask=context_mask, training=training
             )
         return self._with_bias(self.target_embedding.logits(self._finish(x)))
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape["target"], self.target_embedding.vocab_size)
 
     def encode(self, source, source_segments=None, training=None):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""

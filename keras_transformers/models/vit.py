@@ -46,7 +46,7 @@ class ViT(ImageModel):
     `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos`, `num_layers` pre-norm encoder blocks, then
     `y = LN(z_L^0)` and a linear head. With mean pooling, `y = LN(mean of the patches)`; with
     attention pooling, `y = AttentionPooling(LN(z_L))`. A batch of images of another size than
-    `image_size` is taken too, its positions resized.
+    `image_size` is taken too, its positions resized, also where only the call knows the size.
 
     Args:
         num_classes: Number of classes; None leaves the head out, and the model gives `y`.
@@ -247,15 +247,24 @@ class ViT(ImageModel):
         return cls(num_classes, **{**variant, **changes})
 
     def grid(self, image_size):
-        """`(rows, columns)` of patches in an image of `(height, width)`."""
+        """`(rows, columns)` of patches in an image of `(height, width)`.
+
+        A side that only the call knows is a scalar tensor; `PatchEmbedding` checks it there.
+        """
+        known = [side for side in image_size if isinstance(side, int | None)]
         if len(image_size) != 2 or any(
-            side < self.patch_size or side % self.patch_size for side in image_size
+            side is None or side < self.patch_size or side % self.patch_size for side in known
         ):
             raise ValueError(
                 f"ViT '{self.name}': height and width of an image must be multiples of "
                 f"`patch_size`={self.patch_size}; resize or pad it. Received: {tuple(image_size)}"
             )
         return tuple(side // self.patch_size for side in image_size)
+
+    def _check_images(self, images):
+        super()._check_images(images)
+        if None not in images.shape[1:3]:
+            self.grid(images.shape[1:3])
 
     def build(self, images_shape):
         self._start_building(images_shape)
@@ -267,18 +276,22 @@ class ViT(ImageModel):
                 token.build(patches)
         if self.position_embedding is not None:
             self.position_embedding.build(patches)
+        self.dropout_layer.build(patches)
         for block in self.encoder_blocks:
             block.build(patches)
-        width = settings["hidden_dim"]
-        self.norm.build((None, width) if self.pooling == "mean" else patches)
+        hidden = (None, settings["hidden_dim"])
+        self.norm.build(hidden if self.pooling == "mean" else patches)
         if self.attention_pooling is not None:
             self.attention_pooling.build(patches)
         if self.representation is not None:
-            self.representation.build((None, width))
-            width = settings["representation_dim"]
+            self.representation.build(hidden)
         if self.distillation_head is not None:
-            self.distillation_head.build((None, width))
-        self._end_building(width)
+            self.distillation_head.build(hidden)
+        self._end_building()
+
+    @property
+    def _width(self):
+        return self._settings["representation_dim"] or self._settings["hidden_dim"]
 
     def call(self, images, training=None):
         if self.distillation_head is None:
@@ -311,9 +324,8 @@ class ViT(ImageModel):
             `(batch, tokens, hidden_dim)`, the class token first and that of distillation next
             where there are such; or a list of them, one a block.
         """
-        self._check_channels(images)
-        size = images.shape[1:3]
-        grid = self.grid(self._settings["image_size"] if None in size else size)
+        self._check_images(images)
+        grid = self.grid(ops.shape(images)[1:3])
         x = self.patch_embedding(images)
         for token in (self.distillation_token, self.class_token):
             x = x if token is None else token(x)
@@ -343,7 +355,7 @@ class ViT(ImageModel):
         x = self.encode(images, training=training)
         if self.norm.built and self.pooling != "mean":
             x = self.norm(x)
-        rows, columns = self.grid(images.shape[1:3])
+        rows, columns = self.grid(ops.shape(images)[1:3])
         x = ops.reshape(x[:, self.prefix_tokens :], (-1, rows, columns, x.shape[-1]))
         return {f"stride_{self.patch_size}": x}
 

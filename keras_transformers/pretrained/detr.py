@@ -97,6 +97,11 @@ def _default_backbone(config):
 def _read_backbone(config):
     """Arguments of `ResNet` for a `backbone_config`."""
     kind = config.get("model_type")
+    indices = config.get("out_indices")
+    if indices is not None and (not isinstance(indices, list) or indices[-1:] not in ([4], [-1])):
+        raise ValueError("of a backbone whose `out_indices` end with 4, its last stage")
+    if config.get("output_stride") not in (None, 32):
+        raise ValueError("of a backbone with `output_stride` 32")
     if kind == "timm_backbone":
         name = str(config.get("backbone")).removeprefix("resnet")
         if name not in RESNETS:

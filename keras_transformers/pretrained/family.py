@@ -234,12 +234,14 @@ class Family:
         config = {"model_type": self.name}
         for each in self.settings:
             try:
-                config[each.theirs] = each.write(arguments[each.ours])
+                value = each.write(arguments[each.ours])
             except ValueError as error:
                 raise ValueError(
                     f"save: models of type {self.name} must have as {each.ours} {error}. "
                     f"Received: {arguments[each.ours]!r}"
                 ) from None
+            if value is not None or each.default is None:  # else the default, which it stands for
+                config[each.theirs] = value
         return config
 
 

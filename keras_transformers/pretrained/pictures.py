@@ -1,11 +1,32 @@
 """How a published model wants its pictures."""
 
 import pathlib
+import re
 
 from keras_transformers.pretrained.files import read_json, write_json
 
 NAME = "preprocessor_config.json"
 METHODS = {2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
+CENTER = {"do_center_crop": True, "crop_size": 224, "resample": 3}
+CLIP = CENTER | {
+    "size": {"shortest_edge": 224},
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+# What Hugging Face's classes do where a file says nothing, by the beginnings of their names.
+KINDS = {
+    "ViT": {},
+    "DeiT": CENTER | {"size": 256},
+    "Bit": CLIP,
+    "CLIP": CLIP,
+    "Detr": {
+        "size": {"shortest_edge": 800, "longest_edge": 1333},
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+    },
+}
+NAMES = ("image_processor_type", "feature_extractor_type")
+ENDS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
 SETTLED = {"do_rescale": (True,), "do_normalize": (True,), "do_resize": (True,)}
 
 
@@ -23,7 +44,8 @@ def load_preprocessing(folder):
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it asks for something else than resizing, cutting out and normalising.
+        ValueError: If it asks for something else than resizing, cutting out and normalising, or
+            names a class that does so in a way of its own.
 
     Example:
     >>> import json, pathlib, tempfile
@@ -39,6 +61,7 @@ def load_preprocessing(folder):
 
     asked = {key: value for key, value in read_json(folder, NAME).items() if value is not None}
     where = pathlib.Path(folder, NAME)
+    asked = _with_defaults(asked, where)
     for name, values in SETTLED.items():
         if asked.get(name, True) not in values:
             raise ValueError(f"{where}: `{name}` must be true. Received: {asked[name]!r}")
@@ -117,6 +140,22 @@ def save_preprocessing(preprocessing, folder, detection=False):
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder, NAME, asked)
     return folder
+
+
+def _with_defaults(asked, where):
+    """What is asked for, and what the class that is named does besides."""
+    name = next((each for each in NAMES if each in asked), None)
+    kind = ENDS.sub("", str(asked[name])) if name else "ViT"
+    if kind not in KINDS:
+        raise ValueError(
+            f"{where}: `{name}` must be one of {', '.join(f'{k}ImageProcessor' for k in KINDS)}. "
+            f"Received: {asked[name]!r}"
+        )
+    asked = {**KINDS[kind], **asked}
+    if isinstance(asked.get("size"), int) and kind in ("Bit", "CLIP", "Detr"):
+        longest = {"longest_edge": asked.get("max_size", 1333)} if kind == "Detr" else {}
+        asked["size"] = {"shortest_edge": asked["size"], **longest}
+    return asked
 
 
 def _size(size, where):

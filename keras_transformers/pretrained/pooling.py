@@ -8,6 +8,7 @@ from keras_transformers.pretrained.tokenizer_settings import lower_case, read_se
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
 POOLING = pathlib.Path("1_Pooling", "config.json")
+LENGTHS = (32, 64, 128, 256, 512)  # to which shorter texts are padded
 OURS = {"mean": "mean", "cls": "token"}
 OLDER = {
     "pooling_mode_cls_token": "cls",
@@ -27,8 +28,8 @@ def load_pooling(folder):
             one with neither there is nothing to say.
 
     Returns:
-        A dict of `pooling` ("mean" or "token") and `normalize`, and of `max_length` where longer
-        texts are cut; empty without such files.
+        A dict of `pooling` ("mean" or "token") and `normalize`, and of `lengths` where long texts
+        are cut; empty without such files.
 
     Raises:
         ValueError: If it has other modules than a transformer, its pooling and a normalisation, or
@@ -120,4 +121,4 @@ def _limits(folder):
             f"{folder / SETTINGS}: `max_seq_length` must be an integer, 3 or more. "
             f"Received: {longest!r}"
         )
-    return {"max_length": longest}
+    return {"lengths": (*(length for length in LENGTHS if length < longest), longest)}

@@ -4,7 +4,6 @@ What these say and no tokenizer here does is refused by name.
 """
 
 from keras_transformers.pretrained.files import read_json
-from keras_transformers.text import AddedToken
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
@@ -178,6 +177,8 @@ def _content(entry):
 
 
 def _token(folder, entry, special, raw):
+    from keras_transformers.text import AddedToken  # only who tokenizes needs TensorFlow
+
     content = _content(entry)
     if not isinstance(content, str):
         raise ValueError(f"{folder}: an added token must have a text. Received: {entry!r}")

@@ -22,6 +22,13 @@ class AddedToken:
         normalized: Whether it is looked for after the text is normalised, as it is itself.
         lstrip, rstrip: Whether it takes the white space before and after it.
         special: Whether it is a mark and no text, which vanishes when ids are joined to strings.
+
+    Example:
+    >>> from keras_transformers.text import AddedToken, WordPieceTokenizer
+    >>> vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
+    >>> tokenizer = WordPieceTokenizer(vocab, added_tokens=[AddedToken("[NEW]")])
+    >>> tokenizer.tokenize(["the [NEW] cat"]).to_list()
+    [[5, 7, 6]]
     """
 
     content: str

@@ -3,7 +3,6 @@
 import base64
 import io
 import pathlib
-import re
 import tempfile
 
 import keras
@@ -11,6 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.text.given import given_ids, given_row, given_texts
+from keras_transformers.text.sentencepiece_training import (
+    escapes,
+    training_advice,
+    without_paths,
+)
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 LOSSLESS = {
@@ -21,8 +25,6 @@ LOSSLESS = {
     "user_defined_symbols": ["\n"],
 }
 NORMALIZATIONS = {"none": "identity", "nmt_nfkc": "nmt_nfkc", "nfkc": "nfkc"}
-# SentencePiece writes U+2581 for a space. One in the text becomes U+0010 1, and U+0010 is doubled.
-ESCAPES = (("2581", "10 31"), ("10", "10 10"))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -120,7 +122,7 @@ class SentencePieceTokenizer(tf.Module):
 
         def options(folder):
             if lossless:
-                return LOSSLESS | _escapes(folder)
+                return LOSSLESS | escapes(folder)
             rule = NORMALIZATIONS[normalization]
             return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
 
@@ -143,9 +145,9 @@ class SentencePieceTokenizer(tf.Module):
                     **options(folder),
                 )
         except (RuntimeError, OSError) as error:
-            raise ValueError(_training_advice(str(error), vocab_size)) from None
+            raise ValueError(training_advice(str(error), vocab_size)) from None
         proto = model.getvalue()
-        return cls(_without_paths(proto) if lossless else proto)
+        return cls(without_paths(proto) if lossless else proto)
 
     @classmethod
     def load(cls, path):
@@ -269,45 +271,3 @@ class SentencePieceTokenizer(tf.Module):
     @classmethod
     def from_config(cls, config):
         return cls(base64.b64decode(config["proto"]))
-
-
-def _escapes(folder):
-    """Writes the two files of rules that SentencePiece escapes U+2581 by; their options."""
-    files = {}
-    for name, step in (("normalization_rule_tsv", 1), ("denormalization_rule_tsv", -1)):
-        path = pathlib.Path(folder, name)
-        path.write_text("".join("\t".join(rule[::step]) + "\n" for rule in ESCAPES))
-        files[name] = str(path)
-    return files
-
-
-def _without_paths(proto):
-    """The model without the names of files that rules were read from, which differ each time."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto.FromString(proto)
-    for rules in (model.normalizer_spec, model.denormalizer_spec):
-        rules.ClearField("normalization_rule_tsv")
-    return model.SerializeToString(deterministic=True)
-
-
-def _training_advice(message, vocab_size):
-    """SentencePiece's refusal in a sentence that says what to do."""
-    if limit := re.search(r"value <= (\d+)", message):
-        return (
-            f"SentencePieceTokenizer.train: vocab_size={vocab_size} is more than this text "
-            f"supports; use {limit[1]} or fewer, or more text."
-        )
-    if vocab_size <= UNKNOWN_ID + 1:
-        return (
-            f"SentencePieceTokenizer.train: vocab_size={vocab_size} leaves no room for text beside "
-            "the four special ids; use at least a few hundred."
-        )
-    if "smaller than required_chars" in message:
-        need = re.search(r"required_chars. *\d+ vs (\d+)", message)
-        least = f" at least {need[1]}" if need else " a larger one"
-        return (
-            f"SentencePieceTokenizer.train: vocab_size={vocab_size} is less than the number of "
-            f"different characters; use{least}, or character_coverage below 1."
-        )
-    return f"SentencePieceTokenizer.train failed: {message}"

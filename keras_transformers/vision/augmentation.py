@@ -106,6 +106,7 @@ class Augmentation:
                 limit = "not be negative" if most is None else f"lie in [0, {most}]"
                 raise ValueError(f"Augmentation: `{name}` must {limit}. Received: {value}")
         layers, random = keras.layers, {"seed": self.seed, "dtype": "float32"}
+        random["data_format"] = "channels_last"  # as images are here, whatever Keras is set to
         pixels = {"value_range": (0, 255), **random}
         of_images = [
             self.flip and layers.RandomFlip("horizontal", **random),

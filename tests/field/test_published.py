@@ -80,6 +80,12 @@ def test_settings_of_gpt2_medium_load(tmp_path):
     assert pretrained.load(folder).built
 
 
+def test_a_setting_left_at_its_default_is_written_as_the_number_that_it_is(tmp_path):
+    """transformers refuses `null` for a number."""
+    written = json.loads((bert(tmp_path) / "config.json").read_text())
+    assert None not in written.values() and written["layer_norm_eps"] == 1e-12
+
+
 def test_both_of_imagenets_cranes_are_there(tmp_path):
     names = ["crane", "maillot", "crane"]
     folder = vit(tmp_path, names)

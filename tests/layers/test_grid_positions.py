@@ -119,7 +119,7 @@ def test_errors_say_what_was_expected_and_what_was_received():
         resize_positions(np.zeros((16, 4)), (9, 9), (3, 3))
     with pytest.raises(ValueError, match="`hidden_dim` must be a multiple of 4.*Received: 10"):
         sinusoidal_grid(GRID, 10)
-    with pytest.raises(ValueError, match="'where': `x` must have 16 tokens, prefix_tokens"):
+    with pytest.raises(ValueError, match="'where': `x` must have 16 tokens .*prefix_tokens=1"):
         SinusoidalGrid(GRID, 1, name="where")(TOKENS[:, 1:])
     with pytest.raises(ValueError, match=r"'where': `x` must have shape .*\(2, 12\)"):
         SinusoidalGrid(GRID, name="where")(TOKENS[:, 0])

@@ -138,7 +138,7 @@ def test_errors_name_the_layer_the_argument_and_what_was_received():
 
 def test_a_sequence_longer_than_the_table_is_refused():
     layer = PositionEmbedding(LENGTH, name="where")
-    with pytest.raises(ValueError, match="'where': `x` reaches position 6, .*max_length=5"):
+    with pytest.raises(ValueError, match="'where': `x` must end at .*max_length=5"):
         layer(np.zeros((1, LENGTH + 1, WIDTH), "float32"))
-    with pytest.raises(ValueError, match="'where': `x` reaches position 7, .*max_length=5"):
+    with pytest.raises(ValueError, match="'where': `x` must end at .*max_length=5.*starts at"):
         layer(X, start=2)

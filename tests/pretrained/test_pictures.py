@@ -35,6 +35,14 @@ def folder(tmp_path):
             {"image_size": (224, 192), "resized": (256, 256)},
         ),
         ({"size": {"shortest_edge": 800, "longest_edge": 1333}}, {"image_size": 1333}),  # DETR
+        (  # as it was first published
+            {"size": 800, "max_size": 1333, "feature_extractor_type": "DetrFeatureExtractor"},
+            {"image_size": 1333},
+        ),
+        (
+            {"size": 48, "crop_size": 32, "image_processor_type": "CLIPImageProcessorFast"},
+            {"image_size": 32, "resized": 48},
+        ),
     ],
 )
 def test_sizes_are_read_as_published(folder, asked, expected):
@@ -48,12 +56,31 @@ def test_sizes_are_read_as_published(folder, asked, expected):
         ({"rescale_factor": 1 / 127.5}, "`rescale_factor` must be 1 / 255"),
         ({"resample": 1}, r"`resample` must be 2 \(bilinear\) or 3 \(bicubic\). Received: 1"),
         ({"size": {"shortest_edge": 224}}, "`do_center_crop` must be true"),
+        ({"image_processor_type": "LevitImageProcessor", "size": 224}, "type` must be one of ViT"),
+        ({"feature_extractor_type": "ConvNextFeatureExtractor"}, "Received: 'ConvNextFeature"),
         ({"size": "large"}, "sizes must be an integer, or have `height` and `width`"),
     ],
 )
 def test_what_cannot_be_done_is_refused(folder, asked, message):
     with pytest.raises(ValueError, match=message):
         pretrained.load_preprocessing(folder(**asked))
+
+
+@pytest.mark.parametrize("kind", ["ViT", "DeiT", "Bit", "CLIP", "Detr"])
+def test_what_a_file_does_not_say_is_what_the_published_class_does(kind, tmp_path):
+    hf = pytest.importorskip("transformers")
+    asked = json.dumps({"image_processor_type": f"{kind}ImageProcessor"})
+    (tmp_path / "preprocessor_config.json").write_text(asked)
+    theirs = getattr(hf, f"{kind}ImageProcessor")().to_dict()
+    whole = {k: theirs[k] for k in ("size", "resample", "image_mean", "image_std")}
+    crop = theirs.get("do_center_crop")
+    whole |= {"do_center_crop": True, "crop_size": dict(theirs["crop_size"])} if crop else {}
+    (tmp_path / "whole").mkdir()
+    whole |= {"size": dict(whole["size"]), "resample": int(whole["resample"])}
+    (tmp_path / "whole" / "preprocessor_config.json").write_text(json.dumps(whole))
+    assert pretrained.load_preprocessing(tmp_path) == pretrained.load_preprocessing(
+        tmp_path / "whole"
+    )
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def drawn(rng, kind):
     if settings["suppress_tokens"] is not None:
         settings["suppress_tokens"] = sorted(set(settings["suppress_tokens"]) - forced) or None
     settings = {key: value for key, value in settings.items() if value is not None}
-    return settings, int(rng.integers(2, 16))
+    # Where END is forced and may not be first, transformers chooses among nothing, id 0: not here.
+    return settings, int(rng.integers(3, 16))
 
 
 def until_end(row, prompt, ends):

@@ -17,12 +17,18 @@ PIECES += ["好", "!", "pad", "|", "im", "##_", "_", "start", "tok", "##en"]
 BERT_TEXTS = [
     "The cats sat", "the [NEW]cat [NEW]", "[new] NEW newer", "  [NEW]  [MASK] the", "",
     "covid-19 COVID-19 covid", "你好 x你好x", "<e1>the cat</e1>", "[CLS] the [SEP]", "[NEW][NEW]",
-    "the [NEWER] cat", "aCaT", "<|im_start|> the", "The\u00e9 [N\u0301EW]",
+    "the [NEWER] cat", "aCaT", "<|im_start|> the",
+    # Of KerasHub's tests of its word pieces.
+    "ah半推zz", "[UNK] THE [MASK] [CLS][SEP][PAD]", "the!!cat", "quirkily", "The",
+    "The\u00e9 [N\u0301EW]",
 ]
 GPT2_TEXTS = [
     "It's what they'll do", "a<|pad|>b  <|pad|>  c", "<|im_start|>user\nHi<|im_end|>\n",
     "  <sp>  x", "a <mask> b", "newword  newwords", "<|endoftext|>", "<|endoftext|> <|pad|>", "",
     "é<é>é",
+    # Of KerasHub's tests of its byte pairs: white space of all kinds, and scripts without any.
+    "\n\n\n  s", "  \n\n\ns", "\xa0 \xa0 \u3000 s", "素晴らしい！芭比Q啦～", "구글의 수상작",
+    "\nairplane", "brown.", "black",
 ]
 
 

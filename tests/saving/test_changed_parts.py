@@ -17,6 +17,23 @@ from tests.every_layer import EVERY
 from tests.every_model import MODELS, OF_PICTURES, data
 
 MODES = ("int8", "int4")
+OFTEN = ("EncoderBlock", "TokenEmbedding", "LogGridBias", "transformer", "vit")  # the rest is slow
+
+
+def quick(name, mode=None):
+    return name in OFTEN and mode != "int4"
+
+
+def some(names, more=()):
+    """Cases of names, and modes, of which most are slow."""
+    cases = [(name, *each) for name in names for each in (more or [()])]
+    return [
+        pytest.param(*case, marks=() if quick(*case) else pytest.mark.slow) for case in cases
+    ]
+
+
+def each_mode(names, modes=MODES):
+    return pytest.mark.parametrize(("name", "mode"), some(names, [(mode,) for mode in modes]))
 
 
 def in_a_model(name):
@@ -63,8 +80,7 @@ def assert_the_same(one, other, inputs):
 
 
 @pytest.mark.filterwarnings("ignore:.*quantize.*")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", EVERY)
+@each_mode(EVERY)
 def test_a_quantised_layer_comes_back_from_its_file(name, mode, tmp_path):
     model, inputs = in_a_model(name)
     quantised(model, mode).save(tmp_path / "model.keras")
@@ -75,8 +91,7 @@ def test_a_quantised_layer_comes_back_from_its_file(name, mode, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*quantize.*")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", MODELS)
+@each_mode(MODELS)
 def test_a_quantised_model_comes_back_from_its_file(name, mode, tmp_path):
     model, inputs = made(name)
     quantised(model, mode).save(tmp_path / "model.keras")
@@ -112,8 +127,7 @@ def test_a_quantisation_that_a_file_cannot_tell_is_refused(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-@pytest.mark.parametrize("mode", [None, "int8"])
-@pytest.mark.parametrize("name", EVERY)
+@each_mode(EVERY, [None, "int8"])
 def test_a_layer_comes_back_from_an_old_hdf5_file(name, mode, tmp_path):
     model, inputs = in_a_model(name)
     if mode:
@@ -140,7 +154,7 @@ def flags(model):
     )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS))
 def test_what_was_frozen_by_hand_is_frozen_in_the_file(name, tmp_path):
     model, _ = made(name)
     inner = [each for each in model._flatten_layers(include_self=False) if each.weights]
@@ -161,7 +175,7 @@ def test_a_frozen_part_of_a_layer_is_frozen_in_the_file(name, tmp_path):
     assert flags(keras.models.load_model(tmp_path / "model.keras")) == flags(model)
 
 
-@pytest.mark.parametrize("name", OF_PICTURES)
+@pytest.mark.parametrize("name", some(OF_PICTURES))
 def test_a_model_thaws_to_what_freezing_less_gives(name, tmp_path):
     new, model = made(name)[0], made(name)[0]
     new.freeze(1)
