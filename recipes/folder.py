@@ -200,7 +200,9 @@ class RunFolder:
 
 def _first_line(error):
     """What an error says, in a line."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    # What fails in a graph begins with the way that led there.
+    return lines[-1 if lines[0].startswith("in user code") else 0].strip()
 
 
 def is_finished(path):

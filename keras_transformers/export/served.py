@@ -63,9 +63,13 @@ class Served(tf.Module):
 
     def _checked(self, request):
         shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
-        if shape.rank not in (None, 1):
+        if not shape.is_compatible_with(self._request.shape):
+            declared = "strings of shape (batch,)"
+            if self._request.dtype != tf.string:
+                sides = ", ".join(str(side or "any") for side in self._request.shape[1:])
+                declared = f"{self._request.dtype.name} of shape (batch, {sides})"
             raise ValueError(
-                f"{type(self).__name__}: `{self._request.name}` must be strings of shape (batch,). "
+                f"{type(self).__name__}: `{self._request.name}` must be {declared}. "
                 f"Received: shape {shape}"
             )
         return request

@@ -118,7 +118,7 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
             places = [i for i, each in enumerate(arrays) if each.shape == shape]
             try:
                 found = super()._found([arrays[i] for i in places], details)
-            except TypeError as error:  # what a tf.function says of another shape than declared
+            except (TypeError, ValueError) as error:  # of another shape than is declared
                 found = [Refused(self._failure(error))] * len(places)
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
