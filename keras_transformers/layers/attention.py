@@ -185,7 +185,9 @@ class MultiHeadAttention(Traced, AttentionSettings):
         causal = (
             causal_mask(ops.shape(query)[1], ops.shape(key)[1]) if use_causal_mask else None
         )
-        return combine_masks(pairs, causal, None if padding is None else padding[:, None, None])
+        if padding is not None:
+            padding = ops.expand_dims(padding, (1, 2))  # LiteRT has no `[:, None, None]` of a mask
+        return combine_masks(pairs, causal, padding)
 
 
 def _hidden(*inputs):

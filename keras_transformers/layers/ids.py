@@ -32,7 +32,7 @@ def check_ids(layer, argument, ids, most=None):
         if "16" in dtype and (most is None or most > EXACT[dtype]):
             fault = f"{dtype}, which holds each number up to {EXACT[dtype]} only"
             fault += '; keras.Input(shape, dtype="int32") makes integers'
-        elif (values := known_values(ids)) is not None and not _whole(values):
+        elif not _whole(known_values(ids)):
             fault = f"{dtype} with fractions"
     elif not dtype.startswith(("int", "uint")):
         fault = dtype
@@ -58,5 +58,8 @@ def known_values(x):
 
 
 def _whole(values):
+    """Whether values are whole numbers, as far as they are known."""
+    if values is None:
+        return True
     values = np.asarray(values, "float64")
     return bool(np.all(np.isfinite(values)) and np.all(values == np.floor(values)))

@@ -207,7 +207,7 @@ def hide_padding(x, mask):
     if mask is None:
         return x
     for _ in x.shape[len(mask.shape) :]:
-        mask = mask[..., None]
+        mask = ops.expand_dims(mask, -1)  # LiteRT has no `[..., None]` of a mask
     return ops.where(mask, x, ops.zeros((), x.dtype))
 
 

@@ -57,7 +57,7 @@ class ClassificationHead(Composite, keras.layers.Layer):
         if self.pooling == "token":  # the first real one: padding may come before it
             real = ops.logical_and(real, ops.cumsum(ops.cast(real, "int32"), axis=1) == 1)
         dtype = wide(x.dtype)
-        pooled = ops.sum(ops.where(real[..., None], ops.cast(x, dtype), 0.0), axis=1)
+        pooled = ops.sum(ops.where(ops.expand_dims(real, -1), ops.cast(x, dtype), 0.0), axis=1)
         number = ops.maximum(ops.sum(ops.cast(real, dtype), axis=1, keepdims=True), 1.0)
         pooled = ops.cast(pooled / number, x.dtype)
         return self.classes(self.dropout_layer(self.pooler(pooled), training=training))
