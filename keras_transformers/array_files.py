@@ -37,9 +37,9 @@ def read_array(file):
     >>> import io, numpy as np
     >>> from keras_transformers.array_files import read_array
     >>> file = io.BytesIO()
-    >>> np.save(file, np.full((4, 6, 13), 0.2))
+    >>> np.save(file, np.full((16, 16, 13), 0.2))
     >>> read_array(file.getvalue()).shape, int(read_array(file.getvalue()).max())
-    ((4, 6, 13), 51)
+    ((16, 16, 13), 51)
     """
     content = file if isinstance(file, bytes) else pathlib.Path(file).read_bytes()
     if content.startswith(TIFF):

@@ -225,15 +225,14 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
 
     def call(self, x, start=0, positions=None):
         if positions is None:
-            length = ops.shape(x)[1]
             if isinstance(start, int):  # who decodes has seen to it
                 x = require(
                     x,
-                    [at_most(length, self.max_length - start)],
+                    [at_most(ops.shape(x)[1], self.max_length - start)],
                     f"PositionEmbedding '{self.name}': `x` must end at one of the "
                     f"max_length={self.max_length} positions of the table; it starts at {start}.",
                 )
-            positions = ops.arange(length, dtype="int32") + start
+            positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
         else:
             positions = as_ids(self, "positions", positions, self.max_length - 1)
         return x + ops.cast(rows_of(self.table, positions), x.dtype)

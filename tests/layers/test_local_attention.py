@@ -45,7 +45,8 @@ def full(layer, x, mask=None):
     twin = kind.from_config(config)
     twin.build(x.shape)
     twin.set_weights(layer.get_weights())
-    return twin(x, attention_mask=window_mask(x.shape[1], window, causal), x_mask=mask)
+    near = window_mask(x.shape[1], window, causal)[None]
+    return twin(x, attention_mask=near, x_mask=mask)
 
 
 # -------------------------------------------------------------------------------- local
