@@ -276,7 +276,9 @@ def test_without_normalization_a_vocabulary_gives_back_what_people_write(model_t
 
     assert again("none") == WRITTEN
     for rule in ("nmt_nfkc", "nfkc"):
-        normalizer = sentencepiece.SentencePieceNormalizer(rule_name=rule)
+        normalizer = sentencepiece.SentencePieceNormalizer(
+            rule_name=rule, add_dummy_prefix=False, escape_whitespaces=False
+        )
         assert again(rule) == [normalizer.normalize(text) for text in WRITTEN] != WRITTEN
 
 
