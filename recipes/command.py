@@ -91,6 +91,7 @@ def begin(config, smoke, tuning=None):
         presets |= smoke if config.smoke else {}
         unchosen = {name: presets[name] for name in presets.keys() - config.chosen}
         config = dataclasses.replace(config, **unchosen).with_chosen(config.chosen)
+        config = _within_positions(config)
     keep_freed_memory()
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
@@ -98,6 +99,27 @@ def begin(config, smoke, tuning=None):
     if not config.resume:
         (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
     return config, folder
+
+
+def _within_positions(config):
+    """The configuration with rows no longer than a published model has positions for.
+
+    Raises:
+        ValueError: If longer ones were asked for.
+    """
+    length = getattr(config, "row_length", None)
+    if length is None or not is_published(getattr(config, "pretrained", None)):
+        return config
+    theirs = _numbers_of(config.pretrained)
+    most = theirs.get("max_position_embeddings", theirs.get("n_positions", length))
+    if length <= most or theirs.get("model_type") == "marian":  # whose positions have no end
+        return config
+    if "row_length" in config.chosen:
+        raise ValueError(
+            f"--row-length must be at most {most}, the positions of {config.pretrained}. "
+            f"Received: {length}"
+        )
+    return dataclasses.replace(config, row_length=most).with_chosen(config.chosen)
 
 
 def begin_anew(config, seed):

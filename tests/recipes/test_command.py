@@ -78,6 +78,17 @@ def test_what_is_given_stays_be_it_the_default(name, start, tmp_path):
         assert {each: getattr(found, each) for each in preset} == preset
 
 
+@pytest.mark.parametrize("key", ["max_position_embeddings", "n_positions"])
+def test_rows_are_no_longer_than_the_positions_of_published_weights(key, start, tmp_path):
+    folder = tmp_path / "published"
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", key: 64}))
+    found = start("text_classification", "--pretrained", folder)
+    assert (found.row_length, found.learning_rate) == (64, 5e-5)
+    assert start("text_classification", pretrained=str(folder), row_length=32).row_length == 32
+    with pytest.raises(ValueError, match="--row-length must be at most 64.*Received: 65"):
+        start("text_classification", pretrained=str(folder), row_length=65)
+
+
 def test_a_run_goes_on_with_its_numbers_and_refuses_others_be_they_the_default(start, tmp_path):
     kind = presets("translation")[0]
     first = start("translation", "--smoke", "--epochs", 3, "--learning-rate", 0.25)

@@ -38,6 +38,6 @@ def test_a_run_goes_on_from_published_weights_and_publishes(recipe, tmp_path):
 
 
 def test_a_folder_of_neither_kind_is_refused(tmp_path):
-    result = command("text_classification", tmp_path / "x", "--smoke", "--pretrained", tmp_path, "--row-length", 64)
+    result = command("text_classification", tmp_path / "x", "--smoke", "--pretrained", tmp_path)
     assert result.returncode != 0 and "Traceback" not in result.stderr
     assert str(tmp_path) in result.stderr
