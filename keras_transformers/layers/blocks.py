@@ -1,5 +1,6 @@
 """The encoder block, and what it shares with the decoder's: residuals and norms, wired."""
 
+import functools
 import inspect
 
 import keras
@@ -90,29 +91,27 @@ class Block(Traced, Arguments, Composite, Rematerialized, keras.layers.Layer):
             **kwargs,
         )
 
+    def _part(self, part, name, default):
+        """A copy of the part that was given, or what `default` makes."""
+        given = self._given[part]
+        if given is None:
+            return default(name=name, dtype=self.dtype_policy)
+        return given.copy(self, name)
+
     def _norm_and_scale(self, name, x_shape, branch_shape=None):
         """The norm of a branch, and the factor on what it gives, of `branch_shape`, or None."""
-        name_of_norm, policy = f"{name}_norm", self.dtype_policy
-        if self._given["norm"] is None:
-            norm = keras.layers.LayerNormalization(
-                epsilon=self.norm_epsilon, name=name_of_norm, dtype=policy
-            )
-        else:
-            norm = self._given["norm"].copy(self, name_of_norm)
+        default = functools.partial(keras.layers.LayerNormalization, epsilon=self.norm_epsilon)
+        norm = self._part("norm", f"{name}_norm", default)
         norm.build(x_shape)
         if self.layer_scale is None:
             return norm, None
-        scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=policy)
+        scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
         scale.build(branch_shape or x_shape)
         return norm, scale
 
     def _build_feed_forward(self, x_shape):
-        if self._given["feed_forward"] is None:
-            self.feed_forward = FeedForward(
-                self.mlp_dim, self.activation, name="feed_forward", dtype=self.dtype_policy
-            )
-        else:
-            self.feed_forward = self._given["feed_forward"].copy(self, "feed_forward")
+        default = functools.partial(FeedForward, self.mlp_dim, self.activation)
+        self.feed_forward = self._part("feed_forward", "feed_forward", default)
         self.feed_forward.build(x_shape)
         self.feed_forward_norm, self.feed_forward_scale = self._norm_and_scale(
             "feed_forward", x_shape

@@ -8,6 +8,7 @@ from keras import ops
 from keras.quantizers import abs_max_quantize
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import current_kernels
@@ -102,10 +103,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         """Notes which way, for `compute_mask` is not told, and checks vectors."""
         self._reversed = reverse
         if reverse and (not x.shape or x.shape[-1] not in (None, self.hidden_dim)):
-            raise ValueError(
-                f"TokenEmbedding '{self.name}': `ids` must be vectors of shape (..., "
-                f"{self.hidden_dim}) in reverse. Received: shape {tuple(x.shape)}"
-            )
+            expected = f"vectors of shape (..., {self.hidden_dim}) in reverse"
+            refuse(self, "ids", expected, f"shape {tuple(x.shape)}")
 
     def logits(self, x):
         """Scores every token of the vocabulary: `x E^T`, `(..., hidden_dim)` -> `(..., vocab)`.

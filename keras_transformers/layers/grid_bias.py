@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import named
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.positions import rows_of
@@ -121,10 +122,10 @@ def _of_grid(term, x, tokens, causal):
 
     What is causal may end before the grid does.
     """
-    owner, length = f"{type(term).__name__} '{term.name}'", ops.shape(x)[1]
+    length, most = ops.shape(x)[1], "at most " * causal
     fits = at_most(length, tokens) if causal else same(length, tokens)
-    rule = f"`x` must have {'at most ' * causal}{tokens} tokens, for grid={term.grid}."
-    return require(x, [fits], f"{owner}: {rule}")
+    rule = f"{named(term, 'x')} must have {most}{tokens} tokens, for grid={term.grid}."
+    return require(x, [fits], rule)
 
 
 def _offsets(grid):

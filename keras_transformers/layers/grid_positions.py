@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.errors import named
 from keras_transformers.layers.positions import PositionEmbedding, sinusoidal_encoding
 
 
@@ -76,10 +77,8 @@ def fills_grid(layer, x, grid, prefix_tokens):
     known = all(isinstance(side, int) for side in grid)
     length = prefix_tokens + math.prod(grid)
     expected = f"{length} tokens for grid={grid} and" if known else "rows * columns tokens and"
-    rule = f"`x` must have {expected} prefix_tokens={prefix_tokens}."
-    return require(
-        x, [same(ops.shape(x)[1], length)], f"{type(layer).__name__} '{layer.name}': {rule}"
-    )
+    rule = f"{named(layer, 'x')} must have {expected} prefix_tokens={prefix_tokens}."
+    return require(x, [same(ops.shape(x)[1], length)], rule)
 
 
 class GridTable:

@@ -3,6 +3,8 @@
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.errors import refuse
+
 # The largest whole number up to which a type holds every one.
 EXACT = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}
 
@@ -37,10 +39,7 @@ def check_ids(layer, argument, ids, most=None):
     elif not dtype.startswith(("int", "uint")):
         fault = dtype
     if fault:
-        raise ValueError(
-            f"{type(layer).__name__} '{layer.name}': `{argument}` must be integers, or floats that "
-            f"hold integers. Received: {fault}"
-        )
+        refuse(layer, argument, "integers, or floats that hold integers", fault)
 
 
 def dtype_name(x):

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.both_ways import BothWays
-from keras_transformers.layers.errors import whole_number
+from keras_transformers.layers.errors import named, whole_number
 from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.masks import hide_padding
@@ -87,11 +87,8 @@ class LSTMMixing(Mixer):
         if mask is not None:
             self._refuse("mask", "None on a grid", "a mask")
         rows, columns = self.grid
-        x = require(
-            x,
-            [same(ops.shape(x)[1], rows * columns)],
-            f"LSTMMixing '{self.name}': `x` must be {rows} x {columns} tokens long.",
-        )
+        rule = f"{named(self, 'x')} must be {rows} x {columns} tokens long."
+        x = require(x, [same(ops.shape(x)[1], rows * columns)], rule)
         vertical, horizontal = self.lstms
         grid = ops.reshape(x, (-1, rows, columns, x.shape[2]))
         down, *_ = vertical(ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, x.shape[2])))

@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import rate, refuse, whole_number
+from keras_transformers.layers.errors import named, rate, refuse, whole_number
 from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.masks import hide_padding, wide
 from keras_transformers.layers.positions import check_sequence
@@ -44,9 +44,8 @@ class Mixer(Arguments, Composite, keras.layers.Layer):
 
     def _at_most(self, x, length):
         """`x`, if it is no longer than the weights."""
-        rule = f"`x` must be at most {length} long, as its weights are."
-        owner = f"{type(self).__name__} '{self.name}'"
-        return require(x, [at_most(ops.shape(x)[1], length)], f"{owner}: {rule}")
+        rule = f"{named(self, 'x')} must be at most {length} long, as its weights are."
+        return require(x, [at_most(ops.shape(x)[1], length)], rule)
 
     def _hidden(self, x, mask):
         """`x` with zeros at padding."""

@@ -9,6 +9,8 @@ import types
 
 import keras
 
+from keras_transformers.layers.errors import refuse
+
 # What every layer's configuration has and not every constructor takes.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")
 
@@ -52,10 +54,7 @@ class Prototype:
                 hint = f"; an object, `{given.__name__}(...)`, where a class was given"
             elif callable(given):
                 hint = "; a function of one's own goes into `call` of such a layer"
-            raise ValueError(
-                f"{type(owner).__name__} '{owner.name}': `{argument}` must be {choice}a "
-                f"{kind.__name__}{hint}. Received: {given!r}"
-            )
+            refuse(owner, argument, f"{choice}a {kind.__name__}{hint}", repr(given))
         self.argument = argument
         self.layer = layer
 
@@ -65,11 +64,9 @@ class Prototype:
             return _copied(self.layer, name, owner.dtype_policy)
         except (NotImplementedError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise ValueError(
-                f"{type(owner).__name__} '{owner.name}': `{self.argument}` must be a layer that "
-                f"can be made again from its `get_config()`. Received: "
-                f"{type(self.layer).__name__} '{self.layer.name}', for which it fails: {reason}"
-            ) from error
+            layer = f"{type(self.layer).__name__} '{self.layer.name}'"
+            expected = "a layer that can be made again from its `get_config()`"
+            refuse(owner, self.argument, expected, f"{layer}, for which it fails: {reason}")
 
     def serialized(self):
         """The configuration of the layer, as `part` takes it."""

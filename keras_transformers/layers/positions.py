@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.errors import named, refuse
 from keras_transformers.layers.ids import as_ids
 
 SMALL = 10_000  # below the usual wavelength, where widths and lengths are
@@ -59,11 +60,10 @@ def check_wavelength(layer, max_wavelength):
     Layers of other libraries take those in the first place; here they would be a wavelength.
     """
     if isinstance(max_wavelength, (int, np.integer)) and max_wavelength < SMALL:
-        raise ValueError(
-            f"{type(layer).__name__} '{layer.name}': `max_wavelength` must be a float, or an int "
-            f"of at least {SMALL}; width and length are read from the input. Received: "
-            f"{max_wavelength} (write {float(max_wavelength)} for such a wavelength)"
-        )
+        expected = f"a float, or an int of at least {SMALL}"
+        hint = f"write {float(max_wavelength)} for such a wavelength"
+        reason = "width and length are read from the input"
+        refuse(layer, "max_wavelength", f"{expected}; {reason}", f"{max_wavelength} ({hint})")
 
 
 def rows_of(table, index):
@@ -226,12 +226,11 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
     def call(self, x, start=0, positions=None):
         if positions is None:
             if isinstance(start, int):  # who decodes has seen to it
-                x = require(
-                    x,
-                    [at_most(ops.shape(x)[1], self.max_length - start)],
-                    f"PositionEmbedding '{self.name}': `x` must end at one of the "
-                    f"max_length={self.max_length} positions of the table; it starts at {start}.",
+                rule = (
+                    f"{named(self, 'x')} must end at one of the max_length={self.max_length} "
+                    f"positions of the table; it starts at {start}."
                 )
+                x = require(x, [at_most(ops.shape(x)[1], self.max_length - start)], rule)
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
         else:
             positions = as_ids(self, "positions", positions, self.max_length - 1)

@@ -13,10 +13,11 @@ from keras_transformers.layers.masks import (
 )
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.regularization import Dropout
+from keras_transformers.layers.traced import Traced
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RandomSynthesizer(Mixer):
+class RandomSynthesizer(Traced, Mixer):
     """Attention whose scores are learned for each pair of places and see no token.
 
     `Concat(softmax(R_h) X W_h^V) W^O` (Tay et al. 2021, https://arxiv.org/abs/2005.00743, section
@@ -119,12 +120,6 @@ class RandomSynthesizer(Mixer):
         y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, length, width))
         y = self.output_dense(y)
         return (y, weights) if return_attention_scores else y
-
-    def compute_output_spec(self, x, *args, return_attention_scores=False, **kwargs):
-        if not return_attention_scores:
-            return super().compute_output_spec(x, *args, **kwargs)
-        kwargs["return_attention_scores"] = True
-        return keras.Operation.compute_output_spec(self, x, *args, **kwargs)
 
     def get_config(self):
         return {

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.assertions import divides, require, same
+from keras_transformers.layers.errors import named
 from keras_transformers.layers.grid_bias import GridRelativeBias, LogGridBias
 from keras_transformers.layers.patches import cut, patch_sizes, unpatchify
 from keras_transformers.layers.scores import ScaledCosineScore
@@ -208,11 +209,11 @@ class WindowAttention(SelfAttention):
 
     def call(self, x, attention_mask=None, return_attention_scores=False, training=None):
         (count, length), tokens = ops.shape(x)[:2], math.prod(self.window_size)
-        rule = f"WindowAttention '{self.name}': `x` must be of shape (batch * windows, {tokens}, "
-        x = require(x, [same(length, tokens)], f"{rule}hidden_dim).")
+        rule = f"{named(self, 'x')} must be of shape (batch * windows, {tokens}, hidden_dim)"
+        x = require(x, [same(length, tokens)], f"{rule}.")
         if attention_mask is not None:
             windows = ops.shape(attention_mask)[0]
-            x = require(x, [divides(windows, count)], f"{rule}hidden_dim) for {windows} windows.")
+            x = require(x, [divides(windows, count)], f"{rule} for {windows} windows.")
             attention_mask = ops.tile(attention_mask, (count // windows, 1, 1))
         return super().call(
             x,

@@ -428,7 +428,7 @@ class DETR(Arguments, Composite, keras.Model):
             "the backbone's map, for proposals.",
         )
         if mask is not None:  # or what is there counts where there are fewer places than queries
-            memory = ops.where(mask[..., None], memory, ops.zeros_like(memory))
+            memory = hide_padding(memory, mask)
         y = self.proposal_norm(self.proposal_network(memory))
         logits = self.proposal_class_head(y)
         if self.criterion.classification == "softmax":

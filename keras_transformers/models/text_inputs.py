@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import padding_mask, segment_mask, segment_positions
+from keras_transformers.layers.errors import named, refuse
 from keras_transformers.layers.ids import as_ids, check_ids, dtype_name
 
 TABLES = {"ids": "token_embedding", "source": "source_embedding", "target": "target_embedding"}
@@ -94,10 +95,7 @@ def _check_rows(model, name, ids):
     """Raises ValueError unless ids are a dense batch of rows of whole numbers."""
     fits = hasattr(ids, "dtype") and not _is_ragged(ids) and not _is_text(ids)
     if not fits or len(ids.shape) != 2:
-        raise ValueError(
-            f"{type(model).__name__} '{model.name}': `{name}` must be an array or a tensor of "
-            f"integers (batch, length). Received: {_described(ids)}"
-        )
+        refuse(model, name, "an array or a tensor of integers (batch, length)", _described(ids))
     check_ids(model, name, ids, _most(model, name))
 
 
@@ -153,8 +151,7 @@ def masks_and_positions(model, inputs, max_length=None):
         same = segment_mask(segments)
         return same, None, segment_positions(same)
     if max_length is not None:
-        owner = f"{type(model).__name__} '{model.name}'"
-        rule = f"`ids` must be at most max_length={max_length} long."
-        ids = require(ids, [at_most(ops.shape(ids)[1], max_length)], f"{owner}: {rule}")
+        rule = f"{named(model, 'ids')} must be at most max_length={max_length} long."
+        ids = require(ids, [at_most(ops.shape(ids)[1], max_length)], rule)
     real = padding_mask(ids, model.padding_id)
     return None, real, ops.maximum(ops.cumsum(ops.cast(real, "int32"), axis=1) - 1, 0)
