@@ -2,11 +2,10 @@
 
 import tensorflow as tf
 
-from keras_transformers.export.served import Served, bounded, lengths_for, strings
+from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
 
 CANDIDATES = 5
-LENGTHS = (32, 64, 128, 256, 512)  # in ids, where nothing else is said
 
 
 class MaskFiller(Served):

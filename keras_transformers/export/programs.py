@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.detection import best_answers
+from keras_transformers.models.text_heads import pooled_tokens
 
 # What tells that a program computes in fewer bits, the coarsest first.
 REDUCED = ("int8", "bfloat16", "float16")
@@ -143,12 +144,7 @@ def _of_ids(exporter, model, tokenizer, longest, answer, compared):
 
 def vectors(ids, x, pooling, normalize):
     """One vector for each row of `x` `(batch, length, hidden_dim)`; `ids` are 0 at padding."""
-    real = tf.cast(ids != 0, tf.int32)
-    if pooling == "token":  # the first real one: padding may come before it
-        real *= tf.cast(tf.cumsum(real, axis=1) == 1, tf.int32)
-    real = tf.expand_dims(tf.cast(real, tf.float32), 2)
-    number = tf.maximum(tf.reduce_sum(real, axis=1), 1.0)
-    found = tf.reduce_sum(tf.cast(x, tf.float32) * real, axis=1) / number
+    found = tf.cast(pooled_tokens(x, ids != 0, pooling), tf.float32)
     return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
 
 

@@ -12,6 +12,8 @@ from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
 
+LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
+
 
 class Served(tf.Module):
     """A function of raw requests, for processes with XLA and for all others.
@@ -168,6 +170,12 @@ def strings(texts):
     return tf.constant(list(texts), tf.string, shape=[len(texts)])
 
 
+def lengths_within(model, usual):
+    """Increasing lengths, as far as the model has positions."""
+    most = min(getattr(model, "most_positions", None) or usual[-1], usual[-1])
+    return (*(length for length in usual if length < most), most)
+
+
 def lengths_for(owner, model, tokenizer, lengths, usual, name="lengths"):
     """The lengths that texts are padded to, as a tuple.
 
@@ -189,11 +197,9 @@ def lengths_for(owner, model, tokenizer, lengths, usual, name="lengths"):
             f"{owner}: `tokenizer` must have at most as many pieces as the model's vocabulary, "
             f"{vocab}. Received: {tokenizer.vocab_size}"
         )
-    most = getattr(model, "most_positions", None)
     if lengths is None:
-        most = usual[-1] if most is None else min(most, usual[-1])
-        return (*(length for length in usual if length < most), most)
-    lengths = tuple(lengths)
+        return lengths_within(model, usual)
+    most, lengths = getattr(model, "most_positions", None), tuple(lengths)
     if not lengths or any(a >= b for a, b in zip((0, *lengths), lengths, strict=False)):
         raise ValueError(f"{owner}: `{name}` must increase, from 1 on. Received: {lengths}")
     if most is not None and lengths[-1] > most:

@@ -6,10 +6,8 @@ from keras_transformers.export.classes import Classes
 from keras_transformers.export.formats import check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import text_program
-from keras_transformers.export.served import Served, bounded, lengths_for, strings
+from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
-
-LENGTHS = (32, 64, 128, 256, 512)  # in ids, where nothing else is said
 
 
 class TextClassifier(Served):

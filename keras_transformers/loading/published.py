@@ -1,10 +1,10 @@
 """A folder of published weights as a predictor."""
 
 from keras_transformers import export, models, pretrained
+from keras_transformers.export.served import LENGTHS, lengths_within
 from keras_transformers.predictors import KINDS
 from keras_transformers.pretrained.folder import read_model
 
-LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids
 NEW_TOKENS = 128  # of a continuation
 
 
@@ -72,20 +72,14 @@ def _generator(folder, model, words):
 
 
 def _filler(folder, model, words):
-    return export.MaskFiller(model, words, _lengths(model))
+    return export.MaskFiller(model, words)
 
 
 def _classifier(folder, model, words):
-    return export.TextClassifier(model, words, pretrained.class_names(folder), _lengths(model))
+    return export.TextClassifier(model, words, pretrained.class_names(folder))
 
 
 def _encoder(folder, model, words):
     asked = pretrained.load_pooling(folder)
-    asked["lengths"] = _lengths(model, asked.get("lengths", LENGTHS))
+    asked["lengths"] = lengths_within(model, asked.get("lengths", LENGTHS))
     return export.SentenceEncoder(model, words, **asked)
-
-
-def _lengths(model, lengths=LENGTHS):
-    """The lengths, as far as the model has positions."""
-    most = min(model.get_config()["max_length"], lengths[-1])
-    return (*(length for length in lengths if length < most), most)

@@ -9,6 +9,20 @@ from keras_transformers.layers.masks import wide
 from keras_transformers.layers.parts import part
 
 
+def pooled_tokens(x, real, pooling):
+    """One vector for each row of `x` `(batch, length, hidden_dim)`, in float32 at least.
+
+    Args:
+        real: Bool `(batch, length)`, False at padding.
+        pooling: "token", the first real one, for padding may come before it; or "mean".
+    """
+    if pooling == "token":
+        real = ops.logical_and(real, ops.cumsum(ops.cast(real, "int32"), axis=1) == 1)
+    dtype = wide(x.dtype)
+    total = ops.sum(ops.where(ops.expand_dims(real, -1), ops.cast(x, dtype), 0.0), axis=1)
+    return total / ops.maximum(ops.sum(ops.cast(real, dtype), axis=1, keepdims=True), 1.0)
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
 class ClassificationHead(Composite, keras.layers.Layer):
     """One class for a whole text.
@@ -54,13 +68,8 @@ class ClassificationHead(Composite, keras.layers.Layer):
         self.classes.build((None, width))
 
     def call(self, x, real, training=None):
-        if self.pooling == "token":  # the first real one: padding may come before it
-            real = ops.logical_and(real, ops.cumsum(ops.cast(real, "int32"), axis=1) == 1)
-        dtype = wide(x.dtype)
-        pooled = ops.sum(ops.where(ops.expand_dims(real, -1), ops.cast(x, dtype), 0.0), axis=1)
-        number = ops.maximum(ops.sum(ops.cast(real, dtype), axis=1, keepdims=True), 1.0)
-        pooled = ops.cast(pooled / number, x.dtype)
-        return self.classes(self.dropout_layer(self.pooler(pooled), training=training))
+        pooled = self.pooler(ops.cast(pooled_tokens(x, real, self.pooling), x.dtype))
+        return self.classes(self.dropout_layer(pooled, training=training))
 
     def compute_output_shape(self, x_shape, real_shape=None):
         return (x_shape[0], self.num_classes)
