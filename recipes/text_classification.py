@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from keras_transformers.export import TextClassifier
 from keras_transformers.models import TextEncoder
+from keras_transformers.models.settings import SEVERAL
 from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import (
@@ -73,7 +74,6 @@ SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 128, "vocab_size": 500, "
 SMOKE.update(warmup_steps=2)
 # What changes where not chosen, to go on from published weights.
 TUNING = {"learning_rate": 5e-5, "pooling": "token", "dropout": 0.1, "epochs": 3}
-SEVERAL = "multi_label_classification"
 CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
+from keras_transformers.models.settings import SEVERAL, SINGLE
+
 THRESHOLD = 0.5  # probability from which on one of several labels is taken to be present
 
 

@@ -3,7 +3,8 @@
 from keras import ops
 
 # What the logits of classes are for, as `transformers` calls it.
-PROBLEMS = (None, "single_label_classification", "multi_label_classification", "regression")
+SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
+PROBLEMS = (None, SINGLE, SEVERAL, "regression")
 MULTIPLE = 8  # of which a gated network's width is one
 
 
@@ -45,10 +46,10 @@ def check_choice(owner, settings, name, known):
 def check_problem(owner, settings):
     """Raises ValueError unless `problem_type` is known, and has classes enough."""
     check_choice(owner, settings, "problem_type", PROBLEMS)
-    if settings["problem_type"] == PROBLEMS[1] and settings["num_classes"] == 1:
+    if settings["problem_type"] == SINGLE and settings["num_classes"] == 1:
         raise ValueError(
-            f"{owner}: `num_classes` must be over 1 for problem_type={PROBLEMS[1]!r}, which gives "
-            f"one class the probability 1; use {PROBLEMS[2]!r}. Received: num_classes=1"
+            f"{owner}: `num_classes` must be over 1 for problem_type={SINGLE!r}, which gives one "
+            f"class the probability 1; use {SEVERAL!r}. Received: num_classes=1"
         )
 
 

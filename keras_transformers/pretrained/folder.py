@@ -5,7 +5,7 @@ import pathlib
 import warnings
 
 from keras_transformers.models import TextEncoder
-from keras_transformers.models.settings import PROBLEMS
+from keras_transformers.models.settings import PROBLEMS, check_choice
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
@@ -93,7 +93,8 @@ def read_model(folder, task=None):
         arguments["num_classes"] = len(_classes(config, where))
     arguments |= family.architectures[architecture]
     if hasattr(family.model, "problem_type"):
-        arguments["problem_type"] = _problem_type(config, where)
+        check_choice(str(where), {"problem_type": None, **config}, "problem_type", PROBLEMS)
+        arguments["problem_type"] = config.get("problem_type")
     tensors = Tensors(folder)
     check_sizes(family, config, tensors, where)
     try:
@@ -170,17 +171,6 @@ def _classes(config, where):
         raise ValueError(
             f"{where}: `id2label` must map '0', '1', ... to names. Received: {str(named)[:100]}"
         ) from None
-
-
-def _problem_type(config, where):
-    """What the published logits are for; None where nothing is said."""
-    found = config.get("problem_type")
-    if found not in PROBLEMS:
-        raise ValueError(
-            f"{where}: `problem_type` must be one of {', '.join(map(str, PROBLEMS))}. "
-            f"Received: {found!r}"
-        )
-    return found
 
 
 def save(model, folder, classes=None, family=None):

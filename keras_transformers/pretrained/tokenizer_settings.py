@@ -91,7 +91,7 @@ def check_settings(folder, settings, kind):
                 f"{folder / SETTINGS}: `{name}` must be {values[0]}. Received: {settings[name]!r}"
             )
     for name, default in DEFAULTS[kind].items():
-        value = _content(settings.get(name) or default)
+        value = content_of(settings.get(name) or default)
         if value != default and kind != BYTE_PAIRS:  # which nobody needs to find its own by
             raise ValueError(
                 f"{folder / SETTINGS}: `{name}` must be {default!r}. Received: {value!r}"
@@ -138,12 +138,12 @@ def added_tokens(folder, settings, kind, vocab, in_tokenizer=None, generic=False
     # Of special_tokens_map.json alone: these are known too late to be looked for as they are.
     late = settings.get("additional_special_tokens", []) if extra is None else []
     extra = list(extra.values()) if isinstance(extra, dict) else list(extra or [])
-    raw = {_content(each) for each in (*named, *extra) if each is not None}
+    raw = {content_of(each) for each in (*named, *extra) if each is not None}
     extra += late
-    special = raw | {_content(each) for each in (*more, *extra)}
+    special = raw | {content_of(each) for each in (*more, *extra)}
     tokens, numbers = {}, dict(vocab)
     for number, entry in [*sorted(listed.items()), *((None, e) for e in (*named, *more, *extra))]:
-        if entry is None or _content(entry) in tokens:
+        if entry is None or content_of(entry) in tokens:
             continue
         token = _token(folder, entry, special, special if number is None else raw)
         tokens[token.content] = token
@@ -171,7 +171,7 @@ def _listed(folder, settings, in_tokenizer):
         raise ValueError(f"{folder}: added tokens must have integers as ids.") from None
 
 
-def _content(entry):
+def content_of(entry):
     """How a token is written, whether a str or a dict stands for it."""
     return entry.get("content") if isinstance(entry, dict) else entry
 
@@ -179,7 +179,7 @@ def _content(entry):
 def _token(folder, entry, special, raw):
     from keras_transformers.text import AddedToken  # only who tokenizes needs TensorFlow
 
-    content = _content(entry)
+    content = content_of(entry)
     if not isinstance(content, str):
         raise ValueError(f"{folder}: an added token must have a text. Received: {entry!r}")
     named = content in special

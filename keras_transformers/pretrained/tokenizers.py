@@ -22,6 +22,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     added_tokens,
     check_settings,
     class_of,
+    content_of,
     lower_case,
     read_settings,
     write_added,
@@ -99,6 +100,7 @@ def _require(folder, there, kind, *choices):
 
 def _marian(folder, there, settings, fast, generic):
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
+    from keras_transformers.text.marian import SPECIAL
 
     _require(folder, there, MARIAN, {"source.spm", "vocab.json"})
     apart = settings.get("separate_vocabs", False)
@@ -112,7 +114,7 @@ def _marian(folder, there, settings, fast, generic):
     )
     numbers = {piece: number for number, piece in enumerate(vocab)}
     tokens = added_tokens(folder, settings, MARIAN, numbers)
-    tokens = [token for token in tokens if token.content not in ("</s>", "<unk>", "<pad>")]
+    tokens = [token for token in tokens if token.content not in SPECIAL]
     if apart and tokens:
         raise ValueError(
             f"{folder}: with `separate_vocabs` there must be no added tokens. "
@@ -123,6 +125,7 @@ def _marian(folder, there, settings, fast, generic):
 
 def _word_pieces(folder, there, settings, fast, generic):
     from keras_transformers.text import WordPieceTokenizer
+    from keras_transformers.text.word_splitting import SPECIAL
 
     _require(folder, there, WORD_PIECES, {"vocab.txt"}, {TOKENIZER})
     longest = 100
@@ -136,8 +139,7 @@ def _word_pieces(folder, there, settings, fast, generic):
     tokens = added_tokens(
         folder, settings, WORD_PIECES, numbers, fast.get("added_tokens"), generic
     )
-    marks = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    tokens = [token for token in tokens if token.content not in marks or token.normalized]
+    tokens = [token for token in tokens if token.content not in SPECIAL or token.normalized]
     try:
         return WordPieceTokenizer(vocab, lower_case(folder, settings), longest, tokens)
     except ValueError as error:
@@ -155,7 +157,9 @@ def _byte_pairs(folder, there, settings, fast, generic):
     tokens = added_tokens(
         folder, settings, BYTE_PAIRS, vocab, fast.get("added_tokens"), generic
     )
-    start, end = (_named(folder, settings, name) for name in ("bos_token", "eos_token"))
+    start, end = (
+        content_of(settings.get(name) or END) or END for name in ("bos_token", "eos_token")
+    )
     if end not in vocab and end not in {token.content for token in tokens}:
         raise ValueError(
             f"{folder / SETTINGS}: `eos_token` must name a token of the vocabulary. "
@@ -167,12 +171,6 @@ def _byte_pairs(folder, there, settings, fast, generic):
         return BytePairTokenizer(vocab, pairs, tokens, start, end)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
-
-
-def _named(folder, settings, name):
-    """How a special token is written."""
-    value = settings.get(name) or END
-    return value.get("content", END) if isinstance(value, dict) else value
 
 
 def save_tokenizer(tokenizer, folder):

@@ -127,10 +127,7 @@ class WordPieceTokenizer(tf.Module):
         try:
             return cls(pieces, lower_case)
         except ValueError as error:
-            raise ValueError(
-                f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file "
-                f"in UTF-8 with a piece a line. {error}"
-            ) from None
+            raise _no_vocabulary(path, error) from None
 
     @staticmethod
     def read(path):
@@ -146,10 +143,7 @@ class WordPieceTokenizer(tf.Module):
             # Not `splitlines`, which also splits at characters that are pieces.
             return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except ValueError as error:
-            raise ValueError(
-                f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file "
-                f"in UTF-8 with a piece a line. {error}"
-            ) from None
+            raise _no_vocabulary(path, error) from None
 
     def save(self, path):
         """Writes BERT's `vocab.txt`; `lower_case` and added tokens are not in it."""
@@ -258,6 +252,13 @@ class WordPieceTokenizer(tf.Module):
     @classmethod
     def from_config(cls, config):
         return cls(**config)
+
+
+def _no_vocabulary(path, error):
+    return ValueError(
+        f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file in UTF-8 "
+        f"with a piece a line. {error}"
+    )
 
 
 def _check(vocab):
