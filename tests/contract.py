@@ -1,8 +1,9 @@
 """What every layer, and every model, must do, whatever it computes.
 
-`check_layer` makes the layer several times and checks, one function a duty: the configuration, what
-`build` makes, symbolic shapes, saving, gradients, precision policies and XLA. Neither file system
-nor backend matters: the same call works on TensorFlow and on JAX.
+`check_layer` checks, one function a duty: the configuration, gradients, precision policies and XLA
+of a layer that has been called, what `build` makes, and symbolic shapes and saving of one that met
+symbols first. Neither file system nor backend matters: the same call works on TensorFlow and on
+JAX.
 """
 
 import inspect
@@ -42,18 +43,18 @@ def check_layer(make_layer, inputs, arguments=None, no_gradient=NO_GRADIENT, pol
         policies: Dict of dtype policies to the tolerance of each.
     """
     arguments = arguments or {}
-    check_config(make_layer, inputs, arguments)
-    check_build(make_layer, inputs, arguments)
-    check_symbolic_shape(make_layer, inputs, arguments)
-    check_saving(make_layer, inputs, arguments)
-    check_gradients(make_layer, inputs, arguments, no_gradient)
-    check_policies(make_layer, inputs, arguments, policies)
-    check_xla(make_layer, inputs, arguments)
-
-
-def check_config(make_layer, inputs, arguments):
-    """`from_config(get_config())` is the same layer, and the configuration is complete and JSON."""
     layer = make_layer()
+    expected = call(layer, inputs, arguments)
+    check_config(layer, expected, inputs, arguments)
+    check_gradients(layer, inputs, arguments, no_gradient)
+    check_policies(make_layer, layer, expected, inputs, arguments, policies)
+    check_xla(layer, expected, inputs, arguments)
+    check_build(make_layer, inputs, arguments)
+    check_symbols_and_saving(make_layer, inputs, arguments)
+
+
+def check_config(layer, expected, inputs, arguments):
+    """`from_config(get_config())` is the same layer, and the configuration is complete and JSON."""
     config = layer.get_config()
     for name, parameter in inspect.signature(type(layer)).parameters.items():
         named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -61,7 +62,6 @@ def check_config(make_layer, inputs, arguments):
     json.dumps(config)
     twin = type(layer).from_config(config)
     assert twin.get_config() == config
-    expected = call(layer, inputs, arguments)
     call(twin, inputs, arguments)
     twin.set_weights(layer.get_weights())
     assert_close(call(twin, inputs, arguments), expected, 0)
@@ -78,37 +78,31 @@ def check_build(make_layer, inputs, arguments):
         assert layer.built, f"{layer.name} was not built"
 
 
-def check_symbolic_shape(make_layer, inputs, arguments):
-    """With the batch size unknown, shapes and dtypes are those of an eager call."""
-    layer = make_layer()
-    symbolic = keras.tree.flatten(layer(*symbols_of(inputs), **arguments))
+def check_symbols_and_saving(make_layer, inputs, arguments):
+    """With the batch size unknown, shapes and dtypes are those of an eager call.
+
+    And a model with the layer computes the very same after `save` and `saving.load_model`.
+    """
+    layer, symbols = make_layer(), symbols_of(inputs)
+    symbolic = layer(*symbols, **arguments)
     eager = keras.tree.flatten(call(layer, inputs, arguments))
-    for expected, received in zip(eager, symbolic, strict=True):
+    for expected, received in zip(eager, keras.tree.flatten(symbolic), strict=True):
         assert received.shape == (None, *expected.shape[1:])
         assert keras.backend.standardize_dtype(received.dtype) == dtype_of(expected)
-
-
-def check_saving(make_layer, inputs, arguments):
-    """A model with the layer computes the very same after `save` and `saving.load_model`."""
-    layer = make_layer()
     if isinstance(layer, keras.Model):
-        model, model_inputs = layer, inputs[0]
-        call(layer, inputs, arguments)
+        model, inputs = layer, inputs[0]
     else:
-        symbols = symbols_of(inputs)
-        model, model_inputs = keras.Model(symbols, layer(*symbols, **arguments)), list(inputs)
-    expected = to_numpy(model(model_inputs, training=False))
+        model, inputs = keras.Model(symbols, symbolic), list(inputs)
+    expected = to_numpy(model(inputs, training=False))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.keras")
         model.save(path)
         loaded = saving.load_model(path)
-    assert_close(loaded(model_inputs, training=False), expected, 0)
+    assert_close(loaded(inputs, training=False), expected, 0)
 
 
-def check_gradients(make_layer, inputs, arguments, no_gradient=NO_GRADIENT):
+def check_gradients(layer, inputs, arguments, no_gradient):
     """Every trainable weight has a finite gradient that is not zero everywhere."""
-    layer = make_layer()
-    call(layer, inputs, arguments)
     found = gradients(layer, inputs, arguments)
     for weight, gradient in zip(layer.trainable_variables, found, strict=True):
         assert gradient is not None, f"{weight.path} has no gradient"
@@ -117,10 +111,9 @@ def check_gradients(make_layer, inputs, arguments, no_gradient=NO_GRADIENT):
         assert exempt or np.any(gradient), f"{weight.path}: gradient is zero"
 
 
-def check_policies(make_layer, inputs, arguments, policies=POLICIES):
+def check_policies(make_layer, reference, expected, inputs, arguments, policies):
     """Sublayers, weights and outputs follow the dtype policy; outputs stay near float32's."""
-    reference = make_layer(dtype="float32")
-    expected = keras.tree.flatten(to_numpy(call(reference, inputs, arguments)))
+    expected = keras.tree.flatten(to_numpy(expected))
     for policy, tolerance in policies.items():
         layer = make_layer(dtype=policy)
         layer.build(*shapes_of(inputs))
@@ -136,10 +129,8 @@ def check_policies(make_layer, inputs, arguments, policies=POLICIES):
             assert_close(output, reference_output, tolerance * np.abs(reference_output).max())
 
 
-def check_xla(make_layer, inputs, arguments, tolerance=1e-5):
+def check_xla(layer, expected, inputs, arguments, tolerance=1e-5):
     """Compiled by XLA it computes what it computes eagerly."""
-    layer = make_layer()
-    expected = call(layer, inputs, arguments)
     assert_close(compiled(layer, **arguments)(*to_tensors(inputs)), expected, tolerance)
 
 
