@@ -6,16 +6,15 @@ import inspect
 import keras
 
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.attention import SelfAttention
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.given_masks import given_padding
-from keras_transformers.layers.masks import hide_padding
+from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.parts import Prototype, part, serialized
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 from keras_transformers.layers.rematerialization import Rematerialized
-from keras_transformers.layers.self_attention import SelfAttention
 from keras_transformers.layers.traced import Traced
 
 

@@ -2,12 +2,11 @@
 
 import keras
 
+from keras_transformers.layers.attention import SelfAttention
 from keras_transformers.layers.blocks import Block
-from keras_transformers.layers.cross_attention import CrossAttention
+from keras_transformers.layers.decoder_attention import CausalSelfAttention, CrossAttention
 from keras_transformers.layers.errors import named, refuse
-from keras_transformers.layers.given_masks import given_padding
-from keras_transformers.layers.masks import as_mask
-from keras_transformers.layers.self_attention import CausalSelfAttention, SelfAttention
+from keras_transformers.layers.masks import as_mask, given_padding
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -7,10 +7,9 @@ from keras import ops
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
-from keras_transformers.layers.heads import swap_heads
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.positions import rows_of
-from keras_transformers.layers.projections import project
+from keras_transformers.layers.projections import project, swap_heads
 
 
 def _steps(places, others, known):
@@ -115,8 +114,9 @@ class PoolingAttention(MultiHeadAttention):
     def build(self, x_shape):
         check_map(self, x_shape)
         super().build((None, None, x_shape[-1]))
-        self._width = width = self._cache_dims["key_dim"]
-        if self._cache_dims["value_dim"] != width:
+        _, self._width, value_width = self.head_dims
+        width = self._width
+        if value_width != width:
             self._refuse("value_dim", f"`key_dim`={width}, as queries are added", self.value_dim)
         self.poolings, self.norms = [], []
         sides = {"query": self.query_stride, "key": self.key_stride, "value": self.key_stride}
@@ -144,7 +144,7 @@ class PoolingAttention(MultiHeadAttention):
         check_map(self, x.shape)
         _, rows, columns, width = ops.shape(x)
         tokens = ops.reshape(x, (-1, rows * columns, width))
-        parts = self._project(tokens, tokens, tokens)
+        parts = project(tokens, self.query_dense, self.key_dense, self.value_dense)
         query, key, value = (
             self._pool(part, (rows, columns), *layers)
             for part, *layers in zip(parts, self.poolings, self.norms, strict=True)
@@ -157,9 +157,9 @@ class PoolingAttention(MultiHeadAttention):
             )
             for part in (query, key, value)
         )
-        prepared = self._prepare_query(query, None), self._prepare_key(key, None)
-        output, weights = self._attend(*prepared, value, None, None, bias, training)
-        output = project(self.output_dense, swap_heads(output + query))
+        prepared = self.prepare_query(query, None), self.prepare_key(key, None)
+        output, weights = self.attend(*prepared, value, None, bias, None, training)
+        (output,) = project(swap_heads(output + query), self.output_dense)
         output = ops.reshape(output, (-1, *grid, output.shape[-1]))
         return (output, weights) if return_attention_scores else output
 
