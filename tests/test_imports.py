@@ -26,7 +26,7 @@ LAYER_ROWS = [
     + ["local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
-    ["blocks", "decoder_block", "swin_block", "pooling_block", "pooling"],
+    ["block_settings", "blocks", "swin_block", "pooling_block", "pooling"],
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {

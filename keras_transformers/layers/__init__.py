@@ -1,13 +1,12 @@
 """Keras layers, and the pure functions under them."""
 
 from keras_transformers.layers.attention import MultiHeadAttention, SelfAttention
-from keras_transformers.layers.blocks import EncoderBlock
+from keras_transformers.layers.blocks import DecoderBlock, EncoderBlock
 from keras_transformers.layers.box_positions import relative_places, sinusoidal_coordinates
 from keras_transformers.layers.convolution_mixing import ConvolutionMixing
 from keras_transformers.layers.convolutional_stem import ConvolutionalStem
 from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock
 from keras_transformers.layers.decoder_attention import CausalSelfAttention, CrossAttention
-from keras_transformers.layers.decoder_block import DecoderBlock
 from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
 from keras_transformers.layers.feed_forward import (
     ConvolutionalFeedForward,

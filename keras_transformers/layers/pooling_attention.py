@@ -7,6 +7,7 @@ from keras import ops
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
+from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.positions import rows_of
 from keras_transformers.layers.projections import project, swap_heads
@@ -71,7 +72,8 @@ class PoolingAttention(MultiHeadAttention):
         grid: `(rows, columns)` of `x` that the tables of positions are made for.
         query_stride: How many times fewer rows and columns the output has than `x`.
         key_stride: How many times fewer the keys and values have.
-        norm_epsilon: Epsilon of the layer norms.
+        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-6)` after each
+            pooling; copied.
         output_shape: Width of the output; by default that of `x`.
         dropout, use_bias, ...: See `MultiHeadAttention`.
 
@@ -99,7 +101,7 @@ class PoolingAttention(MultiHeadAttention):
     input_names = ("x", "x", "x")
 
     def __init__(
-        self, num_heads, grid, query_stride=1, key_stride=1, norm_epsilon=1e-6, **kwargs
+        self, num_heads, grid, query_stride=1, key_stride=1, norm=None, **kwargs
     ):
         super().__init__(num_heads, **kwargs)
         strides = {"query_stride": query_stride, "key_stride": key_stride}
@@ -109,7 +111,7 @@ class PoolingAttention(MultiHeadAttention):
         self.grid = tuple(grid)
         self.query_stride = query_stride
         self.key_stride = key_stride
-        self.norm_epsilon = norm_epsilon
+        self._norm = norm_prototype(self, norm)
 
     def build(self, x_shape):
         check_map(self, x_shape)
@@ -124,9 +126,7 @@ class PoolingAttention(MultiHeadAttention):
             pooling = Depthwise(
                 3, stride, use_bias=False, name=f"{name}_pooling", dtype=self.dtype_policy
             )
-            norm = keras.layers.LayerNormalization(
-                epsilon=self.norm_epsilon, name=f"{name}_norm", dtype=self.dtype_policy
-            )
+            norm = self._norm.copy(self, f"{name}_norm")
             for part in (pooling, norm):
                 part.build((None, None, None, width))
             self.poolings.append(pooling)
@@ -192,6 +192,6 @@ class PoolingAttention(MultiHeadAttention):
             "grid": list(self.grid),
             "query_stride": self.query_stride,
             "key_stride": self.key_stride,
-            "norm_epsilon": self.norm_epsilon,
+            "norm": self._norm.serialized(),
         }
 
