@@ -167,8 +167,7 @@ def score(config, classifier, corpus):
     if config.problem_type == SEVERAL:
         labels = several_hot(corpus.labels, len(corpus.classes))
         found = score_labels(probabilities, labels, corpus.classes)
-        names = ("exact_match", "micro_f1", "macro_f1", "mean_average_precision")
-        return found, {name: getattr(found, name) for name in names}
+        return found, found.numbers()
     found = score_classes(probabilities, corpus.labels, corpus.classes)
     f1 = float(np.mean([row["f1"] for row in found.table]))
     return found, {"accuracy": found.top1, "macro_f1": f1}
