@@ -68,15 +68,15 @@ def numbered(pairs, classes=None, separator=None, left_out=()):
     return Labelled(things, labels, list(classes), dict(left_out), dict(+noted))
 
 
-def several_hot(labels, classes):
-    """0 and 1, int32 `(n, classes)`, of a list of lists of class numbers.
+def several_hot(labels, classes, dtype="int32"):
+    """0 and 1 `(n, classes)` of a list of lists of class numbers.
 
     Example:
     >>> from keras_transformers.training import several_hot
     >>> several_hot([[2, 0], []], 3).tolist()
     [[1, 0, 1], [0, 0, 0]]
     """
-    hot = np.zeros((len(labels), classes), "int32")
+    hot = np.zeros((len(labels), classes), dtype)
     for row, numbers in zip(hot, labels, strict=True):
         row[numbers] = 1
     return hot
