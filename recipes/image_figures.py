@@ -1,5 +1,7 @@
 """What is drawn of a classifier of pictures: curves, confusion, and what answers draw on."""
 
+from textwrap import shorten
+
 import numpy as np
 
 from keras_transformers.visualization import (
@@ -24,7 +26,7 @@ def draw(folder, history, model, preprocessing, corpus, probabilities, scores, a
     if corpus.several:  # which have no confusion: each is there or not by itself
         with folder.drawing("labels") as path:
             rows = {row["class"]: row for row in scores.table if row["images"]}
-            comparison({"Labels of the test set": rows}, path, y="f1", x=("images",))
+            comparison({"Each label of the test set": rows}, path, y="f1", x=("images",))
     else:
         with folder.drawing("confusion") as path:
             confusion_matrix(scores.confusion, corpus.classes, path)
@@ -40,7 +42,8 @@ def draw_attention(path, model, preprocessing, corpus, probabilities, attention)
     places = np.concatenate([right, wrong])
     shown = corpus.select(places).decoded(preprocessing).images
     if corpus.several:
-        titles = [f"{true[i] or 'none'}\n-> {said[i] or 'none'}" for i in places]
+        names = [[shorten(of[i] or "none", 40) for i in places] for of in (true, said)]
+        titles = ["\n-> ".join(each) for each in zip(*names, strict=True)]
         about = "True labels -> predicted labels, and what those draw on"
     else:
         titles = [f"{true[i]}\n-> {said[i]}, {probabilities[i].max():.0%}" for i in places]
