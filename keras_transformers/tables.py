@@ -1,8 +1,8 @@
 """Tables in files: rows of columns, read with care, and an account of what was left out.
 
-Columns are separated by tabs, with no quotes; or a file `.csv` has commas and quotes, and one
-`.jsonl` an object in each line. Every kind may be packed, `.gz`, and is in UTF-8. A byte order mark
-and Windows line ends do no harm.
+Columns are separated by tabs, with no quotes; or a file `.csv` has commas and quotes (semicolons,
+where the first line has no comma), and one `.jsonl` an object in each line. Every kind may be
+packed, `.gz`, and is in UTF-8. A byte order mark and Windows line ends do no harm.
 """
 
 import collections
@@ -121,7 +121,9 @@ def _between_tabs(data):
 def _between_commas(path, data):
     """As `_between_tabs`; a row may go on over several lines, inside quotes."""
     text = io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")
-    reader, line = csv.reader(text, strict=True, skipinitialspace=True), 1
+    first = data.splitlines()[0]
+    between = ";" if b";" in first and b"," not in first else ","  # as spreadsheets in Europe
+    reader, line = csv.reader(text, delimiter=between, strict=True, skipinitialspace=True), 1
     try:
         for cells in reader:
             yield line, cells if _is_unicode("".join(cells)) else "with invalid UTF-8"
