@@ -48,7 +48,7 @@ class BytePairTokenizer(tf.Module):
     of each are merged pair by pair, the pair that was learnt first going first (Radford et al.
     2019, "Language Models are Unsupervised Multitask Learners", section 2.2; Sennrich et al. 2016,
     https://arxiv.org/abs/1508.07909). Nothing is unknown, and nothing is lost. The ids are those of
-    Hugging Face's `GPT2Tokenizer`.
+    Hugging Face's `GPT2Tokenizer`; no space is put before a text.
 
     No id is set aside for padding or START: padding is -1, and a text begins with its first token.
 
