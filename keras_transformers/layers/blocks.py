@@ -133,7 +133,8 @@ class DecoderBlock(Block):
 
     Each has its residual connection and norm (Vaswani et al. 2017,
     https://arxiv.org/abs/1706.03762, section 3.1). Built without a context it has no
-    cross-attention: the block of a decoder-only language model.
+    cross-attention: the block of a decoder-only language model. A call takes no cache: token by
+    token, `start_cache` and `step` decode.
 
     Args:
         num_heads: Number of heads of both attentions, or of the one that is not given.
@@ -161,8 +162,7 @@ class DecoderBlock(Block):
         `(batch, length, hidden_dim)`, on request with weights `(batch, heads, length, keys)`.
 
     Raises:
-        ValueError: As `EncoderBlock`, and if the block was built with a context and called without,
-            or the other way round.
+        ValueError: As `EncoderBlock`, and if a context is given or not, unlike when it was built.
 
     Example:
     >>> import numpy as np
@@ -209,9 +209,6 @@ class DecoderBlock(Block):
             self._build_branch("cross_attention", default, x_shape, context_shape)
         elif self.cross_attention is not None:
             refuse(self, "context", "given, for the `cross_attention`", None)
-        elif "mixer" in self._given and self.num_heads is not None:
-            expected = "left out beside `mixer`, where there is no `context`"
-            refuse(self, "num_heads", expected, f"num_heads={self.num_heads}")
         self._build_feed_forward(x_shape)
 
     def call(
