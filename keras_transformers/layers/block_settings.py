@@ -6,7 +6,7 @@ from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.parts import arguments_of_call, norm_prototype, part, serialized
+from keras_transformers.layers.parts import Prototype, arguments_of_call, norm_prototype, part
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 from keras_transformers.layers.rematerialization import Rematerialized
@@ -23,6 +23,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
 
     Attributes:
         default_activation: That of the default feed-forward network.
+        mixer, feed_forward: The parts, once built.
     """
 
     default_activation = "relu"
@@ -42,15 +43,17 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._given = ()  # names of the parts that were
-        self.mixer = self._part("mixer", mixer, num_heads=num_heads)
+        self._given = {
+            **self._part("mixer", mixer, num_heads=num_heads),
+            **self._part("feed_forward", feed_forward, mlp_dim=mlp_dim),
+        }
+        self.mixer = self.feed_forward = None
         self.num_heads = whole_number(self, "num_heads", num_heads, optional=mixer is not None)
-        self.feed_forward = self._part("feed_forward", feed_forward, mlp_dim=mlp_dim)
-        optional = feed_forward is not None
-        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim, optional=optional)
+        network = feed_forward is not None
+        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim, optional=network)
         self.activation = keras.activations.get(activation)
         default = keras.activations.get(self.default_activation)
-        if optional and self.activation is not default:
+        if network and self.activation is not default:
             expected = "left out beside `feed_forward`, which has its own"
             refuse(self, "activation", expected, repr(activation))
         self._norm = norm_prototype(self, norm)
@@ -61,16 +64,18 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         self.supports_masking = True
 
     def _part(self, argument, given, **numbers):
-        """A copy of a part that was given, beside which there is no number; None of None."""
+        """A part that was given, copied, by its name; beside it there is no number.
+
+        It becomes an attribute in `build`, so that weights come in the order of the branches.
+        """
         if given is None:
-            return None
+            return {}
         made = part(self, argument, given, keras.layers.Layer)
         for name, number in numbers.items():
             if number is not None:
                 expected = f"left out beside `{argument}`, which has its own"
                 refuse(self, name, expected, f"{name}={number}")
-        self._given = (*self._given, argument)
-        return made
+        return {argument: Prototype(self, argument, made, keras.layers.Layer)}
 
     def _check(self, x_shape):
         """Raises ValueError unless the block's own attention can be made for `x`."""
@@ -93,11 +98,14 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
             norm_shape, branch_shape: Of what the norm is given, and of what the part gives, where
                 they are not the first of `shapes`.
         """
-        if getattr(self, name) is None:
+        if name in self._given:
+            layer = self._given[name].layer
+        else:
             kind, *arguments = default
-            setattr(self, name, kind(*arguments, name=name, dtype=self.dtype_policy))
-        getattr(self, name).build(*shapes)
-        setattr(self, f"_{name}_takes", arguments_of_call(getattr(self, name)))
+            layer = kind(*arguments, name=name, dtype=self.dtype_policy)
+        setattr(self, name, layer)
+        layer.build(*shapes)
+        setattr(self, f"_{name}_takes", arguments_of_call(layer))
         norm = self._norm.copy(self, f"{name}_norm")
         norm.build(norm_shape or shapes[0])
         setattr(self, f"{name}_norm", norm)
@@ -118,7 +126,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
 
     def _serialized(self, argument):
         """The configuration of a part that was given; None of a default one."""
-        return serialized(getattr(self, argument)) if argument in self._given else None
+        return self._given[argument].serialized() if argument in self._given else None
 
     def get_config(self):
         return {

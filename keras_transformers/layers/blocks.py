@@ -192,22 +192,24 @@ class DecoderBlock(Block):
         super().__init__(None if across else num_heads, mlp_dim, *settings, **kwargs)
         if across:
             self.num_heads = whole_number(self, "num_heads", num_heads, optional=True)
-        self.cross_attention = self._part("cross_attention", cross_attention)
+        self._given = {**self._given, **self._part("cross_attention", cross_attention)}
+        self.cross_attention = None
         self.causal = causal
-        if mixer is not None and causal != bool(getattr(self.mixer, "causal", False)):
+        given = self._given["mixer"].layer if mixer is not None else None
+        if mixer is not None and causal != bool(getattr(given, "causal", False)):
             expected = f"{'' if causal else 'not '}causal, as `causal` is {causal}"
-            refuse(self, "mixer", expected, type(self.mixer).__name__)
+            refuse(self, "mixer", expected, type(given).__name__)
 
     def build(self, x_shape, context_shape=None):
         self._check(x_shape)
         attention = CausalSelfAttention if self.causal else SelfAttention
         self._build_branch("mixer", (attention, self.num_heads), x_shape)
         if context_shape is not None:
-            if self.cross_attention is None and self.num_heads is None:
+            if "cross_attention" not in self._given and self.num_heads is None:
                 refuse(self, "num_heads", "given, for the attention to `context`", None)
             default = (CrossAttention, self.num_heads)
             self._build_branch("cross_attention", default, x_shape, context_shape)
-        elif self.cross_attention is not None:
+        elif "cross_attention" in self._given:
             refuse(self, "context", "given, for the `cross_attention`", None)
         self._build_feed_forward(x_shape)
 

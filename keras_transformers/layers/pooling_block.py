@@ -1,5 +1,6 @@
 """The block of a Multiscale Vision Transformer."""
 
+import functools
 import math
 
 import keras
@@ -82,7 +83,8 @@ class PoolingBlock(Block):
                 f"PoolingBlock '{self.name}': `num_heads` must divide `hidden_dim`="
                 f"{self.hidden_dim}. Received: num_heads={self.num_heads}"
             )
-        self.mixer = PoolingAttention(
+        attention = functools.partial(
+            PoolingAttention,
             self.num_heads,
             self.grid,
             self.query_stride,
@@ -90,11 +92,9 @@ class PoolingBlock(Block):
             self._norm.layer,
             key_dim=self.hidden_dim // self.num_heads,
             output_shape=self.hidden_dim,
-            name="mixer",
-            dtype=self.dtype_policy,
         )
         output_shape = (*x_shape[:-1], self.hidden_dim)
-        self._build_branch("mixer", None, x_shape, branch_shape=output_shape)
+        self._build_branch("mixer", (attention,), x_shape, branch_shape=output_shape)
         self.skip_projection = None
         if x_shape[-1] != self.hidden_dim:
             self.skip_projection = keras.layers.Dense(

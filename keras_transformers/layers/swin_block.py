@@ -83,7 +83,7 @@ class SwinBlock(Block):
         if norm is None:
             norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
         super().__init__(num_heads, mlp_dim, norm=norm, **settings, **kwargs)
-        its = getattr(self.mixer, "window_size", None)
+        its = None if mixer is None else getattr(self._given["mixer"].layer, "window_size", None)
         if (window_size is None) == (its is None):
             expected = "given" if its is None else "left out beside `mixer`, which has its own"
             refuse(self, "window_size", expected, window_size)

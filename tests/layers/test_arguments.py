@@ -130,6 +130,7 @@ def test_a_number_is_refused_beside_the_part_in_its_place():
     with pytest.raises(ValueError, match="`mlp_dim` must be left out beside `feed_forward`.*=7"):
         EncoderBlock(2, 7, feed_forward=network)
     block = EncoderBlock(mixer=SelfAttention(2), feed_forward=network)
+    block.build((None, 5, 8))
     assert (block.mixer.num_heads, block.feed_forward.mlp_dim) == (2, 7)
 
 
