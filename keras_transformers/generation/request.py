@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_transformers.layers.portable import current_kernels
+from keras_transformers.layers.portable import KERNELS
 
 NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
@@ -125,7 +125,7 @@ def top_tokens(logits, k):
     kernel sorts nothing.
     """
     vocab = logits.shape[-1]
-    if vocab < 2 * k * BLOCK or current_kernels():
+    if vocab < 2 * k * BLOCK or KERNELS.get() is not None:
         values, ids = ops.top_k(logits, k)
         return values, ops.cast(ids, "int32")
     short = -vocab % BLOCK

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_transformers.layers.cache import grow_cache, room, visible_slots
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.decoder_attention import visible_slots
 
 
 class CachedDecoding(Composite):
@@ -11,7 +11,9 @@ class CachedDecoding(Composite):
 
     def grow_caches(self, state, beams, positions):
         """The state with as many positions more in its caches; only where nothing is compiled."""
-        return {**state, "cache": [grow_cache(each, beams, positions) for each in state["cache"]]}
+        more = ((0, 0), (0, 0), (0, beams * positions), (0, 0))  # where positions are rows
+        caches = [{k: ops.pad(x, more) for k, x in each.items()} for each in state["cache"]]
+        return {**state, "cache": caches}
 
 
 def step_blocks(blocks, x, index, caches, ancestry, contexts=None, context_mask=None):
@@ -31,7 +33,7 @@ def step_blocks(blocks, x, index, caches, ancestry, contexts=None, context_mask=
         cross-attention `(batch, heads, beams, context_length)`, None without a context.
     """
     beams = x.shape[1]
-    max_length = room(caches[0], beams)
+    max_length = ops.shape(caches[0]["value"])[2] // beams
     slots = None if ancestry is None else ancestry.slots[..., :max_length]
     visible = visible_slots(index, max_length, beams, slots)
     contexts = [None] * len(blocks) if contexts is None else contexts

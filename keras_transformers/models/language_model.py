@@ -7,6 +7,7 @@ from keras_transformers.layers import (
     CausalSelfAttention,
     DecoderBlock,
     Dropout,
+    FeedForward,
     GatedFeedForward,
     PositionEmbedding,
     RotaryEmbedding,
@@ -134,8 +135,6 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.decoder_blocks = [
             DecoderBlock(
-                num_heads,
-                mlp_dim,
                 dropout=dropout,
                 norm_first=True,
                 name=f"decoder_{i}",
@@ -173,10 +172,11 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             num_key_value_heads=settings["num_key_value_heads"],
             position=RotaryEmbedding() if modern else None,
         )
-        parts = {"mixer": attention, "norm": self._norm(), "activation": settings["activation"]}
         if modern:
-            parts["feed_forward"] = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
-        return parts
+            network = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
+        else:
+            network = FeedForward(settings["mlp_dim"], settings["activation"])
+        return {"mixer": attention, "feed_forward": network, "norm": self._norm()}
 
     @classmethod
     def from_variant(cls, name, vocab_size=50257, **changes):

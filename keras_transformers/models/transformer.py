@@ -4,10 +4,13 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import (
+    CausalSelfAttention,
+    CrossAttention,
     DecoderBlock,
     Dropout,
     EncoderBlock,
     PositionalEncoding,
+    SelfAttention,
     TokenEmbedding,
     padding_mask,
     segment_mask,
@@ -169,31 +172,33 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
                 dtype=policy,
             )
         self.dropout_layer = Dropout(dropout, dtype=policy)
+        if encoder_mixer is None:
+            encoder_mixer = SelfAttention(num_heads, dropout=attention_dropout)
+        if decoder_mixer is None:
+            decoder_mixer = CausalSelfAttention(num_heads, dropout=attention_dropout)
+        across = CrossAttention(num_heads, dropout=attention_dropout)
+        norm = {"epsilon": norm_epsilon, "dtype": policy}
         block = {
-            "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "dropout": dropout,
             "activation": activation,
             "norm_first": norm_first,
-            "attention_dropout": attention_dropout,
-            "norm_epsilon": norm_epsilon,
+            "norm": keras.layers.LayerNormalization(**norm),
             "dtype": policy,
         }
         self.encoder_blocks = [
-            EncoderBlock(
-                name=f"encoder_{i}",
-                mixer=encoder_mixer,
-                **{**block, "num_heads": num_heads if encoder_mixer is None else None},
-            )
+            EncoderBlock(mixer=encoder_mixer, name=f"encoder_{i}", **block)
             for i in range(num_layers)
         ]
         depth = num_layers if num_decoder_layers is None else num_decoder_layers
         self.decoder_blocks = [
-            DecoderBlock(name=f"decoder_{i}", mixer=decoder_mixer, **block) for i in range(depth)
+            DecoderBlock(
+                mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block
+            )
+            for i in range(depth)
         ]
         self.encoder_norm = self.decoder_norm = None
         if norm_first:
-            norm = {"epsilon": norm_epsilon, "dtype": policy}
             self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
             self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
 

@@ -10,8 +10,8 @@ def encoder_mappings(ours, theirs):
     """The mappings of a pre-norm encoder block."""
     names = [f"{theirs}.attention.attention.{name}" for name in ("query", "key", "value")]
     return [
-        *attention(f"{ours}/attention", *names, f"{theirs}.attention.output.dense"),
-        *norm(f"{ours}/attention_norm", f"{theirs}.layernorm_before"),
+        *attention(f"{ours}/mixer", *names, f"{theirs}.attention.output.dense"),
+        *norm(f"{ours}/mixer_norm", f"{theirs}.layernorm_before"),
         *linear(f"{ours}/feed_forward/hidden", f"{theirs}.intermediate.dense"),
         *linear(f"{ours}/feed_forward/output", f"{theirs}.output.dense"),
         *norm(f"{ours}/feed_forward_norm", f"{theirs}.layernorm_after"),

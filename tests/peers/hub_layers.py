@@ -4,23 +4,24 @@ import keras
 from keras import ops
 
 from keras_transformers import layers
-from keras_transformers.layers.given_masks import given_padding, given_pairs
+from keras_transformers.layers.masks import given_padding, given_pairs
 from tests.peers.keras_layers import renamed
 
 WORDS = {"intermediate_dim": "mlp_dim", "normalize_first": "norm_first"}
-WORDS["layer_norm_epsilon"] = "norm_epsilon"
 
 
 def _block(kind, attention):
     """A block, whose initialisers are its attention's: those of a network are Keras's."""
 
-    def make(intermediate_dim, num_heads, dropout=0.0, **kwargs):
+    def make(intermediate_dim, num_heads, dropout=0.0, layer_norm_epsilon=1e-5, **kwargs):
         kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
         initializers = ("kernel_initializer", "bias_initializer")
         own = {name: kwargs.pop(name) for name in initializers if name in kwargs}
         mixer = attention(num_heads, dropout=dropout, **own)
-        rates = {"dropout": dropout, "attention_dropout": dropout}
-        return kind(num_heads, intermediate_dim, mixer=mixer, **rates, **kwargs)
+        norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
+        # Whether a decoder attends to a context only its call says, so that it makes both itself.
+        parts = {"mixer": mixer} if kind is layers.EncoderBlock else {"num_heads": num_heads}
+        return kind(mlp_dim=intermediate_dim, dropout=dropout, norm=norm, **parts, **kwargs)
 
     return make
 
@@ -31,9 +32,11 @@ TransformerDecoder = _block(layers.DecoderBlock, layers.CausalSelfAttention)
 
 def FNetEncoder(intermediate_dim, kernel_initializer=None, bias_initializer=None, **kwargs):
     keras.initializers.get(kernel_initializer)
+    epsilon = kwargs.pop("layer_norm_epsilon", 1e-5)
     kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
+    norm = keras.layers.LayerNormalization(epsilon=epsilon)
     return layers.EncoderBlock(
-        mlp_dim=intermediate_dim, mixer=layers.FourierMixing(), **kwargs
+        mlp_dim=intermediate_dim, mixer=layers.FourierMixing(), norm=norm, **kwargs
     )
 
 

@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers import DotScore, MultiHeadAttention, TokenEmbedding
-from keras_transformers.layers.heads import attend
+from keras_transformers.layers import MultiHeadAttention, TokenEmbedding, dot_product_attention
 
 
 def __getattr__(name):
@@ -41,19 +40,20 @@ ReversibleEmbedding.from_config = TokenEmbedding.from_config
 
 
 class Attention:
-    """`attend` with one head: a function, of which Keras's layer keeps lists of inputs."""
+    """`dot_product_attention` with one head: a function, whose scores are scaled."""
 
     def __init__(self, score_mode="dot", dropout=0.0):
-        self.score = {"dot": DotScore}[score_mode]()
+        if score_mode != "dot":
+            raise NotImplementedError(score_mode)
         self.dropout_layer = keras.layers.Dropout(dropout)
 
     def __call__(self, inputs, mask=None, return_attention_scores=False, training=None):
         query, value, key = (*map(ops.convert_to_tensor, inputs), inputs[1])[:3]
-        output, weights = attend(
-            *(ops.expand_dims(x, 1) for x in (query, key, value)),
-            self.score.compare,
+        width = ops.sqrt(ops.cast(ops.shape(query)[-1], query.dtype))
+        output, weights = dot_product_attention(
+            *(ops.expand_dims(x, 2) for x in (query * width, key, value)),
             None if mask is None else mask[1][:, None, None],
             dropout=lambda weights: self.dropout_layer(weights, training=training),
         )
-        output, weights = ops.squeeze(output, 1), ops.squeeze(weights, 1)
+        output, weights = ops.squeeze(output, 2), ops.squeeze(weights, 1)
         return (output, weights) if return_attention_scores else output
