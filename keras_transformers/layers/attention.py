@@ -14,7 +14,7 @@ from keras_transformers.layers.masks import (
 )
 from keras_transformers.layers.positions import with_positions
 from keras_transformers.layers.projections import project, project_each, swap_heads
-from keras_transformers.layers.scores import masked_softmax, product, regroup
+from keras_transformers.layers.scores import product, regroup, softmax_of_visible
 from keras_transformers.layers.traced import Traced
 
 
@@ -207,7 +207,7 @@ class MultiHeadAttention(Traced, AttentionSettings):
         together = query if heads == shared else regroup(query, shared)
         scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
         scores = scores if heads == shared else regroup(scores, heads)
-        weights = ops.cast(masked_softmax(scores, mask, bias), query.dtype)
+        weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
         dropped = self.dropout_layer(weights, training=True) if training else weights
         y = product(dropped, value)  # (batch, heads, queries, value_dim)
         more = None if self.position is None else self.position.values(dropped, *positions)

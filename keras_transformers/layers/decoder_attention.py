@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import MultiHeadAttention, SelfAttention
-from keras_transformers.layers.masks import given_padding, hide_padding, key_mask
+from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions import with_positions
 from keras_transformers.layers.projections import project, project_token, swap_heads
@@ -91,7 +91,7 @@ class CausalSelfAttention(SelfAttention):
         query, key = self.prepare_query(query, here), self.prepare_key(key, here)
         cache = write_cache(cache, key, value, index)
         if visible is None:
-            visible = visible_slots(index, ops.shape(cache["value"])[2] // beams, beams)
+            visible = visible_slots(index, cache, beams)
         y = self.attend_past(query, *read_cache(cache, beams), visible, index)
         return project_token(self.output_dense, swap_heads(y)), cache
 
@@ -235,7 +235,7 @@ class CrossAttention(MultiHeadAttention):
         """
         query = swap_heads(project_token(self.query_dense, x))  # (batch, heads, beams, key_dim)
         query = self.prepare_query(query, None)
-        mask = None if context_mask is None else key_mask(context_mask)[:, None]
+        mask = None if context_mask is None else ops.expand_dims(context_mask, (1, 2))
         y, weights = self.attend(query, cache["key"], cache["value"], mask, None, None)
         return project_token(self.output_dense, swap_heads(y)), weights
 
@@ -278,22 +278,22 @@ def _in_columns(beams):
     return beams > 1 and KERNELS.get() is None
 
 
-def visible_slots(index, max_length, beams, slots=None):
+def visible_slots(index, cache, beams, slots=None):
     """Which places of the cache each beam may attend to at position `index`.
 
     Args:
         index: Position of the newest token, an int or a scalar tensor.
-        max_length: Number of positions of the cache.
+        cache: From `start_cache`, for `max_length` positions.
         beams: Number of beams, and of slots for a position.
-        slots: Integers `(batch, beams, max_length)`, the slot in which each position of a beam's
-            past lies; None where every beam has kept its own.
+        slots: Integers `(batch, beams, max_length or more)`, the slot in which each position of a
+            beam's past lies; None where every beam has kept its own.
 
     Returns:
         Bool `(batch or 1, beams, max_length * beams)`.
     """
+    max_length = ops.shape(cache["value"])[2] // beams
     past = ops.arange(max_length) <= index
-    if slots is None:
-        slots = ops.arange(beams)[None, :, None]
+    slots = ops.arange(beams)[None, :, None] if slots is None else slots[..., :max_length]
     own = ops.equal(slots[..., None], ops.arange(beams, dtype=slots.dtype))
     visible = ops.logical_and(own, past[:, None])
     batch = -1 if visible.shape[0] is None else visible.shape[0]

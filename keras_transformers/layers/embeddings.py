@@ -94,7 +94,10 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self._check(ids, reverse)
         if reverse:
             return self.logits(ids)
-        ids = as_ids(self, "ids", ids, self.vocab_size - 1)
+        return self.vectors(as_ids(self, "ids", ids, self.vocab_size - 1))
+
+    def vectors(self, ids):
+        """`call` without checks, for int32 ids that a program has made."""
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         if self.table_scale is not None:
             x = x / ops.cast(ops.take(self.table_scale, ids, axis=0)[..., None], x.dtype)

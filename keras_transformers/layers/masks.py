@@ -189,11 +189,6 @@ def combine_masks(*masks):
     return combined
 
 
-def key_mask(mask):
-    """Turns a padding mask of the keys, `(batch, keys)` or None, into `(batch, 1, keys)`."""
-    return None if mask is None else as_mask(mask, "The mask of the keys")[:, None, :]
-
-
 def hide_padding(x, mask):
     """Zeros at padding, `(batch, length, ...)`, whatever stood there: NaN and infinity too.
 

@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.blocks import Block
-from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.pooling_attention import PoolingAttention
 
@@ -62,14 +61,15 @@ class PoolingBlock(Block):
         norm_first=True,
         **kwargs,
     ):
+        mixer = kwargs.get("mixer")
+        if mixer is not None or not norm_first:
+            raise ValueError(
+                "PoolingBlock: `mixer` must be None and `norm_first` True. "
+                f"Received: mixer={mixer}, norm_first={norm_first}"
+            )
         super().__init__(
             num_heads, mlp_dim, activation=activation, norm_first=norm_first, **kwargs
         )
-        if self.mixer is not None or not norm_first:
-            raise ValueError(
-                f"PoolingBlock '{self.name}': `mixer` must be None and `norm_first` True. "
-                f"Received: mixer={self.mixer}, norm_first={norm_first}"
-            )
         self.hidden_dim = hidden_dim
         self.grid = tuple(grid)
         self.query_stride = query_stride
@@ -78,8 +78,10 @@ class PoolingBlock(Block):
     def build(self, x_shape):
         check_map(self, x_shape)
         if self.hidden_dim % self.num_heads:
-            expected = f"a divisor of `hidden_dim`={self.hidden_dim}"
-            refuse(self, "num_heads", expected, f"num_heads={self.num_heads}")
+            raise ValueError(
+                f"PoolingBlock '{self.name}': `num_heads` must divide `hidden_dim`="
+                f"{self.hidden_dim}. Received: num_heads={self.num_heads}"
+            )
         self.mixer = PoolingAttention(
             self.num_heads,
             self.grid,

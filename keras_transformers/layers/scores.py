@@ -155,9 +155,13 @@ def masked_softmax(scores, mask=None, bias=None):
     >>> ops.convert_to_numpy(weights).tolist()
     [[0.5, 0.5], [0.0, 0.0]]
     """
+    mask = as_mask(mask, "masked_softmax: `mask`")
+    return softmax_of_visible(scores, mask, bias)
+
+
+def softmax_of_visible(scores, mask, bias=None):
+    """`masked_softmax` under a mask that is known to be one, of bool."""
     scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
-    if mask is not None:
-        mask = as_mask(mask, "masked_softmax: `mask`")
     if bias is not None:
         bias = ops.cast(bias, scores.dtype)
         scores, mask = scores + bias, combine_masks(mask, bias > -math.inf)

@@ -30,16 +30,17 @@ class SwinBlock(Block):
 
     Args:
         num_heads: Number of heads; must divide the width of `x`. None beside a `mixer`.
-        window_size: Side of a window in tokens, or `(rows, columns)`. None beside a `mixer`.
+        window_size: Side of a window in tokens, or `(rows, columns)`. None beside a `mixer` that
+            has one.
         mlp_dim: Width of the feed-forward network's hidden layer. None beside a `feed_forward`.
         shift: By how many tokens the windows stand off those of the block before, to the lower
             right; half a window in every second block.
         norm_first: Whether the norms come first in their branches.
         mask_padding: Whether padding is hidden. The authors' code lets tokens attend to padding,
             zeros before the projections; False computes the same.
-        mixer: What stands in the place of `WindowAttention(num_heads, window_size)`, often one with
-            settings of its own: a layer with a `window_size`, from `(batch * windows, tokens,
-            hidden_dim)` to the same shape.
+        mixer: What stands in the place of `WindowAttention(num_heads, window_size)`: one with
+            settings of its own, or another layer from `(batch * windows, tokens, hidden_dim)` to
+            the same shape.
         dropout, activation, feed_forward, norm, drop_path, layer_scale: See `EncoderBlock`; the
             activation is "gelu", and the norm's epsilon 1e-5.
 
@@ -82,15 +83,12 @@ class SwinBlock(Block):
         if norm is None:
             norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
         super().__init__(num_heads, mlp_dim, norm=norm, **settings, **kwargs)
-        if mixer is not None:
-            if window_size is not None:
-                expected = "left out beside `mixer`, which has its own"
-                refuse(self, "window_size", expected, window_size)
-            window_size = getattr(self.mixer, "window_size", None)
-        if window_size is None:
-            expected = "given, or that of a `mixer` that has one"
-            refuse(self, "window_size", expected, None)
-        self.window_size = patch_sizes(window_size, 2, type(self).__name__)
+        its = getattr(self.mixer, "window_size", None)
+        if (window_size is None) == (its is None):
+            expected = "given" if its is None else "left out beside `mixer`, which has its own"
+            refuse(self, "window_size", expected, window_size)
+        self._window_size = window_size  # as it was given
+        self.window_size = patch_sizes(its or window_size, 2, type(self).__name__)
         self.shift = (shift, shift) if isinstance(shift, int) else tuple(shift)
         fits = zip(self.shift, self.window_size, strict=True)
         if not all(0 <= step < side for step, side in fits):
@@ -152,7 +150,7 @@ class SwinBlock(Block):
     def get_config(self):
         return {
             **super().get_config(),
-            "window_size": list(self.window_size),
+            "window_size": self._window_size,
             "shift": list(self.shift),
             "mask_padding": self.mask_padding,
         }

@@ -15,8 +15,9 @@ from keras_transformers.layers import (
     gelu_tanh,
 )
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.layers.traced import Traced
-from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
+from keras_transformers.models.decoding import CachedDecoding
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
 
@@ -314,8 +315,12 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         Returns:
             Logits `(batch, beams, vocab_size)` and the new `state`.
         """
-        x = self._embed(ids, position_of(index, ids))
-        x, caches, _ = step_blocks(self.decoder_blocks, x, index, state["cache"], ancestry)
+        x = self._embed(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
+        slots, caches = None if ancestry is None else ancestry.slots, []
+        visible = visible_slots(index, state["cache"][0], ids.shape[1], slots)
+        for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
+            x, cache, _ = block.step(x, cache, index, visible)
+            caches.append(cache)
         return self.token_embedding.step_logits(self.norm(x)), {**state, "cache": caches}
 
     def get_config(self):

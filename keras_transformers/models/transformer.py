@@ -17,10 +17,11 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
+from keras_transformers.models.decoding import CachedDecoding
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -257,7 +258,8 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             x = block(
                 x, context, attention_mask=self_mask, context_mask=context_mask, training=training
             )
-        return self._with_bias(self.target_embedding.logits(self._finish(x)))
+        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        return self._with_bias(self.target_embedding.logits(x))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape["target"], self.target_embedding.vocab_size)
@@ -277,9 +279,6 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             positions = None if same_segment is None else segment_positions(same_segment)
             x = self.positional_encoding(x, positions=positions)
         return self.dropout_layer(x, training=training)
-
-    def _finish(self, x):
-        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def _with_bias(self, logits):
         return logits if self.logits_bias is None else logits + ops.cast(
@@ -331,23 +330,24 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         Returns:
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
-        x = self.target_embedding(rows_of_table(self, ids))
+        x = self.target_embedding.vectors(ops.maximum(ids, 0) if self.padding_id < 0 else ids)
         if self.positional_encoding is not None:
-            x = self.positional_encoding(x, positions=position_of(index, ids))
-        x, caches, weights = step_blocks(
-            self.decoder_blocks,
-            x,
-            index,
-            state["cache"],
-            ancestry,
-            shared["context"],
-            shared["source_mask"],
-        )
+            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+            x = self.positional_encoding(x, positions=positions)
+        slots = None if ancestry is None else ancestry.slots
+        visible = visible_slots(index, state["cache"][0], ids.shape[1], slots)
+        stack, caches = (self.decoder_blocks, state["cache"], shared["context"]), []
+        for block, cache, context in zip(*stack, strict=True):
+            x, cache, weights = block.step(
+                x, cache, index, visible, context, shared["source_mask"]
+            )
+            caches.append(cache)
         state = {**state, "cache": caches}
         if "coverage" in state:
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
             state["coverage"] = add_coverage(state["coverage"], attended, ancestry)
-        return self._with_bias(self.target_embedding.step_logits(self._finish(x))), state
+        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        return self._with_bias(self.target_embedding.step_logits(x)), state
 
     def get_config(self):
         return {**super().get_config(), **self._settings}

@@ -366,7 +366,7 @@ class Decoder(keras.Model):
         x = self.embedding(ids)
         x = self.positions(x, positions=ops.broadcast_to(index, ops.shape(ids)))
         slots = None if ancestry is None else ancestry.slots
-        visible = visible_slots(index, LENGTH, ids.shape[1], slots)
+        visible = visible_slots(index, state, ids.shape[1], slots)
         x, cache, _ = self.block.step(x, state, index, visible)
         return self.embedding.logits(x), cache
 
