@@ -109,7 +109,8 @@ class MultiHeadAttention(Traced, AttentionSettings):
             if len(x.shape) != 3 or x.shape[-1] not in (None, width):
                 expected = f"of shape (batch, length, {width})"
                 self._refuse(name, expected, f"shape {tuple(x.shape)}")
-        self._check_lengths(value.shape[1], key.shape[1])
+        if key.shape[1] != value.shape[1]:
+            self._check_lengths(value.shape[1], key.shape[1])
         padding = pairs = seen = None
         if any(each is not None for each in masks):
             query, value, key, padding = self._without_padding(query, value, key, itself, *masks)
@@ -135,12 +136,6 @@ class MultiHeadAttention(Traced, AttentionSettings):
             self.attention_observer(weights)
         (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
         return (y, weights) if return_attention_scores else y
-
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
-        if value_shape is not None:
-            key_shape = value_shape if key_shape is None else key_shape
-            self._check_shapes(query_shape, value_shape, key_shape)
-        return (*query_shape[:-1], self._output_shape or query_shape[-1])
 
     def prepare_query(self, query, positions):
         """A hook: queries as they are compared.

@@ -126,6 +126,12 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
             _, value, key = self.input_names
             self._refuse(key, f"as long as `{value}`, {values}", f"length {keys}")
 
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        if value_shape is not None:
+            key_shape = value_shape if key_shape is None else key_shape
+            self._check_shapes(query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], self._output_shape or query_shape[-1])
+
     def _projection(self, name, equation, output_shape):
         def fresh(initializer):  # one instance for several kernels would make them equal
             return type(initializer).from_config(initializer.get_config())

@@ -162,8 +162,7 @@ class DecoderBlock(Block):
         `(batch, length, hidden_dim)`, on request with weights `(batch, heads, length, keys)`.
 
     Raises:
-        ValueError: As `EncoderBlock`, and if the block was built with a context and called without,
-            or the other way round.
+        ValueError: As `EncoderBlock`, and if a context is given or not, unlike when it was built.
 
     Example:
     >>> import numpy as np
@@ -210,9 +209,6 @@ class DecoderBlock(Block):
             self._build_branch("cross_attention", default, x_shape, context_shape)
         elif self.cross_attention is not None:
             refuse(self, "context", "given, for the `cross_attention`", None)
-        elif "mixer" in self._given and self.num_heads is not None:
-            expected = "left out beside `mixer`, where there is no `context`"
-            refuse(self, "num_heads", expected, f"num_heads={self.num_heads}")
         self._build_feed_forward(x_shape)
 
     def call(

@@ -143,8 +143,6 @@ def test_in_a_decoder_a_number_of_heads_makes_the_attention_that_is_not_given():
         assert again.get_config() == block.get_config()
     with pytest.raises(ValueError, match="`num_heads` must be left out beside `mixer`"):
         layers.DecoderBlock(2, 8, mixer=own, cross_attention=across)
-    with pytest.raises(ValueError, match="`num_heads` must be left out .* no `context`"):
-        layers.DecoderBlock(4, 8, mixer=own).build((None, 5, 8))
     with pytest.raises(ValueError, match="`num_heads` must be given, for .* `context`"):
         layers.DecoderBlock(None, 8, mixer=own).build((None, 5, 8), (None, 3, 8))
     with pytest.raises(ValueError, match="`context` must be given"):

@@ -10,18 +10,25 @@ from tests.peers.keras_layers import renamed
 WORDS = {"intermediate_dim": "mlp_dim", "normalize_first": "norm_first"}
 
 
+def _in_our_words(kwargs):
+    """Arguments of a block, the epsilon as its norm's."""
+    kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
+    if "layer_norm_epsilon" in kwargs:
+        epsilon = kwargs.pop("layer_norm_epsilon")
+        kwargs["norm"] = keras.layers.LayerNormalization(epsilon=epsilon)
+    return kwargs
+
+
 def _block(kind, attention):
     """A block, whose initialisers are its attention's: those of a network are Keras's."""
 
-    def make(intermediate_dim, num_heads, dropout=0.0, layer_norm_epsilon=1e-5, **kwargs):
-        kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
+    def make(intermediate_dim, num_heads, dropout=0.0, **kwargs):
+        kwargs = _in_our_words(kwargs)
         initializers = ("kernel_initializer", "bias_initializer")
         own = {name: kwargs.pop(name) for name in initializers if name in kwargs}
         mixer = attention(num_heads, dropout=dropout, **own)
-        norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon)
-        # Whether a decoder attends to a context only its call says, so that it makes both itself.
-        parts = {"mixer": mixer} if kind is layers.EncoderBlock else {"num_heads": num_heads}
-        return kind(mlp_dim=intermediate_dim, dropout=dropout, norm=norm, **parts, **kwargs)
+        heads = num_heads if kind is layers.DecoderBlock else None  # of the attention to a context
+        return kind(heads, intermediate_dim, dropout, mixer=mixer, **kwargs)
 
     return make
 
@@ -32,12 +39,8 @@ TransformerDecoder = _block(layers.DecoderBlock, layers.CausalSelfAttention)
 
 def FNetEncoder(intermediate_dim, kernel_initializer=None, bias_initializer=None, **kwargs):
     keras.initializers.get(kernel_initializer)
-    epsilon = kwargs.pop("layer_norm_epsilon", 1e-5)
-    kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
-    norm = keras.layers.LayerNormalization(epsilon=epsilon)
-    return layers.EncoderBlock(
-        mlp_dim=intermediate_dim, mixer=layers.FourierMixing(), norm=norm, **kwargs
-    )
+    mixer = layers.FourierMixing()
+    return layers.EncoderBlock(mlp_dim=intermediate_dim, mixer=mixer, **_in_our_words(kwargs))
 
 
 CachedMultiHeadAttention = layers.MultiHeadAttention

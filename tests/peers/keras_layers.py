@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers import MultiHeadAttention, TokenEmbedding, dot_product_attention
+from keras_transformers.layers import DotScore, MultiHeadAttention, TokenEmbedding
+from keras_transformers.layers.scores import masked_softmax, product
 
 
 def __getattr__(name):
@@ -40,20 +41,17 @@ ReversibleEmbedding.from_config = TokenEmbedding.from_config
 
 
 class Attention:
-    """`dot_product_attention` with one head: a function, whose scores are scaled."""
+    """Attention with one head, of our functions; Keras's layer keeps lists of inputs."""
 
     def __init__(self, score_mode="dot", dropout=0.0):
-        if score_mode != "dot":
-            raise NotImplementedError(score_mode)
+        self.score = {"dot": DotScore}[score_mode]()
         self.dropout_layer = keras.layers.Dropout(dropout)
 
     def __call__(self, inputs, mask=None, return_attention_scores=False, training=None):
         query, value, key = (*map(ops.convert_to_tensor, inputs), inputs[1])[:3]
-        width = ops.sqrt(ops.cast(ops.shape(query)[-1], query.dtype))
-        output, weights = dot_product_attention(
-            *(ops.expand_dims(x, 2) for x in (query * width, key, value)),
-            None if mask is None else mask[1][:, None, None],
-            dropout=lambda weights: self.dropout_layer(weights, training=training),
-        )
-        output, weights = ops.squeeze(output, 2), ops.squeeze(weights, 1)
+        query, key, value = (ops.expand_dims(x, 1) for x in (query, key, value))
+        mask = None if mask is None else mask[1][:, None, None]
+        weights = ops.cast(masked_softmax(self.score.compare(query, key), mask), query.dtype)
+        output = product(self.dropout_layer(weights, training=training), value)
+        output, weights = ops.squeeze(output, 1), ops.squeeze(weights, 1)
         return (output, weights) if return_attention_scores else output
