@@ -24,7 +24,8 @@ LOSSLESS = {
     "allow_whitespace_only_pieces": True,
     "user_defined_symbols": ["\n"],
 }
-NORMALIZATIONS = {"none": "identity", "nmt_nfkc": "nmt_nfkc", "nfkc": "nfkc"}
+NORMALIZATIONS = {"none": "identity"}
+NORMALIZATIONS |= {name: name for name in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -92,7 +93,8 @@ class SentencePieceTokenizer(tf.Module):
                 lines of `strings`, which may be whole documents.
             normalization: What is done to characters before: "nmt_nfkc", SentencePiece's own
                 ("…" becomes "...", full-width punctuation that of ASCII, and joiners of zero width
-                are dropped), "nfkc", or "none". Of no effect on a lossless one.
+                are dropped), "nfkc", either with "_cf" behind it, which folds the case of letters
+                too, or "none". Of no effect on a lossless one.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
