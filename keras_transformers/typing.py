@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -49,6 +49,10 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # NumPy's, of any shape and d
 Shape: TypeAlias = tuple[int | None, ...]  # None where only the call knows the size
 Index: TypeAlias = int | Tensor  # a number, or a scalar tensor where a loop counts
 Ids: TypeAlias = Tensor | Sequence[Sequence[int]]  # integers (batch, length)
+Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...]  # what NumPy makes an array of
 StrPath: TypeAlias = str | os.PathLike[str]
 Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a function of a tensor
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds
+ProblemType: TypeAlias = Literal[
+    "single_label_classification", "multi_label_classification", "regression"
+]
