@@ -49,10 +49,24 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # NumPy's, of any shape and d
 Shape: TypeAlias = tuple[int | None, ...]  # None where only the call knows the size
 Index: TypeAlias = int | Tensor  # a number, or a scalar tensor where a loop counts
 Ids: TypeAlias = Tensor | Sequence[Sequence[int]]  # integers (batch, length)
-Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...]  # what NumPy makes an array of
+Strings: TypeAlias = Tensor | Sequence[str]  # of which one str is one, too
+Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...] | range  # what NumPy makes an array of
 StrPath: TypeAlias = str | os.PathLike[str]
 Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a function of a tensor
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds
 ProblemType: TypeAlias = Literal[
     "single_label_classification", "multi_label_classification", "regression"
 ]
+
+
+class Tokenizer(Protocol):
+    """Strings to ids and back, as the tokenizers of `keras_transformers.text` do it."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def start_id(self) -> int | None: ...
+    @property
+    def end_id(self) -> int: ...
+    def tokenize(self, strings: Any, start: bool = False, end: bool = False) -> Any: ...
+    def detokenize(self, ids: Any) -> Any: ...

@@ -4,6 +4,7 @@ import collections
 import importlib.util
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 MOST_READ = 5000  # texts, from all over the list
 SHARE = 0.2  # of the letters in a script, from which on texts count as written in it
@@ -61,7 +62,7 @@ def bleu_tokenizer(references: Sequence[str]) -> str:
     return "ja-mecab" if installed else "char"
 
 
-def text_normalization(*sides: Sequence[str]) -> str:
+def text_normalization(*sides: Sequence[str]) -> Literal["nmt_nfkc", "none"]:
     """How a SentencePiece vocabulary should change the characters of texts: a rule's name.
 
     "nmt_nfkc", SentencePiece's own, where all sides are in Latin, Greek or Cyrillic script. It
