@@ -54,9 +54,8 @@ Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...] | range  # what NumPy m
 StrPath: TypeAlias = str | os.PathLike[str]
 Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a function of a tensor
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds
-ProblemType: TypeAlias = Literal[
-    "single_label_classification", "multi_label_classification", "regression"
-]
+ClassProblem: TypeAlias = Literal["single_label_classification", "multi_label_classification"]
+ProblemType: TypeAlias = ClassProblem | Literal["regression"]
 
 
 class Tokenizer(Protocol):
