@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformers.typing import Array, StrPath
+from keras_transformers.annotations import Array, StrPath
 
 ENDINGS = (".npy", ".tif", ".tiff")
 NPY, TIFF = b"\x93NUMPY", (b"II*\0", b"MM\0*")  # first bytes

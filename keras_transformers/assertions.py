@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.typing import Tensor
+from keras_transformers.annotations import Tensor
 
 
 def same(size: Any, other: Any) -> Any:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.typing import Array, Tensor
+from keras_transformers.annotations import Array, Tensor
 
 
 def attention_maps(model: keras.layers.Layer, inputs: Any, match: str = "") -> dict[str, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from keras_transformers.typing import StrPath
+from keras_transformers.annotations import StrPath
 
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables; files of other names have tabs, too
 LABELS = ("labels", "label", "classes", "class")  # names of the column that has them

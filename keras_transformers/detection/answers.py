@@ -4,8 +4,8 @@ from typing import Literal, TypedDict
 
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.detection.boxes import corner_boxes
-from keras_transformers.typing import Tensor
 
 
 class Answers(TypedDict):

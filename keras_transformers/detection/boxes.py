@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformers.typing import Tensor
+from keras_transformers.annotations import Tensor
 
 
 def corner_boxes(boxes: Tensor) -> Tensor:

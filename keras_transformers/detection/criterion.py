@@ -7,9 +7,9 @@ from typing import Any
 
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
-from keras_transformers.typing import Tensor
 
 
 @dataclasses.dataclass(frozen=True)

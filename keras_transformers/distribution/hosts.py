@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import keras
 
-from keras_transformers.typing import Array, StrPath
+from keras_transformers.annotations import Array, StrPath
 
 
 def initialize(

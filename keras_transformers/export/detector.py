@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.detection import best_answers
 from keras_transformers.detection.answers import Answers
 from keras_transformers.export.formats import Format, check_format, write
@@ -14,7 +15,6 @@ from keras_transformers.export.programs import detector_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
 from keras_transformers.models import DETR
-from keras_transformers.typing import StrPath
 from keras_transformers.vision import fitted
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing

@@ -27,10 +27,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.export import litert, onnx
 from keras_transformers.export.preprocessing_file import write_preprocessing
 from keras_transformers.export.programs import Program
-from keras_transformers.typing import StrPath, Tokenizer
 
 Format: TypeAlias = Literal["saved_model", "litert", "onnx"]
 FORMATS: dict[str, Any] = {"saved_model": None, "litert": litert, "onnx": onnx}

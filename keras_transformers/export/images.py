@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, ClassProblem, StrPath
 from keras_transformers.export.classes import Classes
 from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.export.programs import image_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
-from keras_transformers.typing import Array, ClassProblem, StrPath
 from keras_transformers.vision import Preprocessing
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.decoding import NAMES, kinds

@@ -10,8 +10,8 @@ import tempfile
 
 import tensorflow as tf
 
+from keras_transformers.annotations import Array
 from keras_transformers.export.programs import Program
-from keras_transformers.typing import Array
 
 FILE = "model.tflite"
 CONVERTER = ()  # is part of TensorFlow

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
 from keras_transformers.text.wordpiece import WordPieceTokenizer
-from keras_transformers.typing import StrPath
 
 CANDIDATES = 5
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import Array
 from keras_transformers.export.programs import Program
-from keras_transformers.typing import Array
 
 FILE = "model.onnx"
 CONVERTER = ("tf2onnx", "onnx")

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Tokenizer
 from keras_transformers.detection import best_answers
 from keras_transformers.export.classes import Classes
 from keras_transformers.models.text_heads import pooled_tokens
-from keras_transformers.typing import Array, Tokenizer
 from keras_transformers.vision.preprocessing import Preprocessing
 
 # What tells that a program computes in fewer bits, the coarsest first.

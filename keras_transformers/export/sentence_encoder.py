@@ -7,13 +7,13 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, StrPath, Tokenizer
 from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import sentence_program, vectors
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
-from keras_transformers.typing import Array, StrPath, Tokenizer
 
 LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath, Tokenizer, Values
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
-from keras_transformers.typing import StrPath, Tokenizer, Values
 
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
 

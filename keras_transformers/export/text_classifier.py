@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, ClassProblem, StrPath, Tokenizer
 from keras_transformers.export.classes import Classes
 from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
@@ -13,7 +14,6 @@ from keras_transformers.export.programs import text_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
-from keras_transformers.typing import Array, ClassProblem, StrPath, Tokenizer
 
 
 class TextClassifier(Served):

@@ -6,12 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.export.rounds import Rounds, uniform
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import Decodable, padding_of
 from keras_transformers.generation.search import Search
-from keras_transformers.typing import StrPath, Tokenizer
 
 LENGTHS = (16, 64, 256)  # of prompts, where nothing else is said
 RESULTS = {

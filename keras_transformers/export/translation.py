@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
-from keras_transformers.typing import StrPath, Tokenizer
 
 LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
 RESULTS = {

@@ -5,9 +5,9 @@ Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import NEVER, Beams, take_beams
-from keras_transformers.typing import Tensor
 
 
 def with_required(

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.banks import by_banks, with_required
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
@@ -25,7 +26,6 @@ from keras_transformers.generation.request import (
     top_tokens,
 )
 from keras_transformers.generation.search import Search, Step
-from keras_transformers.typing import Index, Tensor
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,8 @@ import dataclasses
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.request import Request, limits_of, prompt_lengths
-from keras_transformers.typing import Index, Tensor
 
 
 @dataclasses.dataclass(frozen=True)

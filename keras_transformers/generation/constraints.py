@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.request import (
     NEVER,
@@ -14,7 +15,6 @@ from keras_transformers.generation.request import (
     log_normalizer,
     prompt_lengths,
 )
-from keras_transformers.typing import Index, Tensor
 
 
 @dataclasses.dataclass(frozen=True)

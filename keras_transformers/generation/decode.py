@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.request import Ancestry, Decodable, Decoded, Opening, Request
 from keras_transformers.generation.search import Room, Search
-from keras_transformers.typing import Index, Tensor
 
 FIRST_PLACES = 16  # of a cache, behind the prompt; twice as many whenever they are full
 

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Ids, Tensor
 from keras_transformers.generation.decode import decode
 from keras_transformers.generation.inputs import buckets, check_marks, checked_ids
 from keras_transformers.generation.request import (
@@ -20,7 +21,6 @@ from keras_transformers.generation.request import (
 )
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.stepwise import Greedy, Sampling
-from keras_transformers.typing import Array, Ids, Tensor
 
 PROMPT_MULTIPLE = 16
 

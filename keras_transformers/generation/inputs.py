@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
-from keras_transformers.typing import Array, Ids
 
 
 def checked_ids(

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformers.typing import Index, Tensor
+from keras_transformers.annotations import Index, Tensor
 
 
 def length_penalty(length: Index, alpha: float) -> Tensor:

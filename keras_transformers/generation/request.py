@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypeAlias, T
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers.portable import current_kernels
-from keras_transformers.typing import Index, Tensor
 
 NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import Ancestry, Decoded, Found, Opening, Request
-from keras_transformers.typing import Index, Tensor
 
 # step(ids, index, state, ancestry[, shared]) -> (logits, state)
 Step: TypeAlias = Callable[..., tuple[Tensor, Any]]

@@ -5,6 +5,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import (
     NEVER,
@@ -18,7 +19,6 @@ from keras_transformers.generation.request import (
     top_tokens,
 )
 from keras_transformers.generation.search import Search, Step
-from keras_transformers.typing import Index, Tensor
 
 
 class _Stepwise(Search):

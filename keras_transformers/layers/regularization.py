@@ -5,9 +5,9 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers import errors
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.typing import Tensor
 
 # Which share of the batch a mask is drawn for, where each replica runs a program of its own
 # (tf.distribute): `keras_transformers.distribution` puts a function here. On JAX there is one

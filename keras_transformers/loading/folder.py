@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformers import pretrained, saving
+from keras_transformers.annotations import StrPath
 from keras_transformers.loading import saved_model
 from keras_transformers.predictors import Predictor
-from keras_transformers.typing import StrPath
 
 if TYPE_CHECKING:
     from keras_transformers.text.tokenizers import SentencePieceTokenizer

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.array_files import as_bytes, is_array, read_array
 from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
-from keras_transformers.typing import Array, StrPath
 
 CHANNELS = (1, 3, 4)
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from keras_transformers.annotations import Array
 from keras_transformers.models import DETR as Detector
 from keras_transformers.models import ResNet
 from keras_transformers.models.resnet import VARIANTS as RESNETS
@@ -22,7 +23,6 @@ from keras_transformers.pretrained.weight_mapping import (
     linear,
     norm,
 )
-from keras_transformers.typing import Array
 
 BOTH = ("num_heads", "mlp_dim")
 COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight", "no_object")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.saving.strict_json import parse_json
 from keras_transformers.saving.tensor_file import entries, open_tensors
-from keras_transformers.typing import Array, StrPath
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".msgpack", ".h5")

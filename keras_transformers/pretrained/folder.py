@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, overload
 import keras
 
 from keras_transformers import models
+from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
@@ -24,7 +25,6 @@ from keras_transformers.pretrained.vit import DEIT, VIT
 from keras_transformers.pretrained.vit_mae import VIT_MAE
 from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
-from keras_transformers.typing import StrPath
 
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20

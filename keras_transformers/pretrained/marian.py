@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained.family import (
@@ -18,7 +19,6 @@ from keras_transformers.pretrained.family import (
 )
 from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.weight_mapping import Computed, WeightMapping, bart_layers
-from keras_transformers.typing import Array
 
 BOTH = ("num_heads", "mlp_dim")
 

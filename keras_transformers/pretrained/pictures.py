@@ -6,8 +6,8 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import read_json, write_json
-from keras_transformers.typing import StrPath
 
 if TYPE_CHECKING:
     from keras_transformers.vision.preprocessing import Preprocessing

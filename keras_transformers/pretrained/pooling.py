@@ -4,9 +4,9 @@ import json
 import pathlib
 from typing import Any
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import MOST_JSON, read_json
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
-from keras_transformers.typing import StrPath
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
 POOLING = pathlib.Path("1_Pooling", "config.json")

@@ -4,11 +4,11 @@ import pathlib
 import warnings
 from typing import Any
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.generation.search import Search
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.generation_keys import KEYS, Only
-from keras_transformers.typing import StrPath
 
 GENERATION, CONFIG = "generation_config.json", "config.json"
 

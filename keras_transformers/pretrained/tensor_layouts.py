@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 
 class Layout(Protocol):

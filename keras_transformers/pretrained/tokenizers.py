@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING, Any, cast
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
@@ -30,7 +31,6 @@ from keras_transformers.pretrained.tokenizer_settings import (
     read_settings,
     write_added,
 )
-from keras_transformers.typing import StrPath
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer

@@ -15,9 +15,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array
 from keras_transformers.pretrained.files import Tensors
 from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout
-from keras_transformers.typing import Array
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import keras
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.saving.archive import CONFIG, METADATA, WEIGHTS, Archive
 from keras_transformers.saving.configuration import check_configuration
 from keras_transformers.saving.hdf5 import Layout
 from keras_transformers.saving.limits import within
 from keras_transformers.saving.strict_json import parse_json
 from keras_transformers.saving.weights import OPTIMIZER, check_same, layout_of
-from keras_transformers.typing import StrPath
 
 MOST_METADATA = 1 << 16
 MOST_CONFIG = 4 << 20  # bytes; the largest model here has some hundred thousand

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.saving.archive import PICKLES
 from keras_transformers.saving.hdf5 import Entry
 from keras_transformers.saving.strict_json import parse_json
-from keras_transformers.typing import Array, StrPath
 
 TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 TYPES |= {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8"}

@@ -11,10 +11,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.saving import tensor_file
 from keras_transformers.saving.archive import WEIGHTS, Archive
 from keras_transformers.saving.hdf5 import Entry, Layout
-from keras_transformers.typing import StrPath
 
 HDF5, TENSORS, MODEL = ".weights.h5", ".safetensors", ".keras"
 OPTIMIZER = "optimizer/"

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Tokenizer
 from keras_transformers.streams import keys, orders, without_autotuning
 from keras_transformers.text.subword_sampling import SubwordSampler, is_unigram
-from keras_transformers.typing import Tokenizer
 
 CHUNK = 8192  # pairs that are tokenised at a time
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Strings, StrPath
 from keras_transformers.tables import read_bytes
 from keras_transformers.text.added_tokens import (
     SPACES,
@@ -19,7 +20,6 @@ from keras_transformers.text.added_tokens import (
 )
 from keras_transformers.text.byte_pair_merging import Merging
 from keras_transformers.text.given import GivenIds, given_ids, given_row
-from keras_transformers.typing import Strings, StrPath
 
 END = "<|endoftext|>"
 # A character that Unicode gives no meaning: a border between words.

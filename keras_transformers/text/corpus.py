@@ -6,8 +6,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Self
 
+from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.tables import account, read_table
-from keras_transformers.typing import StrPath, Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)

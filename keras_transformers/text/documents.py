@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array
 from keras_transformers.streams import keys, without_autotuning
 from keras_transformers.text.packing import first_fit, full_batch, in_chunks, within
-from keras_transformers.typing import Array
 
 
 def packed_documents(

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.typing import Array, Tensor, Values
+from keras_transformers.annotations import Array, Tensor, Values
 
 GivenIds: TypeAlias = Values | tf.RaggedTensor
 

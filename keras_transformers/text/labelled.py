@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Strings, Tokenizer, Values
 from keras_transformers.streams import orders, without_autotuning
 from keras_transformers.text.batching import CHUNK, check_boundaries
-from keras_transformers.typing import Strings, Tokenizer, Values
 
 
 def framed(

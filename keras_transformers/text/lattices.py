@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from keras_transformers.typing import Array, Values
+from keras_transformers.annotations import Array, Values
 
 WORD_END = 0x110000  # stands after each word: no character has this number
 BITS = 32  # of a random number, and of a probability

@@ -7,6 +7,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Strings
 from keras_transformers.text.added_tokens import (
     AddedToken,
     AddedTokens,
@@ -15,7 +16,6 @@ from keras_transformers.text.added_tokens import (
     write_added,
 )
 from keras_transformers.text.given import GivenIds, given_ids, given_row
-from keras_transformers.typing import Array, Strings
 
 SPACE = "▁"
 SPECIAL = ("</s>", "<unk>", "<pad>")

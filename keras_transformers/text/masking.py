@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Values
 from keras_transformers.streams import keys, without_autotuning
 from keras_transformers.text.packing import within
-from keras_transformers.typing import Array, Values
 
 HIDDEN, REPLACED = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it is
 

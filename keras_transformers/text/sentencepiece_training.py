@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from keras_transformers.typing import StrPath
+from keras_transformers.annotations import StrPath
 
 SPECIAL = 4  # ids that are no text: padding, START, END, unknown
 # SentencePiece writes U+2581 for a space. One in the text becomes U+0010 1, and U+0010 is doubled.

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from keras_transformers.annotations import Array, Tokenizer, Values
 from keras_transformers.text.lattices import (
     BITS,
     WORD_END,
@@ -17,7 +18,6 @@ from keras_transformers.text.lattices import (
     summed,
 )
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
-from keras_transformers.typing import Array, Tokenizer, Values
 
 SPACE = "▁"
 UNIGRAM = 1  # SentencePiece's number of this kind of model

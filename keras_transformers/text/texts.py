@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered
 from keras_transformers.tables import LABELS, account, read_bytes, read_table
-from keras_transformers.typing import StrPath
 
 ENDINGS = (".txt", ".txt.gz")
 

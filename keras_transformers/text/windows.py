@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 
 def sliding_windows(

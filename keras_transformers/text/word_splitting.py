@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_transformers.typing import Strings
+from keras_transformers.annotations import Strings
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What a special token is among the words: a control character, which cleaned text cannot hold.

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Strings, StrPath
 from keras_transformers.text.added_tokens import (
     AddedToken,
     AddedTokens,
@@ -26,7 +27,6 @@ from keras_transformers.text.word_splitting import (
     without_marks,
 )
 from keras_transformers.text.wordpiece_training import learn_vocabulary
-from keras_transformers.typing import Array, Strings, StrPath
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

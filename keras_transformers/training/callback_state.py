@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 OF_KERAS = ("params", "_model")  # set anew in every `fit`
 PLAIN = (bool, int, float, str, type(None))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 
 class CheckpointAverage(keras.callbacks.Callback):

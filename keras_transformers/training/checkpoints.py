@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.typing import Array, StrPath
+from keras_transformers.annotations import Array, StrPath
 
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"
 BEGINNING, UNFINISHED, DAMAGED = "step-", "unfinished-", "damaged-"

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.annotations import Array, ProblemType, Values
 from keras_transformers.training.metrics import LabelAccuracy
-from keras_transformers.typing import Array, ProblemType, Values
 
 SEVERAL = "multi_label_classification"
 

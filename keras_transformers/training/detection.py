@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 BEST = 100  # answers of a picture that COCO counts
 

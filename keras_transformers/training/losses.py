@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.typing import Tensor
+from keras_transformers.annotations import Tensor
 
 
 def _float(logits: Tensor) -> Tensor:

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.training.losses import check_ranks, token_cross_entropy, token_weights
-from keras_transformers.typing import Tensor
 
 
 class _TokenMean(keras.metrics.Metric):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_transformers.typing import Tensor
+from keras_transformers.annotations import Tensor
 
 # Of Jordan et al. 2024: they bring singular values near 1 in few steps, not to 1 exactly.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.training import snapshot
 from keras_transformers.training.callback_state import (
     decoded,
@@ -20,7 +21,6 @@ from keras_transformers.training.callback_state import (
     write_state,
 )
 from keras_transformers.training.checkpoints import Checkpoints
-from keras_transformers.typing import StrPath
 
 
 class ExactResume(keras.callbacks.Callback):

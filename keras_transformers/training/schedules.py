@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.typing import Tensor
+from keras_transformers.annotations import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.typing import Array
+from keras_transformers.annotations import Array
 
 # Of a checkpoint: its number, its arrays, and what JSON holds.
 State: TypeAlias = tuple[int, dict[str, Array], dict[str, Any]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformers.typing import StrPath, Values
+from keras_transformers.annotations import StrPath, Values
 from keras_transformers.visualization.panels import make_panels, one_panel, save, short
 
 LARGEST = 30.0  # inches of a side, at 120 pixels each

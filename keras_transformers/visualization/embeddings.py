@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from keras_transformers.typing import Array, StrPath, Values
+from keras_transformers.annotations import Array, StrPath, Values
 from keras_transformers.visualization.panels import make_panels, one_panel, save
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.typing import Array, StrPath, Values
+from keras_transformers.annotations import Array, StrPath, Values
 from keras_transformers.visualization.panels import make_panels, save
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.typing import StrPath
+from keras_transformers.annotations import StrPath
 
 MOST_CHARACTERS = 40  # of a label
 

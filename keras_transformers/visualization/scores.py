@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from keras_transformers.typing import StrPath, Values
+from keras_transformers.annotations import StrPath, Values
 from keras_transformers.visualization.panels import make_panels, one_panel, save, short
 
 MOST_CLASSES = 40  # of a confusion matrix: 2,700 pixels a side
