@@ -1,15 +1,18 @@
 """Regularisers: dropout, stochastic depth, and a learned scale of residual branches."""
 
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers import errors
 from keras_transformers.layers.arguments import Arguments
 
 # Which share of the batch a mask is drawn for, where each replica runs a program of its own
 # (tf.distribute): `keras_transformers.distribution` puts a function here. On JAX there is one
 # program over the whole batch.
-replica = None
+replica: Callable[[], Tensor] | None = None
 
 
 def keep_mask(shape, rate, seed):
