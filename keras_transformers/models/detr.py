@@ -23,9 +23,9 @@ from keras_transformers.models.settings import (
     check_choice,
     check_divides,
     check_sizes,
-    take_over,
     variant,
 )
+from keras_transformers.models.transfer import take_over
 
 # Carion et al. 2020, section 4; a smaller one for small data, measured on the embedded tree crowns.
 VARIANTS = {

@@ -22,7 +22,6 @@ from keras_transformers.models.settings import (
     check_divides,
     check_problem,
     check_sizes,
-    take_over,
     variant,
 )
 from keras_transformers.models.text_heads import (
@@ -31,6 +30,7 @@ from keras_transformers.models.text_heads import (
     TaggingHead,
 )
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
+from keras_transformers.models.transfer import take_over
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
