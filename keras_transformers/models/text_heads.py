@@ -7,6 +7,8 @@ from keras_transformers.layers import Dropout
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
 
+HEADS = (None, "masked_language", "classification", "tagging")
+
 
 def pooled_tokens(x, real, pooling):
     """One vector for each row of `x` `(batch, length, hidden_dim)`, in float32 at least.
@@ -174,3 +176,22 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
             "norm": keras.saving.serialize_keras_object(self.norm),
             "activation": keras.activations.serialize(self.activation),
         }
+
+
+def make_head(settings, norm, dtype):
+    """The head that a `TextEncoder`'s settings ask for, None for None.
+
+    Args:
+        settings: The model's.
+        norm: That of "masked_language".
+        dtype: Dtype policy.
+    """
+    kind, common = settings["head"], {"name": "head", "dtype": dtype}
+    classes, dropout = settings["num_classes"], settings["dropout"]
+    if kind == "masked_language":
+        return MaskedLanguageHead(settings["vocab_size"], norm, settings["activation"], **common)
+    if kind == "classification":
+        return ClassificationHead(
+            classes, dropout, settings["pooling"], settings["pooler_activation"], **common
+        )
+    return TaggingHead(classes, dropout, **common) if kind == "tagging" else None
