@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+import keras
 import numpy as np
 
 
@@ -52,6 +53,7 @@ Ids: TypeAlias = Tensor | Sequence[Sequence[int]]  # integers (batch, length)
 Strings: TypeAlias = Tensor | Sequence[str]  # of which one str is one, too
 Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...] | range  # what NumPy makes an array of
 StrPath: TypeAlias = str | os.PathLike[str]
+Initializer: TypeAlias = str | dict[str, Any] | keras.initializers.Initializer
 Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a function of a tensor
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds
 ClassProblem: TypeAlias = Literal["single_label_classification", "multi_label_classification"]
@@ -69,3 +71,9 @@ class Tokenizer(Protocol):
     def end_id(self) -> int: ...
     def tokenize(self, strings: Any, start: bool = False, end: bool = False) -> Any: ...
     def detokenize(self, ids: Any) -> Any: ...
+
+if TYPE_CHECKING:
+    LayerMixin = keras.layers.Layer
+    ModelMixin = keras.Model
+else:  # what stands before Keras's class among the bases, and finds there what it asks for
+    LayerMixin = ModelMixin = object
