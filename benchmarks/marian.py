@@ -39,9 +39,9 @@ def set_epsilon(model, epsilon):
 
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "attention_output": "out_proj"}
 PLACES = {
-    "attention": "self_attn",
+    "mixer": "self_attn",
     "cross_attention": "encoder_attn",
-    "attention_norm": "self_attn_layer_norm",
+    "mixer_norm": "self_attn_layer_norm",
     "cross_attention_norm": "encoder_attn_layer_norm",
     "feed_forward_norm": "final_layer_norm",
     "feed_forward/hidden": "fc1",

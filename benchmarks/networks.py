@@ -16,8 +16,8 @@ VOCAB, BATCH, LENGTH, DROPOUT, EPSILON = 8000, 64, 32, 0.1, 1e-5
 
 # Their names for our parts.
 KERAS_HUB = (
-    (r"self_attention(_layer)?_norm", "attention_norm"),
-    (r"self_attention(_layer)?/", "attention/"),
+    (r"self_attention(_layer)?_norm", "mixer_norm"),
+    (r"self_attention(_layer)?/", "mixer/"),
     (r"(cross_attention)_layer_norm", r"\1_norm"),
     (r"feedforward_layer_norm", "feed_forward_norm"),
     (r"feedforward_intermediate_dense", "feed_forward/hidden"),
@@ -73,8 +73,8 @@ def plain_keras():
             return ops.matmul(x, ops.transpose(self.table))
 
     def attend(name, x, context, **masks):
-        attention = layers.MultiHeadAttention(heads, width // heads, name=f"{name}__attention")
-        return Residual(f"{name}__attention_norm")(x, attention(x, context, **masks))
+        attention = layers.MultiHeadAttention(heads, width // heads, name=name)
+        return Residual(f"{name}_norm")(x, attention(x, context, **masks))
 
     def feed(name, x):
         hidden = layers.Dense(
@@ -89,11 +89,11 @@ def plain_keras():
     mask = (source != 0)[:, None, :]
     x = embedding(source)
     for i in range(SIZES["num_layers"]):
-        x = feed(f"encoder_{i}", attend(f"encoder_{i}", x, x, attention_mask=mask))
+        x = feed(f"encoder_{i}", attend(f"encoder_{i}__mixer", x, x, attention_mask=mask))
     y = embedding(target)
     for i in range(SIZES["num_layers"]):
-        y = attend(f"decoder_{i}", y, y, use_causal_mask=True)
-        y = attend(f"decoder_{i}__cross", y, x, attention_mask=mask)
+        y = attend(f"decoder_{i}__mixer", y, y, use_causal_mask=True)
+        y = attend(f"decoder_{i}__cross_attention", y, x, attention_mask=mask)
         y = feed(f"decoder_{i}", y)
     logits = layers.Lambda(embedding.logits, output_shape=(LENGTH, VOCAB))(y)
     return keras.Model({"source": source, "target": target}, logits)
@@ -129,7 +129,7 @@ def keras_hub():
 def our_name(path):
     """What the same weight is called in our model."""
     path = re.sub(r"^(transformer|functional)(_\d+)?/", "", path)
-    path = path.replace("__cross__", "__cross_").replace("__", "/").replace("_norm/norm/", "_norm/")
+    path = path.replace("__", "/").replace("_norm/norm/", "_norm/")
     path = path.replace("source_embedding/embeddings", "source_embedding/token_embedding")
     for theirs, mine in KERAS_HUB:
         path = re.sub(theirs, mine, path)

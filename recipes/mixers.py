@@ -175,9 +175,8 @@ def build_model(config, task, variant):
     knows_padding = padding is not None and variant != "nothing"
     for _ in range(config.num_layers):
         block = EncoderBlock(
-            HEADS,
-            config.mlp_dim,
-            config.dropout,
+            mlp_dim=config.mlp_dim,
+            dropout=config.dropout,
             activation="gelu",
             norm_first=True,
             mixer=mixer,

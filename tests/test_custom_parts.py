@@ -132,16 +132,17 @@ def reloaded(layer):
 @pytest.mark.parametrize("argument", ["mixer", "feed_forward", "norm"])
 def test_a_block_takes_layers_of_all_kinds_and_comes_back_from_its_configuration(argument, kind):
     part = GIVEN[kind]()
-    block = layers.EncoderBlock(2, 13, **{argument: part})
-    again = layers.EncoderBlock(2, 13, **{argument: part}, dtype="mixed_bfloat16")
+    numbers = {"mixer": (None, 13), "feed_forward": (2, None)}.get(argument, (2, 13))
+    block = layers.EncoderBlock(*numbers, **{argument: part})
+    again = layers.EncoderBlock(*numbers, **{argument: part}, dtype="mixed_bfloat16")
     expected = block(X)
     again(X)
-    copy = getattr(block, "attention_norm" if argument == "norm" else argument)
+    copy = getattr(block, "mixer_norm" if argument == "norm" else argument)
     assert type(copy) is type(part)
     assert copy is not part
     assert not part.built
-    assert copy.name in (argument, "attention_norm")
-    other = getattr(again, "attention_norm" if argument == "norm" else argument)
+    assert copy.name in (argument, "mixer_norm")
+    other = getattr(again, "mixer_norm" if argument == "norm" else argument)
     assert other.compute_dtype == "bfloat16"
     assert_close(reloaded(block)(X), expected, 0)
 
@@ -174,7 +175,7 @@ def test_parts_of_attention_may_be_of_ones_own(make):
 def test_a_lambda_is_an_activation():
     """Keras does not load lambdas from files unless told; copies of parts are made all the same."""
     block = layers.EncoderBlock(
-        2, 13, activation=lambda x: x * 2, mixer=layers.MLPMixing(7, activation=lambda x: x * 3)
+        None, 13, activation=lambda x: x * 2, mixer=layers.MLPMixing(7, activation=lambda x: x * 3)
     )
     block(X)
     network = layers.EncoderBlock(2, feed_forward=layers.FeedForward(7, lambda x: x * 2))
@@ -192,7 +193,7 @@ def test_a_layer_that_cannot_be_made_again_is_refused_in_a_sentence():
             return self.inner(x)
 
     with pytest.raises(ValueError, match="'block': `mixer` must be a layer that can be made again"):
-        layers.EncoderBlock(2, 13, mixer=Wrapping(keras.layers.Dense(8)), name="block")
+        layers.EncoderBlock(None, 13, mixer=Wrapping(keras.layers.Dense(8)), name="block")
 
 
 @pytest.mark.skipif(ON_JAX, reason="Keras reads files alike")
@@ -202,7 +203,7 @@ def test_models_with_them_are_saved_loaded_and_trained(kind, tmp_path):
     y = x
     for _ in range(2):
         part = GIVEN[kind]()
-        y = layers.EncoderBlock(2, 13, mixer=part, feed_forward=part, norm=part)(y)
+        y = layers.EncoderBlock(mixer=part, feed_forward=part, norm=part)(y)
     model = keras.Model(x, y)
     model.compile("sgd", "mse", run_eagerly=True)
     model.train_on_batch(X, X)

@@ -16,17 +16,17 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 LAYER_ROWS = [
     ["errors", "traced", "ids", "composite", "depthwise", "patch_merging"]
     + ["rematerialization"]
-    + ["convolutions", "masks", "portable", "heads", "cache", "scores", "parts", "initializers"]
-    + ["positions", "both_ways", "arguments", "given_masks", "keras_attention"]
+    + ["convolutions", "masks", "portable", "scores", "learned_scores", "parts", "initializers"]
+    + ["positions", "both_ways", "arguments", "keras_attention"]
     + ["grid_positions", "box_positions", "patches", "position_terms", "rotary", "grid_bias"]
     + ["embeddings"]
     + ["projections", "regularization", "overlapping_patches"]
     + ["patch_embedding", "convolutional_stem"],
-    ["attention_settings", "attention", "self_attention", "cross_attention"]
+    ["attention_settings", "attention", "decoder_attention"]
     + ["local_attention", "linear_attention"]
     + ["windows", "reduction_attention", "pooling_attention", "feed_forward"]
     + ["mixers", "synthesizer", "convolution_mixing", "lstm_mixing"],
-    ["blocks", "decoder_block", "swin_block", "pooling_block", "pooling"],
+    ["block_settings", "blocks", "swin_block", "pooling_block", "pooling"],
 ]
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {

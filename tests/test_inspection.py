@@ -24,7 +24,7 @@ def test_the_maps_are_the_weights_that_the_layers_return():
     maps = attention_maps(model, X)
     y, weights = first(X, return_attention_scores=True)
     _, others = second(y, return_attention_scores=True)
-    assert list(maps) == [f"{name}/attention" for name in ("block_0", "block_1")]
+    assert list(maps) == [f"{name}/mixer" for name in ("block_0", "block_1")]
     for received, expected in zip(maps.values(), (weights, others), strict=True):
         np.testing.assert_allclose(received, to_numpy(expected), atol=1e-6)
 
@@ -33,11 +33,11 @@ def test_looking_leaves_no_trace():
     model, (first, _) = two_blocks()
     before = to_numpy(model(X))
     attention_maps(model, X)
-    assert first.attention.attention_observer is None
+    assert first.mixer.attention_observer is None
     np.testing.assert_array_equal(to_numpy(model(X)), before)
     with pytest.raises(ValueError):
         attention_maps(model, X[:, :, :5])
-    assert first.attention.attention_observer is None
+    assert first.mixer.attention_observer is None
 
 
 def test_a_model_shows_its_maps_after_training():
@@ -61,8 +61,8 @@ def test_a_part_of_the_path_chooses_the_layers():
         assert weights.shape == (2, 2, 4, 7)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
         assert not np.any(weights[1, ..., 5:])  # padding
-    with pytest.raises(ValueError, match="no attention layer .* whose path contains 'mixer'"):
-        attention_maps(model, inputs, match="mixer")
+    with pytest.raises(ValueError, match="no attention layer .* whose path contains 'fourier'"):
+        attention_maps(model, inputs, match="fourier")
 
 
 def test_rollout_is_the_product_of_its_definition():

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypeAlias, T
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
-from keras_transformers.layers.portable import current_kernels
+from keras_transformers.layers.portable import KERNELS
 
 NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
@@ -157,7 +157,7 @@ def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     kernel sorts nothing.
     """
     vocab = logits.shape[-1]
-    if vocab < 2 * k * BLOCK or current_kernels():
+    if vocab < 2 * k * BLOCK or KERNELS.get() is not None:
         values, ids = ops.top_k(logits, k)
         return values, ops.cast(ids, "int32")
     short = -vocab % BLOCK

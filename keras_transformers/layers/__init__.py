@@ -1,13 +1,12 @@
 """Keras layers, and the pure functions under them."""
 
-from keras_transformers.layers.attention import MultiHeadAttention
-from keras_transformers.layers.blocks import EncoderBlock
+from keras_transformers.layers.attention import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.blocks import DecoderBlock, EncoderBlock
 from keras_transformers.layers.box_positions import relative_places, sinusoidal_coordinates
 from keras_transformers.layers.convolution_mixing import ConvolutionMixing
 from keras_transformers.layers.convolutional_stem import ConvolutionalStem
 from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock
-from keras_transformers.layers.cross_attention import CrossAttention
-from keras_transformers.layers.decoder_block import DecoderBlock
+from keras_transformers.layers.decoder_attention import CausalSelfAttention, CrossAttention
 from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
 from keras_transformers.layers.feed_forward import (
     ConvolutionalFeedForward,
@@ -26,14 +25,13 @@ from keras_transformers.layers.grid_positions import (
     resize_positions,
     sinusoidal_grid,
 )
-from keras_transformers.layers.heads import dot_product_attention
+from keras_transformers.layers.learned_scores import AdditiveScore, GeneralScore, ScaledCosineScore
 from keras_transformers.layers.linear_attention import LinearAttention
 from keras_transformers.layers.local_attention import LocalAttention
 from keras_transformers.layers.lstm_mixing import LSTMMixing
 from keras_transformers.layers.masks import (
     causal_mask,
     combine_masks,
-    masked_softmax,
     padding_mask,
     segment_mask,
     segment_positions,
@@ -63,14 +61,12 @@ from keras_transformers.layers.regularization import Dropout, DropPath, LayerSca
 from keras_transformers.layers.rematerialization import rematerialized_blocks
 from keras_transformers.layers.rotary import RotaryEmbedding
 from keras_transformers.layers.scores import (
-    AdditiveScore,
     DotScore,
-    GeneralScore,
-    ScaledCosineScore,
     ScaledDotScore,
     Score,
+    dot_product_attention,
+    masked_softmax,
 )
-from keras_transformers.layers.self_attention import CausalSelfAttention, SelfAttention
 from keras_transformers.layers.swin_block import SwinBlock
 from keras_transformers.layers.synthesizer import RandomSynthesizer
 from keras_transformers.layers.windows import (

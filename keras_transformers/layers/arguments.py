@@ -41,6 +41,12 @@ WORDS = {
     "patch_size": ("patch_len",),
 }  # fmt: skip
 OURS = {theirs: ours for ours, words in WORDS.items() for theirs in words}
+# What a block is not told, for it is an argument of one of its parts.
+OF_PARTS = {
+    "attention_dropout": "mixer=SelfAttention(num_heads, dropout=...)",
+    "qkv_bias": "mixer=SelfAttention(num_heads, use_bias=...)",
+    "norm_epsilon": "norm=LayerNormalization(epsilon=...)",
+}
 
 
 class Arguments:
@@ -58,7 +64,7 @@ class Arguments:
     def __new__(cls, *args, **kwargs):
         known = None
         for word in kwargs:
-            if word not in OURS and word != "hidden_dim":
+            if word not in OURS and word not in ("hidden_dim", *OF_PARTS):
                 continue
             known = _parameters(cls) if known is None else known
             if word not in known:
@@ -93,6 +99,11 @@ def _refuse_word(cls, word, value, known):
     if ours in known:
         raise ValueError(f"{cls.__name__}: `{word}` is called `{ours}` here. "
                          f"Received: {word}={value!r}")
+    if ours in OF_PARTS and "mixer" in known:
+        raise ValueError(
+            f"{cls.__name__}: `{word}` is an argument of a part here, {OF_PARTS[ours]}. "
+            f"Received: {word}={value!r}"
+        )
     if ours == "hidden_dim":
         raise ValueError(
             f"{cls.__name__}: `{word}` must be left out, for the width is that of the input. "

@@ -1,13 +1,20 @@
-"""Multi-head attention: what its projections are handed to."""
+"""Multi-head attention, and attention of a sequence to itself."""
 
 import keras
 from keras import ops
 
 from keras_transformers.layers.attention_settings import AttentionSettings
-from keras_transformers.layers.given_masks import given_padding, given_pairs, hidden_from_all
-from keras_transformers.layers.heads import attend, swap_heads
-from keras_transformers.layers.masks import causal_mask, combine_masks, hide_padding
-from keras_transformers.layers.projections import project, project_together, project_token
+from keras_transformers.layers.masks import (
+    causal_mask,
+    combine_masks,
+    given_padding,
+    given_pairs,
+    hidden_from_all,
+    hide_padding,
+)
+from keras_transformers.layers.positions import with_positions
+from keras_transformers.layers.projections import project, project_each, swap_heads
+from keras_transformers.layers.scores import product, regroup, softmax_of_visible
 from keras_transformers.layers.traced import Traced
 
 
@@ -25,12 +32,15 @@ class MultiHeadAttention(Traced, AttentionSettings):
     nothing gives zeros before the output projection, with and without scores; a padded query is one
     of zeros, which Keras lets attend to nothing.
 
+    A subclass overrides what differs: `prepare_query`, `prepare_key`, `make_mask` or `attend`.
+
     Args:
         num_heads: Number of heads (H).
         key_dim: Width of a query and a key in one head; by default the query's width / `num_heads`.
         value_dim: Width of a value in one head; by default `key_dim`.
         dropout: Rate on the attention weights.
-        use_bias: Whether the four projections have biases; "output" for the last alone.
+        use_bias: Whether the four projections have biases; or which of them, "output" or a tuple of
+            some of "query", "key", "value" and "output".
         score: How well a query and a key match: "scaled_dot", "dot", "general", "additive", or a
             `Score`.
         num_key_value_heads: Number of heads of keys and values, which divides `num_heads`; as many
@@ -92,110 +102,196 @@ class MultiHeadAttention(Traced, AttentionSettings):
         value_mask=None,
         key_mask=None,
     ):
-        itself, value = value is None, query if value is None else value
+        masks, itself = (mask, query_mask, value_mask, key_mask), value is None
+        value = query if itself else value
         key = value if key is None else key
-        self._check_widths(query, value, key)
-        masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
-        padding = given_padding(self, value, **masks)
-        of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
-        if itself:
-            padding = of_query = combine_masks(of_query, padding)
-        elif query is value or query is key:  # one tensor stays one, for its projections
-            of_query = padding
+        for name, x, width in zip(self.input_names, (query, value, key), self._widths, strict=True):
+            if len(x.shape) != 3 or x.shape[-1] not in (None, width):
+                expected = f"of shape (batch, length, {width})"
+                self._refuse(name, expected, f"shape {tuple(x.shape)}")
+        if key.shape[1] != value.shape[1]:
+            self._check_lengths(value.shape[1], key.shape[1])
+        padding = pairs = seen = None
+        if any(each is not None for each in masks):
+            query, value, key, padding = self._without_padding(query, value, key, itself, *masks)
         full = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-        pairs = given_pairs(self, "attention_mask", attention_mask, full)
-        bias = given_pairs(self, "attention_bias", attention_bias, full, is_mask=False)
-        mask = self._visible(query, key, value, pairs, use_causal_mask, padding)
-        query, key, value = _hidden((query, of_query), (key, padding), (value, padding))
-        places = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
-        query, key, value = map(swap_heads, self._project(query, key, value))
-        seen = hidden_from_all(pairs)
+        if attention_mask is not None:
+            pairs = given_pairs(self, "attention_mask", attention_mask, full)
+            seen = hidden_from_all(pairs)
+        if attention_bias is not None:
+            attention_bias = given_pairs(self, "attention_bias", attention_bias, full, False)
+        visible = self.make_mask(query, key, pairs, padding, use_causal_mask)
+        positions = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
+        if query is key is value:
+            parts = project(query, self.query_dense, self.key_dense, self.value_dense)
+        else:
+            denses = (self.query_dense, self.key_dense, self.value_dense)
+            parts = project_each((query, key, value), denses)
+        query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
         if seen is not None:
             key, value = (ops.where(seen, x, ops.zeros((), x.dtype)) for x in (key, value))
-        query, key = self._prepare_query(query, places[0]), self._prepare_key(key, places[1])
-        output, weights = self._attend_all(query, key, value, places, mask, bias, training)
+        query, key = self.prepare_query(query, positions[0]), self.prepare_key(key, positions[1])
+        y, weights = self.attend(query, key, value, visible, attention_bias, positions, training)
         if self.attention_observer is not None and weights is not None:
             self.attention_observer(weights)
-        output = project(self.output_dense, swap_heads(output))
-        return (output, weights) if return_attention_scores else output
+        (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
+        return (y, weights) if return_attention_scores else y
 
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
-        if value_shape is not None:
-            key_shape = value_shape if key_shape is None else key_shape
-            self._check_shapes(query_shape, value_shape, key_shape)
-        return (*query_shape[:-1], self._output_shape or query_shape[-1])
+    def prepare_query(self, query, positions):
+        """A hook: queries as they are compared.
 
-    def _prepare_query(self, query, positions):
-        """A query `(batch, heads, length, key_dim)` as it is compared."""
+        Args:
+            query: `(batch, heads, queries, key_dim)`.
+            positions: int32 `(queries,)`; None in cross-attention token by token.
+
+        Returns:
+            Same shape.
+        """
         if self.position is not None:
             query = self.position.transform(query, positions)
         return self.score.prepare_query(query)
 
-    def _prepare_key(self, key, positions):
-        """A key `(batch, key_value_heads, length, key_dim)` as it is compared, and cached."""
+    def prepare_key(self, key, positions):
+        """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
         if self.position is not None:
             key = self.position.transform(key, positions)
         return self.score.prepare_key(key)
 
-    def _attend_all(self, query, key, value, places, mask, bias, training):
-        """`_attend` of a call; of blocks of it where a layer sees less than everything."""
-        return self._attend(query, key, value, places, mask, bias, training)
+    def make_mask(self, query, key, attention_mask, padding, causal):
+        """A hook: what each query may attend to.
 
-    def _attend(self, query, key, value, places, mask, bias=None, training=False):
-        """Output and weights, `(batch, heads, queries, ...)`, of what was prepared.
+        Args:
+            query, key: The inputs, `(batch, queries, width)` and `(batch, keys, width)`.
+            attention_mask: The caller's, bool `(queries, keys)` or `(batch, heads, queries, keys)`,
+                axes of which may be 1; or None.
+            padding: Bool `(batch, keys)`, True = real token; or None.
+            causal: Whether query `i` sees keys `0 .. i` only.
 
-        `places` are the positions of the queries and of the keys.
+        Returns:
+            What `attend` takes as `mask`: bool that broadcasts against `(batch, heads, queries,
+            keys)`, or None for everything.
         """
-        values = None
-        if self.position is not None:
-            term = self.position.bias(query, *places)
-            bias = term if bias is None else bias if term is None else ops.add(bias, term)
-
-            def values(weights):
-                return self.position.values(weights, *places)
-
-        def dropout(weights):
-            return self.dropout_layer(weights, training=training)
-
-        return attend(query, key, value, self.score.compare, mask, bias, dropout, values)
-
-    def _step(self, query, key, value, places, mask):
-        """Output `(batch, beams, width)` and weights, of one token's query for every beam."""
-        output, weights = self._attend(query, key, value, places, mask)
-        return project_token(self.output_dense, swap_heads(output)), weights
-
-    def _project(self, query, key, value):
-        """Queries, keys and values, those of the same input together."""
-        if query is key and key is value:
-            return project_together([self.query_dense, self.key_dense, self.value_dense], query)
-        if query is key:  # of tokens with their positions, and the value without
-            both = project_together([self.query_dense, self.key_dense], query)
-            return *both, project(self.value_dense, value)
-        query = project(self.query_dense, query)
-        if key is value:
-            return query, *project_together([self.key_dense, self.value_dense], key)
-        return query, project(self.key_dense, key), project(self.value_dense, value)
-
-    def _check_widths(self, *inputs):
-        for name, x, width in zip(self.input_names, inputs, self._widths, strict=True):
-            if len(x.shape) != 3 or x.shape[-1] not in (None, width):
-                self._refuse(name, f"of shape (batch, length, {width})", f"shape {tuple(x.shape)}")
-
-    def _visible(self, query, key, value, pairs, use_causal_mask, padding):
-        """All masks as one that broadcasts against (batch, heads, queries, keys), or None."""
-        self._check_lengths(value.shape[1], key.shape[1])
-        causal = (
-            causal_mask(ops.shape(query)[1], ops.shape(key)[1]) if use_causal_mask else None
-        )
+        masks = [] if attention_mask is None else [attention_mask]
+        if causal:
+            masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
         if padding is not None:
-            padding = ops.expand_dims(padding, (1, 2))  # LiteRT has no `[:, None, None]` of a mask
-        return combine_masks(pairs, causal, padding)
+            masks.append(ops.expand_dims(padding, (1, 2)))  # LiteRT has no `[:, None, None]` here
+        return combine_masks(*masks) if masks else None
+
+    def attend(self, query, key, value, mask, bias, positions, training=None):
+        """A hook: from what was prepared to the output of the heads.
+
+        Args:
+            query: `(batch, heads, queries, key_dim)`.
+            key: `(batch, key_value_heads, keys, key_dim)`.
+            value: `(batch, key_value_heads, keys, value_dim)`.
+            mask: From `make_mask`.
+            bias: Added to the scores `(batch, heads, queries, keys)`, against which it broadcasts;
+                or None.
+            positions: Those of the queries and of the keys, int32 vectors.
+            training: Whether dropout acts.
+
+        Returns:
+            `(batch, heads, queries, value_dim)`, and the weights before dropout `(batch, heads,
+            queries, keys)`, or None where there are none.
+        """
+        heads, shared = query.shape[1], key.shape[1]
+        if self.position is not None:
+            term = self.position.bias(query, *positions)
+            bias = term if bias is None else bias if term is None else ops.add(bias, term)
+        together = query if heads == shared else regroup(query, shared)
+        scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
+        scores = scores if heads == shared else regroup(scores, heads)
+        weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
+        dropped = self.dropout_layer(weights, training=True) if training else weights
+        y = product(dropped, value)  # (batch, heads, queries, value_dim)
+        more = None if self.position is None else self.position.values(dropped, *positions)
+        return y if more is None else y + more, weights
+
+    def _without_padding(self, query, value, key, itself, mask, query_mask, value_mask, key_mask):
+        """Inputs with zeros at padding, and the keys' padding; what was one tensor stays one."""
+        of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
+        masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
+        padding = given_padding(self, value, **masks)
+        if itself:
+            padding = of_query = combine_masks(of_query, padding)
+        elif query is value or query is key:
+            of_query = padding
+        hidden = {id(query): hide_padding(query, of_query)}
+        for x in (value, key):
+            if id(x) not in hidden:
+                hidden[id(x)] = hide_padding(x, padding)
+        return *(hidden[id(x)] for x in (query, value, key)), padding
 
 
-def _hidden(*inputs):
-    """`hide_padding` of pairs of a tensor and its mask; what was one tensor stays one."""
-    hidden = {}
-    for x, mask in inputs:
-        if id(x) not in hidden:
-            hidden[id(x)] = hide_padding(x, mask)
-    return [hidden[id(x)] for x, _ in inputs]
+@keras.saving.register_keras_serializable("keras_transformers")
+class SelfAttention(MultiHeadAttention):
+    """Multi-head attention of a sequence to itself.
+
+    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.2.3).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        attention_mask: Optional bool `(batch, length, length)`; True = attend. See
+            `MultiHeadAttention`.
+        attention_bias: Optional, added to the scores.
+        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
+            queries and keys are made of, not to the values (Carion et al. 2020,
+            https://arxiv.org/abs/2005.12872, section A.3).
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import SelfAttention
+    >>> tuple(SelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    """
+
+    causal = False
+    input_names = ("x", "x", "x")
+
+    def build(self, x_shape):
+        super().build(x_shape)
+
+    def call(
+        self,
+        x,
+        attention_mask=None,
+        attention_bias=None,
+        positions=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+        x_mask=None,
+    ):
+        if self.position is not None:
+            x = self.position.fits(x, self.causal)
+        if mask is not None or x_mask is not None:
+            x_mask = given_padding(self, x, mask=mask, x_mask=x_mask)
+        placed = x if positions is None else with_positions(self, "positions", x, positions)
+        return super().call(
+            placed,
+            x,
+            placed,
+            attention_mask=attention_mask,
+            use_causal_mask=self.causal,
+            attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            value_mask=x_mask,
+        )
+
+    def compute_output_shape(self, x_shape):
+        return super().compute_output_shape(x_shape)

@@ -6,16 +6,24 @@ from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.keras_attention import our_arguments
+from keras_transformers.layers.learned_scores import SCORES
 from keras_transformers.layers.parts import part, serialized
 from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.regularization import Dropout
-from keras_transformers.layers.scores import SCORES, Score
+from keras_transformers.layers.scores import Score
+
+PROJECTIONS = ("query", "key", "value", "output")
 
 
 class AttentionSettings(Arguments, Composite, keras.layers.Layer):
-    """What `MultiHeadAttention` is made of; it computes nothing."""
+    """What `MultiHeadAttention` is made of; it computes nothing.
 
-    input_names = ("query", "value", "key")  # what errors call them
+    Attributes:
+        input_names: What errors call the inputs.
+        head_dims: Once built, number of heads of keys and values, and width of a key and a value.
+    """
+
+    input_names = ("query", "value", "key")
     _refuse = refuse
 
     def __init__(
@@ -43,8 +51,11 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         self.key_dim = whole_number(self, "key_dim", key_dim, optional=True)
         self.value_dim = whole_number(self, "value_dim", value_dim, optional=True)
         self.dropout = rate(self, "dropout", dropout)
-        if use_bias not in (True, False, "output"):
-            self._refuse("use_bias", "True, False or 'output'", repr(use_bias))
+        if isinstance(use_bias, (tuple, list)) and all(name in PROJECTIONS for name in use_bias):
+            use_bias = tuple(use_bias)
+        elif use_bias not in (True, False, "output"):
+            expected = f"True, False, 'output', or some of {', '.join(PROJECTIONS)}"
+            self._refuse("use_bias", expected, repr(use_bias))
         self.use_bias = use_bias
         if score is None or isinstance(score, (int, tuple, list)):
             hint = "; `output_shape`, Keras's sixth argument, is given by name"
@@ -83,7 +94,7 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         key_dim = self.key_dim or query_shape[-1] // self.num_heads
         value_dim = self.value_dim or key_dim
         heads, shared = self.num_heads, self.num_key_value_heads or self.num_heads
-        self._cache_dims = {"heads": shared, "key_dim": key_dim, "value_dim": value_dim}
+        self.head_dims = (shared, key_dim, value_dim)
         equation = "abc,cde->abde"
         self.query_dense = self._projection("query", equation, (None, heads, key_dim))
         self.query_dense.build(query_shape)
@@ -115,11 +126,19 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
             _, value, key = self.input_names
             self._refuse(key, f"as long as `{value}`, {values}", f"length {keys}")
 
+    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        if value_shape is not None:
+            key_shape = value_shape if key_shape is None else key_shape
+            self._check_shapes(query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], self._output_shape or query_shape[-1])
+
     def _projection(self, name, equation, output_shape):
         def fresh(initializer):  # one instance for several kernels would make them equal
             return type(initializer).from_config(initializer.get_config())
 
-        biased = self.use_bias is True or self.use_bias == name.removeprefix("attention_")
+        name_of_bias, biased = name.removeprefix("attention_"), self.use_bias
+        if biased not in (True, False):
+            biased = name_of_bias == biased if isinstance(biased, str) else name_of_bias in biased
         projection = keras.layers.EinsumDense(
             equation,
             output_shape=output_shape,

@@ -1,212 +1,49 @@
-"""The encoder block, and what it shares with the decoder's: residuals and norms, wired."""
-
-import functools
-import inspect
+"""The encoder block and the decoder block: residuals and norms, wired."""
 
 import keras
 
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import rate, refuse, whole_number
-from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.given_masks import given_padding
-from keras_transformers.layers.masks import hide_padding
-from keras_transformers.layers.parts import Prototype, part, serialized
-from keras_transformers.layers.positions import check_sequence
-from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
-from keras_transformers.layers.rematerialization import Rematerialized
-from keras_transformers.layers.self_attention import SelfAttention
-from keras_transformers.layers.traced import Traced
+from keras_transformers.layers.attention import SelfAttention
+from keras_transformers.layers.block_settings import BlockSettings
+from keras_transformers.layers.decoder_attention import CausalSelfAttention, CrossAttention
+from keras_transformers.layers.errors import named, refuse, whole_number
+from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 
 
-class Block(Traced, Arguments, Composite, Rematerialized, keras.layers.Layer):
-    """What both blocks share: configuration, the feed-forward branch and the residual rule."""
+class Block(BlockSettings):
+    """What all blocks compute: `x` and a branch of it, added."""
 
-    heads_of_mixer = True  # whether `num_heads` is about nothing else than what mixes the tokens
+    def _residual(self, x, name, function, *arguments, **options):
+        """Post-norm `LN(x + f(x))` or pre-norm `x + f(LN(x))`, and what else `f` gives, or None.
 
-    def __init__(
-        self,
-        num_heads=None,
-        mlp_dim=None,
-        dropout=0.0,
-        activation="relu",
-        norm_first=False,
-        attention_dropout=0.0,
-        drop_path=0.0,
-        layer_scale=None,
-        norm_epsilon=1e-6,
-        mixer=None,
-        feed_forward=None,
-        norm=None,
-        qkv_bias=True,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.mixer = None if mixer is None else part(self, "mixer", mixer, keras.layers.Layer)
-        # As they were given; `mlp_dim`, `activation` and `norm_epsilon` make those that were not.
-        self._given = {
-            name: None if given is None else Prototype(self, name, given, keras.layers.Layer)
-            for name, given in (("feed_forward", feed_forward), ("norm", norm))
-        }
-        network = self._given["feed_forward"] and self._given["feed_forward"].layer
-        self.num_heads = self._number("num_heads", num_heads, "mixer", self.mixer)
-        self.mlp_dim = self._number("mlp_dim", mlp_dim, "feed_forward", network)
-        self.dropout = rate(self, "dropout", dropout)
-        self.activation = keras.activations.get(activation)
-        self.norm_first = norm_first
-        self.attention_dropout = rate(self, "attention_dropout", attention_dropout)
-        self.drop_path = rate(self, "drop_path", drop_path)
-        self.layer_scale = layer_scale
-        self.norm_epsilon = norm_epsilon
-        self.qkv_bias = qkv_bias
-        self.supports_masking = True
-
-    def _number(self, name, given, argument, part):
-        """A number, or that of the part in its place; both may be given if they agree."""
-        number = whole_number(self, name, given, optional=part is not None)
-        its = getattr(part, name, None)
-        if number is None or its is None or not self.heads_of_mixer and name == "num_heads":
-            return its if number is None else number
-        if number != its:
-            refuse(self, name, f"left out, or that of `{argument}`, {its}", f"{name}={number}")
-        return number
-
-    def _check(self, x_shape):
-        if self.mixer is not None:  # it has shapes of its own, a grid's perhaps
-            return
-        check_sequence(self, x_shape)
-        if x_shape[-1] % self.num_heads:
-            raise ValueError(
-                f"{type(self).__name__} '{self.name}': `num_heads` must divide the width of `x`, "
-                f"{x_shape[-1]}. Received: num_heads={self.num_heads}"
-            )
-
-    def _attention(self, layer, name, **kwargs):
-        return layer(
-            self.num_heads,
-            dropout=self.attention_dropout,
-            use_bias=True if self.qkv_bias else "output",
-            name=name,
-            dtype=self.dtype_policy,
-            **kwargs,
-        )
-
-    def _part(self, part, name, default):
-        """A copy of the part that was given, or what `default` makes."""
-        given = self._given[part]
-        if given is None:
-            return default(name=name, dtype=self.dtype_policy)
-        return given.copy(self, name)
-
-    def _norm_and_scale(self, name, x_shape, branch_shape=None):
-        """The norm of a branch, and the factor on what it gives, of `branch_shape`, or None."""
-        default = functools.partial(keras.layers.LayerNormalization, epsilon=self.norm_epsilon)
-        norm = self._part("norm", f"{name}_norm", default)
-        norm.build(x_shape)
-        if self.layer_scale is None:
-            return norm, None
-        scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
-        scale.build(branch_shape or x_shape)
-        return norm, scale
-
-    def _build_feed_forward(self, x_shape):
-        default = functools.partial(FeedForward, self.mlp_dim, self.activation)
-        self.feed_forward = self._part("feed_forward", "feed_forward", default)
-        self.feed_forward.build(x_shape)
-        self.feed_forward_norm, self.feed_forward_scale = self._norm_and_scale(
-            "feed_forward", x_shape
-        )
-        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
-        self.drop_path_layer = DropPath(self.drop_path, dtype=self.dtype_policy)
-
-    def _residual(self, x, branch, norm, scale, training):
-        """Post-norm `LN(x + f(x))` or pre-norm `x + f(LN(x))`."""
-        y = branch(norm(x) if self.norm_first else x)
-        if scale is not None:
-            y = scale(y)
-        y = self.dropout_layer(y, training=training)
-        x = x + self.drop_path_layer(y, training=training)
-        return x if self.norm_first else norm(x)
-
-    def _build_mixer(self, attention, x_shape):
-        """The attention of a class, unless something was given in its place."""
-        self.attention = None
-        if self.mixer is None:
-            self.attention = self._attention(attention, "attention")
-        self._mixing_layer().build(x_shape)
-
-    def _mixing_layer(self):
-        return self.attention if self.mixer is None else self.mixer
-
-    def _call_of(self, layer, scores=None, training=None, **arguments):
-        """An attention or mixer as a function of `x` alone; `scores`, a list, gets its weights.
-
-        Arguments that are None are left out; one that the layer does not know is refused.
+        `f` is, or is of, the part called `name`; `options` say whether it trains.
         """
-        known = inspect.signature(layer.call).parameters
-        arguments = {name: value for name, value in arguments.items() if value is not None}
-        if scores is not None:
-            arguments["return_attention_scores"] = True
-        for name in arguments:
-            if name not in known:
-                name = "padding_mask" if name == "mask" else name
-                raise ValueError(
-                    f"{type(self).__name__} '{self.name}': `{name}` must be left out, for "
-                    f"{type(layer).__name__} '{layer.name}' knows of none. Received: one"
-                )
-        if "training" in known:
-            arguments["training"] = training
+        norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
+        y = function(norm(x) if self.norm_first else x, *arguments, **options)
+        y, other = y if isinstance(y, tuple) else (y, None)
+        y = y if scale is None else scale(y)
+        y = self._drop(y) if options.get("training") else y
+        return (x + y if self.norm_first else norm(x + y)), other
 
-        def call(x):
-            y = layer(x, **arguments)
-            if scores is None:
-                return y
-            scores.append(y[1])
-            return y[0]
+    def _drop(self, y):
+        return self.drop_path_layer(self.dropout_layer(y, training=True), training=True)
 
-        return call
+    def _options(self, name, **options):
+        """Those of a part's call that are neither None nor False; unknown ones are refused."""
+        said = {key: x for key, x in options.items() if x is not None and x is not False}
+        for key in said.keys() - getattr(self, f"_{name}_takes"):
+            part, key = getattr(self, name), "padding_mask" if key == "mask" else key
+            expected = f"left out, for {type(part).__name__} '{part.name}' knows of none"
+            refuse(self, key, expected, "one")
+        return said
 
-    def _without_padding(self, x, padding):
-        """`x` with zeros at padding, unless the mixer takes padding for tokens like others."""
-        return x if getattr(self.mixer, "ignore_mask", False) else hide_padding(x, padding)
-
-    def _attend(self, x, function, training=False):
-        return self._residual(x, function, self.attention_norm, self.attention_scale, training)
-
-    def _feed(self, x, function, training=False):
-        norm, scale = self.feed_forward_norm, self.feed_forward_scale
-        return self._residual(x, function, norm, scale, training)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "dropout": self.dropout,
-            "activation": keras.activations.serialize(self.activation),
-            "norm_first": self.norm_first,
-            "attention_dropout": self.attention_dropout,
-            "drop_path": self.drop_path,
-            "layer_scale": self.layer_scale,
-            "norm_epsilon": self.norm_epsilon,
-            "mixer": serialized(self.mixer),
-            "qkv_bias": self.qkv_bias,
-            **{name: given and given.serialized() for name, given in self._given.items()},
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        # Files of earlier versions may hold numbers that a part did not heed.
-        config = dict(config)
-        for name, argument in (("num_heads", "mixer"), ("mlp_dim", "feed_forward")):
-            part = config.get(argument)
-            its = part.get("config", {}).get(name) if isinstance(part, dict) else None
-            if its is not None and (cls.heads_of_mixer or argument != "mixer"):
-                config[name] = its
-        return super().from_config(config)
+    def _without_padding(self, x, padding_mask, mask, x_mask):
+        """`x` with zeros at padding, and bool `(batch, length)`, True = real token, or None."""
+        if padding_mask is None and mask is None and x_mask is None:
+            return x, None
+        padding = given_padding(self, x, padding_mask=padding_mask, mask=mask, x_mask=x_mask)
+        if getattr(self.mixer, "ignore_mask", False):  # it takes padding for tokens like others
+            return x, padding
+        return hide_padding(x, padding), padding
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -219,28 +56,22 @@ class EncoderBlock(Block):
     pre-norm blocks needs one more norm at its end. An implicit Keras mask is used and carried on.
 
     Args:
-        num_heads: Number of heads; must divide the width of `x`. None where there is a `mixer`.
-        mlp_dim: Width of the feed-forward network's hidden layer. None where there is a
-            `feed_forward`.
+        num_heads: Number of heads of the attention; must divide the width of `x`. None beside a
+            `mixer`.
+        mlp_dim: Width of the feed-forward network's hidden layer. None beside a `feed_forward`.
         dropout: Rate on the output of each branch.
-        activation: Activation of the feed-forward network.
+        activation: Activation of `FeedForward(mlp_dim, activation)`.
         norm_first: True for pre-norm.
-        attention_dropout: Rate on the attention weights.
+        mixer: What mixes the tokens in place of `SelfAttention(num_heads)`: a layer from `(batch,
+            length, hidden_dim)` to the same shape, for instance `FourierMixing()`, or an attention
+            with settings of its own, `SelfAttention(8, dropout=0.1, position=RotaryEmbedding())`.
+            The block makes its own copy, so that one object serves a whole stack.
+        feed_forward: What stands in the place of `FeedForward(mlp_dim, activation)`, for instance
+            `GatedFeedForward(512, "silu")`; also copied.
+        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-6)`, for
+            instance `keras.layers.RMSNormalization()`; also copied, for each branch.
         drop_path: Rate of dropping a whole branch for a sample (`DropPath`).
         layer_scale: Start of a learned factor on each branch (`LayerScale`), or None.
-        norm_epsilon: Epsilon of the layer norms.
-        mixer: What mixes the tokens in place of self-attention: a layer from `(batch, length,
-            hidden_dim)` to the same shape, for instance `FourierMixing()`, or an attention with
-            settings of its own, `SelfAttention(8, position=RotaryEmbedding())`; None for
-            `SelfAttention(num_heads)`. The block makes its own copy, so that one object serves a
-            whole stack. `num_heads` may be left out beside it, and must not contradict it;
-            `attention_dropout` and `qkv_bias` are ignored.
-        feed_forward: What stands in the place of `FeedForward(mlp_dim, activation)`, for instance
-            `GatedFeedForward(512, "silu")`; also copied. `mlp_dim` may be left out beside it, and
-            must not contradict it; `activation` is ignored.
-        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=norm_epsilon)`,
-            for instance `keras.layers.RMSNormalization()`; also copied.
-        qkv_bias: Whether the projections of the attention to queries, keys and values have biases.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`; or a grid, `(batch, rows, columns, hidden_dim)`, with a
@@ -249,17 +80,17 @@ class EncoderBlock(Block):
             attend. See `MultiHeadAttention`.
         padding_mask: Optional bool `(batch, length)`; True = real token. What stands at padding
             changes nothing, NaN and infinity neither: a padded row is one of zeros.
-        positions: Optional, added to what queries and keys are made of; see `SelfAttention`.
-        return_attention_scores: Whether to return the attention weights too.
-        training: Whether dropout acts.
+        positions, attention_bias: Optional; see `SelfAttention`. One bias may serve a whole stack.
+        return_attention_scores, training: Whether to return the weights too; whether dropout acts.
         mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
 
     Returns:
         Same shape as `x`, and the weights `(batch, heads, length, length)` on request.
 
     Raises:
-        ValueError: If `x` is not of rank 3, `num_heads` does not divide its width, a mask does not
-            fit, or the mixer knows of no such argument.
+        ValueError: If a number and an object are given for the same part, or neither; `x` is not of
+            rank 3, `num_heads` does not divide its width, a mask does not fit, or the mixer knows
+            of no such argument.
 
     Example:
     >>> import numpy as np
@@ -271,8 +102,7 @@ class EncoderBlock(Block):
 
     def build(self, x_shape):
         self._check(x_shape)
-        self._build_mixer(SelfAttention, x_shape)
-        self.attention_norm, self.attention_scale = self._norm_and_scale("attention", x_shape)
+        self._build_branch("mixer", (SelfAttention, self.num_heads), x_shape)
         self._build_feed_forward(x_shape)
 
     def call(
@@ -281,22 +111,187 @@ class EncoderBlock(Block):
         attention_mask=None,
         padding_mask=None,
         positions=None,
+        attention_bias=None,
         return_attention_scores=False,
         training=None,
         mask=None,
         x_mask=None,
     ):
-        padding = given_padding(self, x, padding_mask=padding_mask, mask=mask, x_mask=x_mask)
-        x = self._without_padding(x, padding)
-        scores = [] if return_attention_scores else None
-        mix = self._call_of(
-            self._mixing_layer(),
-            scores,
-            training,
-            attention_mask=attention_mask,
+        x, padding = self._without_padding(x, padding_mask, mask, x_mask)
+        options = self._options(
+            "mixer", attention_mask=attention_mask, attention_bias=attention_bias, mask=padding,
+            positions=positions, return_attention_scores=return_attention_scores,
+        )  # fmt: skip
+        x, weights = self._residual(x, "mixer", self.mixer, training=training, **options)
+        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        return (x, weights) if return_attention_scores else x
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class DecoderBlock(Block):
+    """Self-attention, causal by default, attention to a context, and a feed-forward network.
+
+    Each has its residual connection and norm (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.1). Built without a context it has no
+    cross-attention: the block of a decoder-only language model. A call takes no cache: token by
+    token, `start_cache` and `step` decode.
+
+    Args:
+        num_heads: Number of heads of both attentions, or of the one that is not given.
+        mlp_dim, dropout, activation, norm_first, feed_forward, norm: See `EncoderBlock`, whose
+            `drop_path` and `layer_scale` are taken too, by name.
+        mixer: What mixes the tokens in place of `CausalSelfAttention(num_heads)`.
+        cross_attention: What attends to the context in place of `CrossAttention(num_heads)`.
+        causal: Whether no token sees a later one, which a `mixer` must say of itself too. False for
+            a set without order, as DETR's queries are (Carion et al. 2020,
+            https://arxiv.org/abs/2005.12872, section 3.2).
+
+    Call arguments:
+        x, attention_mask, padding_mask, attention_bias, training, mask, x_mask: See `EncoderBlock`;
+            masks and bias are those of the self-attention, on top of the causal mask.
+        context: `(batch, context_length, context_width)`, or None.
+        context_mask: Optional bool, `(batch, context_length)` for padding or
+            `(batch, length, context_length)`; filled in by Keras from an implicit mask.
+        positions: Optional, added to what queries and keys of the self-attention and queries of the
+            cross-attention are made of; see `SelfAttention`.
+        context_positions: The same for the keys of the cross-attention; see `CrossAttention`.
+        return_attention_scores: Whether to return the weights of the cross-attention (of the
+            self-attention where there is no context) too.
+
+    Returns:
+        `(batch, length, hidden_dim)`, on request with weights `(batch, heads, length, keys)`.
+
+    Raises:
+        ValueError: As `EncoderBlock`, and if a context is given or not, unlike when it was built.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import DecoderBlock
+    >>> block = DecoderBlock(num_heads=2, mlp_dim=32)
+    >>> x, context = np.ones((3, 5, 8), "float32"), np.ones((3, 7, 8), "float32")
+    >>> tuple(block(x, context).shape)
+    (3, 5, 8)
+    """
+
+    def __init__(
+        self,
+        num_heads=None,
+        mlp_dim=None,
+        dropout=0.0,
+        activation="relu",
+        norm_first=False,
+        mixer=None,
+        cross_attention=None,
+        feed_forward=None,
+        norm=None,
+        causal=True,
+        **kwargs,
+    ):
+        across = mixer is not None and cross_attention is None  # `num_heads` is of that attention
+        settings = (dropout, activation, norm_first, mixer, feed_forward, norm)
+        super().__init__(None if across else num_heads, mlp_dim, *settings, **kwargs)
+        if across:
+            self.num_heads = whole_number(self, "num_heads", num_heads, optional=True)
+        self.cross_attention = self._part("cross_attention", cross_attention)
+        self.causal = causal
+        if mixer is not None and causal != bool(getattr(self.mixer, "causal", False)):
+            expected = f"{'' if causal else 'not '}causal, as `causal` is {causal}"
+            refuse(self, "mixer", expected, type(self.mixer).__name__)
+
+    def build(self, x_shape, context_shape=None):
+        self._check(x_shape)
+        attention = CausalSelfAttention if self.causal else SelfAttention
+        self._build_branch("mixer", (attention, self.num_heads), x_shape)
+        if context_shape is not None:
+            if self.cross_attention is None and self.num_heads is None:
+                refuse(self, "num_heads", "given, for the attention to `context`", None)
+            default = (CrossAttention, self.num_heads)
+            self._build_branch("cross_attention", default, x_shape, context_shape)
+        elif self.cross_attention is not None:
+            refuse(self, "context", "given, for the `cross_attention`", None)
+        self._build_feed_forward(x_shape)
+
+    def call(
+        self,
+        x,
+        context=None,
+        attention_mask=None,
+        context_mask=None,
+        padding_mask=None,
+        positions=None,
+        context_positions=None,
+        attention_bias=None,
+        return_attention_scores=False,
+        training=None,
+        mask=None,
+        x_mask=None,
+    ):
+        if (context is None) != (self.cross_attention is None):
+            expected, received = ("given", "None") if context is None else ("None", "a tensor")
+            refuse(self, "context", f"{expected}, as when the block was built", received)
+        x, padding = self._without_padding(x, padding_mask, mask, x_mask)
+        options = self._options(
+            "mixer", attention_mask=attention_mask, attention_bias=attention_bias, mask=padding,
             positions=positions,
-            mask=padding,
-        )
-        x = self._attend(x, mix, training)
-        x = self._feed(x, self.feed_forward, training)
-        return (x, scores[0]) if return_attention_scores else x
+            return_attention_scores=return_attention_scores and context is None,
+        )  # fmt: skip
+        x, weights = self._residual(x, "mixer", self.mixer, training=training, **options)
+        if context is not None:
+            options = self._options(
+                "cross_attention", context=context, **self._context_mask(context_mask),
+                positions=positions, context_positions=context_positions,
+                return_attention_scores=return_attention_scores,
+            )  # fmt: skip
+            attend = self.cross_attention
+            x, weights = self._residual(x, "cross_attention", attend, training=training, **options)
+        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        return (x, weights) if return_attention_scores else x
+
+    def compute_output_shape(self, x_shape, context_shape=None):
+        return super().compute_output_shape(x_shape)
+
+    def _context_mask(self, mask):
+        """The argument of the cross-attention that a mask of padding, or of pairs, is."""
+        if mask is None:
+            return {}
+        mask = as_mask(mask, named(self, "context_mask"))
+        return {"context_mask" if len(mask.shape) == 2 else "attention_mask": mask}
+
+    def start_cache(self, batch, beams, max_length):
+        """Empty keys and values of the self-attention; see `CausalSelfAttention.start_cache`."""
+        if not hasattr(self.mixer, "start_cache"):
+            refuse(self, "mixer", "able to decode token by token", type(self.mixer).__name__)
+        return self.mixer.start_cache(batch, beams, max_length)
+
+    def step(self, x, cache, index, visible=None, context_cache=None, context_mask=None):
+        """Decodes one token of `beams` sequences for each batch element.
+
+        Args:
+            x: `(batch, beams, hidden_dim)`.
+            cache: From `start_cache`, filled by the steps before.
+            index, visible: See `CausalSelfAttention.step`.
+            context_cache: `cross_attention.project_context(context)`, or None.
+            context_mask: Optional bool `(batch, context_length)`.
+
+        Returns:
+            `(batch, beams, hidden_dim)`, the cache with this token in it, and the weights of the
+            cross-attention `(batch, heads, beams, context_length)`, None without a context.
+        """
+        x, cache = self._residual(x, "mixer", self.mixer.step, cache, index, visible)
+        weights = None
+        if context_cache is not None:
+            attend = self.cross_attention.step
+            x, weights = self._residual(x, "cross_attention", attend, context_cache, context_mask)
+        feed = getattr(self.feed_forward, "step", self.feed_forward)
+        x, _ = self._residual(x, "feed_forward", feed)
+        return x, cache, weights
+
+    def prefill(self, x, cache, beams):
+        """The first tokens at once, without a context; see `CausalSelfAttention.prefill`."""
+        x, cache = self._residual(x, "mixer", self.mixer.prefill, cache, beams)
+        x, _ = self._residual(x, "feed_forward", self.feed_forward)
+        return x, cache
+
+    def get_config(self):
+        across = self._serialized("cross_attention")
+        return {**super().get_config(), "cross_attention": across, "causal": self.causal}

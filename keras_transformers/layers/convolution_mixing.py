@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.errors import rate, whole_number
-from keras_transformers.layers.given_masks import given_padding
-from keras_transformers.layers.masks import hide_padding, masked_softmax
+from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.regularization import Dropout
+from keras_transformers.layers.scores import masked_softmax
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

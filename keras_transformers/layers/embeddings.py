@@ -11,9 +11,8 @@ from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
-from keras_transformers.layers.portable import current_kernels
+from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions import check_sequence
-from keras_transformers.layers.projections import known_rows
 
 BLOCKS = 8  # as many as rows would be slow
 
@@ -95,7 +94,10 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self._check(ids, reverse)
         if reverse:
             return self.logits(ids)
-        ids = as_ids(self, "ids", ids, self.vocab_size - 1)
+        return self.vectors(as_ids(self, "ids", ids, self.vocab_size - 1))
+
+    def vectors(self, ids):
+        """`call` without checks, for int32 ids that a program has made."""
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         if self.table_scale is not None:
             x = x / ops.cast(ops.take(self.table_scale, ids, axis=0)[..., None], x.dtype)
@@ -133,10 +135,11 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         rows = ops.reshape(ops.cast(x, self.compute_dtype), (-1, self.hidden_dim))
         if self.table_scale is not None:
             y = self._int8_logits(rows)
-        elif current_kernels():
-            y = current_kernels().table_product(rows, ops.cast(self.table, rows.dtype))
+        elif KERNELS.get() is not None:
+            y = KERNELS.get().table_product(rows, ops.cast(self.table, rows.dtype))
         else:
-            blocks = math.gcd(BLOCKS, self.vocab_size) if known_rows(x) in (1, 2, 3, 4) else 1
+            few = None not in x.shape[:2] and math.prod(x.shape[:2]) <= 4
+            blocks = math.gcd(BLOCKS, self.vocab_size) if few else 1
             y = _times_table(ops.cast(self.table, rows.dtype), rows, blocks)
         return ops.reshape(y, (-1, x.shape[1], self.vocab_size))
 

@@ -33,10 +33,6 @@ def gelu_tanh(x):
     return keras.ops.gelu(x, approximate=True)
 
 
-def _call(dense, x):
-    return dense(x)
-
-
 class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
@@ -67,14 +63,6 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
         )
         self.output_dense = self._dense(x_shape[-1], "output")
         self.output_dense.build((*x_shape[:-1], self.mlp_dim))
-
-    def call(self, x, training=None):
-        hidden = self.dropout_layer(self._hidden(x, _call), training=training)
-        return self.output_dense(hidden)
-
-    def step(self, x):
-        """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
-        return project_token(self.output_dense, self._hidden(x, project_token))
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -127,8 +115,13 @@ class FeedForward(_FeedForward):
         self.hidden_dense = self._dense(self.mlp_dim, "hidden", self.activation)
         self.hidden_dense.build(x_shape)
 
-    def _hidden(self, x, project):
-        return project(self.hidden_dense, x)
+    def call(self, x, training=None):
+        hidden = self.hidden_dense(x)  # (..., mlp_dim)
+        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
+
+    def step(self, x):
+        """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
+        return project_token(self.output_dense, project_token(self.hidden_dense, x))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -176,8 +169,14 @@ class GatedFeedForward(_FeedForward):
         self.hidden_dense = self._dense(self.mlp_dim, "hidden")
         self.hidden_dense.build(x_shape)
 
-    def _hidden(self, x, project):
-        return project(self.gate_dense, x) * project(self.hidden_dense, x)
+    def call(self, x, training=None):
+        hidden = self.gate_dense(x) * self.hidden_dense(x)  # (..., mlp_dim)
+        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
+
+    def step(self, x):
+        """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
+        hidden = project_token(self.gate_dense, x) * project_token(self.hidden_dense, x)
+        return project_token(self.output_dense, hidden)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -219,6 +218,7 @@ class ConvolutionalFeedForward(_FeedForward):
         )
         self.depthwise.build((*x_shape[:-1], self.mlp_dim))
 
-    def _hidden(self, x, project):
+    def call(self, x, training=None):
         check_map(self, x.shape)
-        return self.activation(self.depthwise(project(self.hidden_dense, x)))
+        hidden = self.activation(self.depthwise(self.hidden_dense(x)))  # (..., mlp_dim)
+        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)

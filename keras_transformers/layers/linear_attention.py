@@ -3,8 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers.masks import wide
-from keras_transformers.layers.self_attention import SelfAttention
+from keras_transformers.layers.attention import SelfAttention
 
 CHUNK = 64
 
@@ -56,11 +55,11 @@ class LinearAttention(SelfAttention):
     def call(self, x, training=None, mask=None, x_mask=None):
         return super().call(x, training=training, mask=mask, x_mask=x_mask)
 
-    def _visible(self, query, key, value, attention_mask, use_causal_mask, padding):
+    def make_mask(self, query, key, attention_mask, padding, causal):
         return padding
 
-    def _attend_all(self, query, key, value, places, mask, bias, training):
-        dtype, precise = query.dtype, wide(query.dtype)
+    def attend(self, query, key, value, mask, bias, positions, training=None):
+        dtype, precise = query.dtype, keras.backend.result_type(query.dtype, "float32")
         query, key, value = (ops.cast(x, precise) for x in (query, key, value))
         query, key = ops.elu(query) + 1, ops.elu(key) + 1
         if mask is not None:

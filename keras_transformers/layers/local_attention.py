@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
+from keras_transformers.layers.decoder_attention import CausalSelfAttention
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.masks import combine_masks, near
-from keras_transformers.layers.self_attention import CausalSelfAttention
 
 # Tokens whose blocks are computed together: more of them would not fit into a processor's cache.
 AT_A_TIME = 4096
@@ -59,10 +59,10 @@ class LocalAttention(CausalSelfAttention):
     def call(self, x, training=None, mask=None, x_mask=None):
         return super().call(x, training=training, mask=mask, x_mask=x_mask)
 
-    def _visible(self, query, key, value, attention_mask, use_causal_mask, padding):
+    def make_mask(self, query, key, attention_mask, padding, causal):
         return padding  # the window is cut out block by block
 
-    def _attend_all(self, query, key, value, places, mask, bias, training):
+    def attend(self, query, key, value, mask, bias, positions, training=None):
         # Queries of a block see the blocks from `before` before theirs to `after` after it.
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1
@@ -102,13 +102,13 @@ class LocalAttention(CausalSelfAttention):
         keys = ops.arange(window * block, dtype="int32") - before * block
         seen = near(queries, keys, self.window_size, self.causal)
         real = cut(real, window)[:, None, :, :, 0]  # (batch * blocks, 1, 1, keys)
-        output, _ = self._attend(
+        output, _ = super().attend(
             cut(query),
             cut(key, window),
             cut(value, window),
-            (queries, keys),
             combine_masks(real, seen),
             None,
+            (queries, keys),
             training,
         )
         output = ops.reshape(output, (batch, blocks, heads, block, output.shape[-1]))
@@ -116,26 +116,27 @@ class LocalAttention(CausalSelfAttention):
         output = ops.reshape(output, (batch, heads, blocks * block, output.shape[-1]))
         return output[:, :, :length]
 
-    def _past(self, index, keys, values, visible):
-        beams = visible.shape[1]
-        places, window = ops.shape(values)[2], self.window_size * beams
+    def attend_past(self, query, key, value, visible, index):
         if not self.causal:
             self._refuse("causal", "True for decoding token by token", self.causal)
-        if not isinstance(places, int):
-            window = ops.minimum(window, places)
-        elif places <= window:
-            return 0, keys, values, visible
-        index = ops.cast(index, "int32")
-        first = ops.clip(index + 1 - self.window_size, 0, (places - window) // beams)
-        start = first * beams
-
-        def cut(x, axis):
-            starts = [start if i == axis else 0 for i in range(len(x.shape))]
-            shape = [window if i == axis else n for i, n in enumerate(ops.shape(x))]
-            return ops.slice(x, starts, shape)
-
-        recent = first + ops.arange(window, dtype="int32") // beams > index - self.window_size
-        return first, cut(keys, 2), cut(values, 2), combine_masks(cut(visible, 2), recent)
+        beams, index = visible.shape[1], ops.cast(index, "int32")
+        places, window, first = ops.shape(value)[2], self.window_size * beams, 0
+        if not isinstance(places, int) or places > window:
+            window = window if isinstance(places, int) else ops.minimum(window, places)
+            first = ops.clip(index + 1 - self.window_size, 0, (places - window) // beams)
+            recent = first + ops.arange(window, dtype="int32") // beams > index - self.window_size
+            key, value, visible = (_recent(x, first * beams, window) for x in (key, value, visible))
+            visible = combine_masks(visible, recent)  # (batch or 1, beams, window)
+        there = first + ops.arange(ops.shape(value)[2], dtype="int32") // beams
+        positions = (ops.broadcast_to(index, (beams,)), there)
+        return super().attend(query, key, value, visible[:, None], None, positions)[0]
 
     def get_config(self):
         return {**super().get_config(), "window_size": self.window_size, "causal": self.causal}
+
+
+def _recent(x, start, size):
+    """As many places of axis 2, from `start` on."""
+    shape = list(ops.shape(x))
+    shape[2] = size
+    return ops.slice(x, [start if axis == 2 else 0 for axis in range(len(shape))], shape)

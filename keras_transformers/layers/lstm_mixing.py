@@ -6,9 +6,8 @@ from keras import ops
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.errors import named, whole_number
-from keras_transformers.layers.given_masks import given_padding
 from keras_transformers.layers.initializers import Orthogonal
-from keras_transformers.layers.masks import hide_padding
+from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.positions import check_sequence
 

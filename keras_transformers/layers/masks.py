@@ -1,4 +1,4 @@
-"""Boolean masks as pure functions, and the softmax that obeys them.
+"""Boolean masks as pure functions, and which masks callers may give.
 
 True always means "may be attended" or "is a real token".
 """
@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.layers.errors import named, refuse
 from keras_transformers.layers.ids import known_values
-from keras_transformers.layers.portable import current_kernels
 
 
 def padding_mask(ids, ignore_id=0):
@@ -189,11 +189,6 @@ def combine_masks(*masks):
     return combined
 
 
-def key_mask(mask):
-    """Turns a padding mask of the keys, `(batch, keys)` or None, into `(batch, 1, keys)`."""
-    return None if mask is None else as_mask(mask, "The mask of the keys")[:, None, :]
-
-
 def hide_padding(x, mask):
     """Zeros at padding, `(batch, length, ...)`, whatever stood there: NaN and infinity too.
 
@@ -211,38 +206,80 @@ def hide_padding(x, mask):
     return ops.where(mask, x, ops.zeros((), x.dtype))
 
 
-def wide(dtype):
-    """The dtype in which scores are added and softmaxes taken: float64 for it, else float32."""
-    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
-
-
-def masked_softmax(scores, mask=None):
-    """Softmax over the last axis, as if every masked score were minus infinity.
-
-    Computed in float32 (float64 for float64 scores). A row that may attend to nothing gets weights
-    of exactly zero, never NaN.
+def given_padding(layer, x, **masks):
+    """Padding masks as one bool mask, after checking that each fits; None where all are None.
 
     Args:
-        scores: `(..., keys)`, any floating dtype.
-        mask: Optional bool that broadcasts against `scores`; True = attend.
-
-    Returns:
-        Weights of the same shape, float32 or float64.
-
-    Example:
-    >>> from keras import ops
-    >>> from keras_transformers.layers import masked_softmax
-    >>> weights = masked_softmax(ops.zeros((2, 2)), ops.array([[True, True], [False, False]]))
-    >>> ops.convert_to_numpy(weights).tolist()
-    [[0.5, 0.5], [0.0, 0.0]]
+        layer: Whose arguments they are.
+        x: The tensor that they are of, `(batch, length, hidden_dim)`.
+        **masks: `(batch, length)`, as many axes as `x` has without its last, by the names that
+            `layer` gives them.
     """
-    scores = ops.cast(scores, wide(scores.dtype))
-    mask = as_mask(mask, "masked_softmax: `mask`")
-    if mask is not None and current_kernels():
-        return current_kernels().softmax(scores, mask)
-    if mask is not None:
-        # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
-        scores = ops.where(mask, scores, -1e38)
-    # Keras warns about a softmax over a single key, which is legitimate here.
-    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
-    return weights if mask is None else ops.where(mask, weights, 0.0)
+    known = []
+    for name, mask in masks.items():
+        if mask is not None:
+            mask = as_mask(mask, named(layer, name))
+            if not _fits(mask.shape, x.shape[:-1]):
+                axes = "(batch, length)" if len(x.shape) == 3 else "like `x` without its last axis"
+                expected = f"of shape {axes}, {tuple(x.shape[:-1])}"
+                refuse(layer, name, expected, f"shape {tuple(mask.shape)}")
+            known.append(mask)
+    return combine_masks(*known)
+
+
+def given_pairs(layer, name, given, full, is_mask=True):
+    """A mask or bias of pairs of tokens with an axis for the heads; None of None.
+
+    Of two axes, `(queries, keys)` is meant. Where they could as well be `(batch, keys)`, a padding
+    mask in the wrong argument, it is refused: both readings run, and one is wrong.
+
+    Args:
+        layer: Whose argument it is.
+        name: What that calls it.
+        given: `(queries, keys)`, `(batch, queries, keys)` or `(batch, heads, queries, keys)`; axes
+            may be 1.
+        full: What the last is.
+        is_mask: Whether it is a mask, and not numbers to add.
+    """
+    if given is None:
+        return None
+    if is_mask:
+        given = as_mask(given, named(layer, name))
+    rank = len(given.shape)
+    expected = {2: full[2:], 3: (full[0], *full[2:]), 4: full}.get(rank)
+    if expected is None or not _fits(given.shape, expected):
+        shape = "(queries, keys), (batch, queries, keys) or (batch, heads, queries, keys)"
+        hint = ""
+        if rank == 2 and _fits(given.shape, (full[0], full[3])):
+            hint = "; a mask (batch, keys) has its query axis left out: `mask[:, None]`"
+        refuse(layer, name, f"of shape {shape} = {full}{hint}", f"shape {tuple(given.shape)}")
+    if rank == 2 and _may_be_rows(given.shape[0], full[0]):
+        expected = (
+            "of three axes where two could be (queries, keys) or (batch, keys): `mask[None]` for "
+            "the first, `mask[:, None]` for the second"
+        )
+        refuse(layer, name, expected, f"shape {tuple(given.shape)}, batch {full[0]}")
+    return given[:, None] if rank == 3 else given
+
+
+def _fits(shape, expected):
+    """Whether a shape broadcasts to the expected one, as far as both are known."""
+    return len(shape) == len(expected) and all(
+        None in (have, want) or have in (1, want)
+        for have, want in zip(shape, expected, strict=True)
+    )
+
+
+def _may_be_rows(size, batch):
+    """Whether an axis may be the batch; of size 1 both readings say the same."""
+    return size != 1 and size == batch
+
+
+def hidden_from_all(mask):
+    """Bool `(batch or 1, 1, keys, 1)` of a mask that says the same for all queries and heads.
+
+    None of any other; `mask` is from `given_pairs`.
+    """
+    if mask is None or any(size != 1 for size in mask.shape[-3:-1]):
+        return None
+    return mask[None, :, :, None] if len(mask.shape) == 2 else mask[:, 0, :, :, None]

@@ -12,8 +12,7 @@ from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import named, rate, refuse, whole_number
-from keras_transformers.layers.given_masks import given_padding
-from keras_transformers.layers.masks import hide_padding, wide
+from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout
 
@@ -100,7 +99,7 @@ class FourierMixing(Mixer):
         if mask is not None and not self.ignore_mask:
             expected = "None, for padding changes the transform; see `ignore_mask`"
             self._refuse("mask", expected, "a mask")
-        precise = ops.cast(x, wide(x.dtype))
+        precise = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
         return ops.cast(ops.fft2((precise, ops.zeros_like(precise)))[0], x.dtype)
 
     def get_config(self):

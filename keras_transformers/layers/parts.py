@@ -73,6 +73,13 @@ class Prototype:
         return serialized(self.layer)
 
 
+def norm_prototype(owner, norm):
+    """The `Prototype` of a norm that was given, or of a layer norm with epsilon 1e-6."""
+    if norm is None:
+        norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
+    return Prototype(owner, "norm", norm, keras.layers.Layer)
+
+
 def _copied(layer, name, policy):
     if hasattr(layer, "make_again"):  # of ours: with the very objects it was made with
         again = layer.make_again
@@ -96,6 +103,11 @@ def _functions(layer):
     """A layer's functions by name, for Keras looks for them among the registered ones."""
     functions = (each for each in vars(layer).values() if isinstance(each, types.FunctionType))
     return {each.__name__: each for each in functions}
+
+
+def arguments_of_call(layer):
+    """The names of what a part can be called with, a frozenset."""
+    return frozenset(inspect.signature(layer.call).parameters)
 
 
 def _fitting(kind, config):

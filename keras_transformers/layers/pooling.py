@@ -5,10 +5,10 @@ from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.cross_attention import CrossAttention
+from keras_transformers.layers.decoder_attention import CrossAttention
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.given_masks import given_padding
+from keras_transformers.layers.masks import given_padding
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -7,10 +7,10 @@ from keras import ops
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
-from keras_transformers.layers.heads import swap_heads
+from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.positions import rows_of
-from keras_transformers.layers.projections import project
+from keras_transformers.layers.projections import project, swap_heads
 
 
 def _steps(places, others, known):
@@ -72,7 +72,8 @@ class PoolingAttention(MultiHeadAttention):
         grid: `(rows, columns)` of `x` that the tables of positions are made for.
         query_stride: How many times fewer rows and columns the output has than `x`.
         key_stride: How many times fewer the keys and values have.
-        norm_epsilon: Epsilon of the layer norms.
+        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-6)` after each
+            pooling; copied.
         output_shape: Width of the output; by default that of `x`.
         dropout, use_bias, ...: See `MultiHeadAttention`.
 
@@ -100,7 +101,7 @@ class PoolingAttention(MultiHeadAttention):
     input_names = ("x", "x", "x")
 
     def __init__(
-        self, num_heads, grid, query_stride=1, key_stride=1, norm_epsilon=1e-6, **kwargs
+        self, num_heads, grid, query_stride=1, key_stride=1, norm=None, **kwargs
     ):
         super().__init__(num_heads, **kwargs)
         strides = {"query_stride": query_stride, "key_stride": key_stride}
@@ -110,13 +111,14 @@ class PoolingAttention(MultiHeadAttention):
         self.grid = tuple(grid)
         self.query_stride = query_stride
         self.key_stride = key_stride
-        self.norm_epsilon = norm_epsilon
+        self._norm = norm_prototype(self, norm)
 
     def build(self, x_shape):
         check_map(self, x_shape)
         super().build((None, None, x_shape[-1]))
-        self._width = width = self._cache_dims["key_dim"]
-        if self._cache_dims["value_dim"] != width:
+        _, self._width, value_width = self.head_dims
+        width = self._width
+        if value_width != width:
             self._refuse("value_dim", f"`key_dim`={width}, as queries are added", self.value_dim)
         self.poolings, self.norms = [], []
         sides = {"query": self.query_stride, "key": self.key_stride, "value": self.key_stride}
@@ -124,9 +126,7 @@ class PoolingAttention(MultiHeadAttention):
             pooling = Depthwise(
                 3, stride, use_bias=False, name=f"{name}_pooling", dtype=self.dtype_policy
             )
-            norm = keras.layers.LayerNormalization(
-                epsilon=self.norm_epsilon, name=f"{name}_norm", dtype=self.dtype_policy
-            )
+            norm = self._norm.copy(self, f"{name}_norm")
             for part in (pooling, norm):
                 part.build((None, None, None, width))
             self.poolings.append(pooling)
@@ -144,7 +144,7 @@ class PoolingAttention(MultiHeadAttention):
         check_map(self, x.shape)
         _, rows, columns, width = ops.shape(x)
         tokens = ops.reshape(x, (-1, rows * columns, width))
-        parts = self._project(tokens, tokens, tokens)
+        parts = project(tokens, self.query_dense, self.key_dense, self.value_dense)
         query, key, value = (
             self._pool(part, (rows, columns), *layers)
             for part, *layers in zip(parts, self.poolings, self.norms, strict=True)
@@ -157,9 +157,9 @@ class PoolingAttention(MultiHeadAttention):
             )
             for part in (query, key, value)
         )
-        prepared = self._prepare_query(query, None), self._prepare_key(key, None)
-        output, weights = self._attend(*prepared, value, None, None, bias, training)
-        output = project(self.output_dense, swap_heads(output + query))
+        prepared = self.prepare_query(query, None), self.prepare_key(key, None)
+        output, weights = self.attend(*prepared, value, None, bias, None, training)
+        (output,) = project(swap_heads(output + query), self.output_dense)
         output = ops.reshape(output, (-1, *grid, output.shape[-1]))
         return (output, weights) if return_attention_scores else output
 
@@ -192,6 +192,6 @@ class PoolingAttention(MultiHeadAttention):
             "grid": list(self.grid),
             "query_stride": self.query_stride,
             "key_stride": self.key_stride,
-            "norm_epsilon": self.norm_epsilon,
+            "norm": self._norm.serialized(),
         }
 

@@ -20,12 +20,12 @@ class PoolingBlock(Block):
 
     Args:
         num_heads: Number of heads; must divide `hidden_dim`.
-        mlp_dim: Width of the feed-forward network's hidden layer.
+        mlp_dim: Width of the feed-forward network's hidden layer. None beside a `feed_forward`.
         hidden_dim: Width of the output.
         grid, query_stride, key_stride: See `PoolingAttention`.
-        activation: Activation of the feed-forward network.
-        dropout, attention_dropout, drop_path, layer_scale, feed_forward, norm ...: See
-            `EncoderBlock`; the norms come first, and a mixer is no choice.
+        dropout, activation, feed_forward, norm, drop_path, layer_scale: See `EncoderBlock`; the
+            activation is "gelu", and a norm is the attention's too. The norms come first, and a
+            mixer is no choice.
 
     Call arguments:
         x: `(batch, rows, columns, width)`.
@@ -47,6 +47,8 @@ class PoolingBlock(Block):
     (3, 4, 4, 12)
     """
 
+    default_activation = "gelu"
+
     def __init__(
         self,
         num_heads,
@@ -59,14 +61,15 @@ class PoolingBlock(Block):
         norm_first=True,
         **kwargs,
     ):
+        mixer = kwargs.get("mixer")
+        if mixer is not None or not norm_first:
+            raise ValueError(
+                "PoolingBlock: `mixer` must be None and `norm_first` True. "
+                f"Received: mixer={mixer}, norm_first={norm_first}"
+            )
         super().__init__(
             num_heads, mlp_dim, activation=activation, norm_first=norm_first, **kwargs
         )
-        if self.mixer is not None or not norm_first:
-            raise ValueError(
-                f"PoolingBlock '{self.name}': `mixer` must be None and `norm_first` True. "
-                f"Received: mixer={self.mixer}, norm_first={norm_first}"
-            )
         self.hidden_dim = hidden_dim
         self.grid = tuple(grid)
         self.query_stride = query_stride
@@ -79,23 +82,19 @@ class PoolingBlock(Block):
                 f"PoolingBlock '{self.name}': `num_heads` must divide `hidden_dim`="
                 f"{self.hidden_dim}. Received: num_heads={self.num_heads}"
             )
-        output_shape = (*x_shape[:-1], self.hidden_dim)
-        self.attention = PoolingAttention(
+        self.mixer = PoolingAttention(
             self.num_heads,
             self.grid,
             self.query_stride,
             self.key_stride,
-            self.norm_epsilon,
+            self._norm.layer,
             key_dim=self.hidden_dim // self.num_heads,
             output_shape=self.hidden_dim,
-            dropout=self.attention_dropout,
-            name="attention",
+            name="mixer",
             dtype=self.dtype_policy,
         )
-        self.attention.build(x_shape)
-        self.attention_norm, self.attention_scale = self._norm_and_scale(
-            "attention", x_shape, output_shape
-        )
+        output_shape = (*x_shape[:-1], self.hidden_dim)
+        self._build_branch("mixer", None, x_shape, branch_shape=output_shape)
         self.skip_projection = None
         if x_shape[-1] != self.hidden_dim:
             self.skip_projection = keras.layers.Dense(
@@ -105,14 +104,16 @@ class PoolingBlock(Block):
         self._build_feed_forward(output_shape)
 
     def call(self, x, return_attention_scores=False, training=None):
-        scores = [] if return_attention_scores else None
-        normed = self.attention_norm(x)
-        y = self._call_of(self.attention, scores, training)(normed)
-        y = y if self.attention_scale is None else self.attention_scale(y)
-        y = self.drop_path_layer(self.dropout_layer(y, training=training), training=training)
+        normed = self.mixer_norm(x)
+        y = self.mixer(
+            normed, return_attention_scores=return_attention_scores, training=training
+        )
+        y, weights = y if return_attention_scores else (y, None)
+        y = y if self.mixer_scale is None else self.mixer_scale(y)
+        y = self._drop(y) if training else y
         x = self._skip(x if self.skip_projection is None else self.skip_projection(normed)) + y
-        x = self._feed(x, self.feed_forward, training)
-        return (x, scores[0]) if return_attention_scores else x
+        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        return (x, weights) if return_attention_scores else x
 
     def _skip(self, x):
         if self.query_stride == 1:

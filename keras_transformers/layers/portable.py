@@ -2,14 +2,15 @@
 
 XLA fuses what stands side by side and knows all sizes. Without it every operation is a call, and
 what is quick is another thing: products of two matrices, slices written in place, no copies. What
-differs asks `current_kernels()` here; who traces such a program provides them.
+differs asks `KERNELS` here; who traces such a program provides them.
 """
 
 import contextlib
 import contextvars
 import typing
 
-_kernels = contextvars.ContextVar("kernels", default=None)
+# The kernels of the program that is traced now; None where XLA compiles it.
+KERNELS = contextvars.ContextVar("kernels", default=None)
 
 
 class Kernels(typing.Protocol):
@@ -37,13 +38,8 @@ class Kernels(typing.Protocol):
 @contextlib.contextmanager
 def portable(kernels):
     """A scope in which a program is traced that no compiler will see."""
-    token = _kernels.set(kernels)
+    token = KERNELS.set(kernels)
     try:
         yield
     finally:
-        _kernels.reset(token)
-
-
-def current_kernels():
-    """The kernels of the program that is traced now; None where XLA compiles it."""
-    return _kernels.get()
+        KERNELS.reset(token)

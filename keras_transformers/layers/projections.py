@@ -10,35 +10,33 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.layers.portable import current_kernels
+from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 4
 
 
-def project(dense, x):
-    """Calls a projection with all tokens of the batch in one row.
+def project(x, *denses):
+    """Projections of the same `x` `(batch, length, ...)`, as one product: a list of them.
 
-    XLA on a CPU is quicker at the product, its bias and its gradients when batch and length are one
-    axis: 36 instead of 41 ms for forward and backward of `SelfAttention` on 128 x 49 tokens of
-    width 128 in 4 heads (two cores of an AMD EPYC 7003, freed memory kept).
+    With all tokens of the batch in one row, XLA on a CPU is quicker at the product, its bias and
+    its gradients: 36 instead of 41 ms for forward and backward of `SelfAttention` on 128 x 49
+    tokens of width 128 in 4 heads (two cores of an AMD EPYC 7003, freed memory kept). And a wide
+    product is quicker than narrow ones: 2,048 tokens of width 256 times one kernel of that width:
+    310 GFLOP/s, times three of them side by side: 397 (two cores of an AMD EPYC with AVX-512).
     """
-    if current_kernels() and not _altered(dense):
-        return _product(dense, x)
-    y = dense(ops.reshape(x, (1, -1, *x.shape[2:])))
-    return ops.reshape(y, (-1, ops.shape(x)[1], *y.shape[2:]))
-
-
-def project_together(denses, x):
-    """Calls several projections of the same `x` as one product, wide enough to be quick.
-
-    2,048 tokens of width 256 times one kernel of that width: 310 GFLOP/s, times three of them side
-    by side: 397 (XLA, two cores of an AMD EPYC with AVX-512).
-    """
-    if len(denses) == 1 or current_kernels() or any(map(_altered, denses)):
-        return [project(dense, x) for dense in denses]
+    kernels = KERNELS.get()
+    altered = any(dense.quantization_mode or dense.lora_enabled for dense in denses)
+    if len(denses) > 1 and (altered or kernels is not None):
+        return [project(x, dense)[0] for dense in denses]
+    if kernels is not None and not altered:
+        return [_product(kernels, denses[0], x)]
+    length = ops.shape(x)[1]
+    if len(denses) == 1:
+        y = denses[0](ops.reshape(x, (1, -1, *x.shape[2:])))  # (1, batch * length, ...)
+        return [ops.reshape(y, (-1, length, *y.shape[2:]))]
     if isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel):
-        return _project_on_each_device(denses, x)
-    length, width = ops.shape(x)[1], x.shape[2]
+        return _project_on_each_device(x, denses)
+    width = x.shape[2]
     kernels = [ops.reshape(ops.cast(dense.kernel, x.dtype), (width, -1)) for dense in denses]
     y = ops.matmul(ops.reshape(x, (-1, width)), ops.concatenate(kernels, axis=1))
     ends = np.cumsum([math.prod(dense.kernel.shape[1:]) for dense in denses])[:-1].tolist()
@@ -50,14 +48,23 @@ def project_together(denses, x):
     return parts
 
 
-def _project_on_each_device(denses, x):
+def project_each(inputs, denses):
+    """`project` of each input by a layer of its own, those of the same input together."""
+    outputs = {}
+    for x in {id(x): x for x in inputs}.values():
+        same = [dense for each, dense in zip(inputs, denses, strict=True) if each is x]
+        outputs.update(zip(map(id, same), project(x, *same), strict=True))
+    return [outputs[id(dense)] for dense in denses]
+
+
+def _project_on_each_device(x, denses):
     """The same where every device holds some heads, or columns, of each kernel.
 
     Whole kernels side by side would have to be dealt out anew; head by head they need not, and the
     gradient of `x` is still one product, so one sum over the devices instead of three.
     """
     if len({dense.kernel.shape[1] for dense in denses}) > 1:
-        return [project(dense, x) for dense in denses]
+        return [project(x, dense)[0] for dense in denses]
     width, groups = denses[0].kernel.shape[:2]
     kernels = [ops.reshape(dense.kernel, (width, groups, -1)) for dense in denses]
     kernel = ops.cast(ops.concatenate(kernels, axis=2), x.dtype)
@@ -78,14 +85,15 @@ def project_token(dense, x):
     product of the row, its bias and what follows into a loop of one core. An 8-bit product of two
     rows takes a quarter to two fifths of the time of one row's, so a single row gets a second one.
     """
-    if current_kernels() and not _altered(dense):
-        return _product(dense, x)
+    kernels, altered = KERNELS.get(), dense.quantization_mode or dense.lora_enabled
+    if kernels is not None and not altered:
+        return _product(kernels, dense, x)
     width = math.prod(x.shape[2:])
     blocks = math.gcd(BLOCKS, width)
-    alone = known_rows(x) == 1
+    alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
     if alone and dense.quantization_mode:
         return dense(ops.concatenate([x, x], axis=1))[:, :1]
-    if not alone or blocks == 1 or _altered(dense):
+    if not alone or blocks == 1 or altered:
         return dense(x)
     row = ops.reshape(ops.cast(x, dense.compute_dtype), (blocks, 1, width // blocks))
     kernel = ops.reshape(ops.cast(dense.kernel, row.dtype), (blocks, width // blocks, -1))
@@ -96,12 +104,12 @@ def project_token(dense, x):
     return y if dense.activation is None else dense.activation(y)
 
 
-def _product(dense, x):
+def _product(kernels, dense, x):
     """The projection of `(batch, length, ...)` as one product of two matrices."""
     outputs = dense.kernel.shape[x.ndim - 2 :]
     rows = ops.reshape(ops.cast(x, dense.compute_dtype), (-1, math.prod(x.shape[2:])))
     kernel = ops.reshape(ops.cast(dense.kernel, rows.dtype), (rows.shape[1], -1))
-    y = current_kernels().product(rows, kernel)
+    y = kernels.product(rows, kernel)
     # Of one unknown size TensorFlow makes no operations, and a known one stays known.
     lead = (-1, ops.shape(x)[1]) if x.shape[0] is None else (x.shape[0], -1)
     y = ops.reshape(y, (*lead, *outputs))
@@ -110,12 +118,12 @@ def _product(dense, x):
     return y if dense.activation is None else dense.activation(y)
 
 
-def known_rows(x):
-    """How many tokens are in `(batch, beams, ...)`; None where it is not known when tracing."""
-    return None if x.shape[0] is None else x.shape[0] * x.shape[1]
-
-
-def _altered(dense):
-    """Whether the layer does more than multiply with its kernel."""
-    return bool(dense.quantization_mode or dense.lora_enabled)
-
+def swap_heads(x):
+    """`(batch, length, heads, dim)` -> `(batch, heads, length, dim)`, and back."""
+    if 1 in x.shape[1:3]:  # nothing moves
+        batch, length, heads, dim = x.shape
+        moved = [-1 if size is None else size for size in (batch, heads, length, dim)]
+        if moved.count(-1) < 2:
+            return ops.reshape(x, moved)
+    kernels = KERNELS.get()
+    return ops.transpose(x, (0, 2, 1, 3)) if kernels is None else kernels.swap(x)

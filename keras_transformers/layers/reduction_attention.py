@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.patch_embedding import PatchEmbedding
 from keras_transformers.layers.patch_merging import check_map, pad_map
 
@@ -20,7 +21,7 @@ class SpatialReductionAttention(MultiHeadAttention):
     Args:
         num_heads: Number of heads; must divide the width of `x`.
         reduction: Side of a patch (r); 1 for ordinary self-attention.
-        norm_epsilon: Epsilon of the layer norm.
+        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-6)`; copied.
         key_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
 
     Call arguments:
@@ -45,12 +46,12 @@ class SpatialReductionAttention(MultiHeadAttention):
 
     input_names = ("x", "x", "x")
 
-    def __init__(self, num_heads, reduction=1, norm_epsilon=1e-6, **kwargs):
+    def __init__(self, num_heads, reduction=1, norm=None, **kwargs):
         super().__init__(num_heads, **kwargs)
         if not (isinstance(reduction, int) and reduction > 0):
             self._refuse("reduction", "a positive integer", repr(reduction))
         self.reduction = reduction
-        self.norm_epsilon = norm_epsilon
+        self._norm = norm_prototype(self, norm)
 
     def build(self, x_shape):
         check_map(self, x_shape)
@@ -62,9 +63,7 @@ class SpatialReductionAttention(MultiHeadAttention):
                 self.reduction, width, name="reduce", dtype=self.dtype_policy
             )
             self.reduce.build((None, None, None, width))
-            self.norm = keras.layers.LayerNormalization(
-                epsilon=self.norm_epsilon, name="norm", dtype=self.dtype_policy
-            )
+            self.norm = self._norm.copy(self, "norm")
             self.norm.build((None, None, width))
 
     def call(self, x, return_attention_scores=False, training=None):
@@ -95,5 +94,5 @@ class SpatialReductionAttention(MultiHeadAttention):
         return {
             **super().get_config(),
             "reduction": self.reduction,
-            "norm_epsilon": self.norm_epsilon,
+            "norm": self._norm.serialized(),
         }

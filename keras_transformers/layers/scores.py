@@ -1,4 +1,4 @@
-"""Alignment scores: how well a query and a key match."""
+"""Alignment scores, how well a query and a key match, and what attention does with them."""
 
 import math
 
@@ -6,10 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.heads import dot_products
-from keras_transformers.layers.masks import wide
-
-FEATURES_AT_A_TIME = 8
+from keras_transformers.layers.masks import as_mask, combine_masks
+from keras_transformers.layers.portable import KERNELS
+from keras_transformers.layers.projections import swap_heads
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -62,7 +61,7 @@ class Score(Arguments, keras.layers.Layer):
                 a key (1 in ordinary attention) and stand one after the other.
             key: `(batch, key_value_heads, keys, key_dim)`.
         """
-        return dot_products(query, key)
+        return product(query, key, transposed=True)
 
     def call(self, query, key):
         return self.compare(self.prepare_query(query), self.prepare_key(key))
@@ -105,159 +104,106 @@ class ScaledDotScore(Score):
         return query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
 
 
-@keras.saving.register_keras_serializable("keras_transformers")
-class ScaledCosineScore(Score):
-    """`a(q, k) = cos(q, k) / tau`, a learned temperature for each head.
+def product(x, y, transposed=False):
+    """`x y` of each head, or `x y^T`; as many heads of `x` as there are share each of `y`.
 
-    Source: Liu et al. 2022, "Swin Transformer V2", https://arxiv.org/abs/2111.09883, eq. 2. What is
-    learned is `log(1 / tau)`; it starts at `log 10` and, as in the paper, `tau` does not fall
-    below 0.01.
+    Args:
+        x: `(batch, heads, rows, dim)`.
+        y: `(batch, shared, ...)`, `heads` being a multiple of `shared`.
+        transposed: Whether `y` is transposed.
 
-    Call arguments, returns: see `Score`.
+    Returns:
+        `(batch, heads, rows, ...)`.
+    """
+    heads, shared, kernels = x.shape[1], y.shape[1], KERNELS.get()
+    x = x if heads == shared else regroup(x, shared)  # (batch, shared, group * rows, dim)
+    if kernels is not None:
+        z = kernels.batch_product(x, y, transposed)
+    else:
+        z = ops.matmul(x, ops.swapaxes(y, -1, -2) if transposed else y)
+    return z if heads == shared else regroup(z, heads)
+
+
+def regroup(x, heads):
+    """`(batch, others, rows, dim)` -> `(batch, heads, others * rows / heads, dim)`.
+
+    Heads of queries that share one of keys and values stand one after the other: `0 .. G - 1` share
+    the first, the next `G` the second (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245).
+    """
+    rows = x.shape[1] * ops.shape(x)[2] // heads
+    return ops.reshape(x, (-1, heads, rows, ops.shape(x)[3]))
+
+
+def masked_softmax(scores, mask=None, bias=None):
+    """Softmax over the last axis, as if every masked score were minus infinity.
+
+    Computed in float32 (float64 for float64 scores). A row that may attend to nothing gets weights
+    of exactly zero, never NaN.
+
+    Args:
+        scores: `(..., keys)`, any floating dtype.
+        mask: Optional bool that broadcasts against `scores`; True = attend.
+        bias: Optional, added to the scores; broadcasts likewise. Minus infinity is a mask.
+
+    Returns:
+        Weights of the same shape, float32 or float64.
 
     Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import ScaledCosineScore
-    >>> x, context = np.full((1, 1, 1, 4), 3.0, "float32"), np.ones((1, 1, 2, 4), "float32")
-    >>> np.asarray(ScaledCosineScore()(x, context)).round(3).tolist()
-    [[[[10.0, 10.0]]]]
+    >>> from keras import ops
+    >>> from keras_transformers.layers import masked_softmax
+    >>> weights = masked_softmax(ops.zeros((2, 2)), ops.array([[True, True], [False, False]]))
+    >>> ops.convert_to_numpy(weights).tolist()
+    [[0.5, 0.5], [0.0, 0.0]]
     """
-
-    def build(self, query_shape, key_shape):
-        self.log_scale = self.add_weight(
-            name="log_scale",
-            shape=(query_shape[1], 1, 1),
-            initializer=keras.initializers.Constant(math.log(10)),
-        )
-
-    def prepare_query(self, query):
-        log_scale = ops.minimum(ops.cast(self.log_scale, wide(query.dtype)), math.log(100))
-        return ops.cast(_unit(query) * ops.exp(log_scale), query.dtype)
-
-    def prepare_key(self, key):
-        return ops.cast(_unit(key), key.dtype)
+    mask = as_mask(mask, "masked_softmax: `mask`")
+    return softmax_of_visible(scores, mask, bias)
 
 
-def _unit(x):
-    """Vectors of length 1, in float32 at least; zero stays zero."""
-    x = ops.cast(x, wide(x.dtype))
-    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
+def softmax_of_visible(scores, mask, bias=None):
+    """`masked_softmax` under a mask that is known to be one, of bool."""
+    scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
+    if bias is not None:
+        bias = ops.cast(bias, scores.dtype)
+        scores, mask = scores + bias, combine_masks(mask, bias > -math.inf)
+    if mask is not None and KERNELS.get() is not None:
+        return KERNELS.get().softmax(scores, mask)
+    if mask is not None:
+        # Finite, so that a wholly masked row makes no NaN; elsewhere its exp() is exactly 0.
+        scores = ops.where(mask, scores, -1e38)
+    # Keras warns about a softmax over a single key, which is legitimate here.
+    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
-@keras.saving.register_keras_serializable("keras_transformers")
-class GeneralScore(Score):
-    """`a(q, k) = q^T W k`, a matrix for each head (Luong et al. 2015, eq. 8).
+def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None):
+    """Scaled dot-product attention of several heads.
 
-    Source: https://arxiv.org/abs/1508.04025. `W` starts near `1 / sqrt(d_k)` times a rotation, so
-    that the scores start as large as those of the scaled dot product.
+    `softmax(Q K^T / sqrt(d_k) + bias) V` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,
+    eq. 1), with the scores' softmax in float32. A bias of minus infinity is a mask.
 
-    Call arguments, returns: see `Score`.
+    Args:
+        query: `(batch, queries, heads, key_dim)`.
+        key: `(batch, keys, key_value_heads, key_dim)`; `heads` is a multiple of `key_value_heads`.
+        value: `(batch, keys, key_value_heads, value_dim)`.
+        mask: Optional bool that broadcasts against `(batch, heads, queries, keys)`; True = attend.
+        bias: Optional, added to the scores; broadcasts likewise.
+        dropout: Optional function applied to the weights before they meet the values.
+
+    Returns:
+        The output `(batch, queries, heads, value_dim)` and the weights before dropout
+        `(batch, heads, queries, keys)`, both in the dtype of `query`.
 
     Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import GeneralScore
-    >>> layer = GeneralScore()
-    >>> x, context = np.ones((1, 2, 3, 4), "float32"), np.ones((1, 2, 5, 4), "float32")
-    >>> tuple(layer(x, context).shape)
-    (1, 2, 3, 5)
-    >>> layer.count_params()
-    32
+    >>> from keras import ops
+    >>> from keras_transformers.layers import dot_product_attention
+    >>> x = ops.ones((2, 5, 3, 4))
+    >>> output, weights = dot_product_attention(x, x, x)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 5, 3, 4), (2, 3, 5, 5))
     """
-
-    def build(self, query_shape, key_shape):
-        heads, width = query_shape[1], query_shape[-1]
-        self.kernel = self.add_weight(
-            name="kernel",
-            shape=(heads, width, key_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=1 / width),
-        )
-
-    def prepare_query(self, query):
-        return ops.matmul(query, ops.cast(self.kernel, query.dtype))
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class AdditiveScore(Score):
-    """`a(q, k) = v^T tanh(q + k)`, a vector for each head (Bahdanau et al. 2014).
-
-    Source: https://arxiv.org/abs/1409.0473, appendix A.1.2, `v^T tanh(W_q q + W_k k)`; `W_q` and
-    `W_k` are the projections of the attention that the score is part of. The sums `q + k` of all
-    pairs, `(batch, heads, queries, keys, key_dim)`, never exist at once: 8 of their features at a
-    time, forward and, computed again, backward.
-
-    Call arguments, returns: see `Score`.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import AdditiveScore
-    >>> layer = AdditiveScore()
-    >>> x, context = np.ones((1, 2, 3, 4), "float32"), np.ones((1, 2, 5, 4), "float32")
-    >>> tuple(layer(x, context).shape)
-    (1, 2, 3, 5)
-    >>> layer.count_params()
-    8
-    """
-
-    def build(self, query_shape, key_shape):
-        self.vector = self.add_weight(
-            name="vector",
-            shape=(query_shape[1], query_shape[-1]),
-            initializer="glorot_uniform",
-        )
-
-    def compare(self, query, key):
-        heads, width = self.vector.shape
-        shared, group, keys = key.shape[1], heads // key.shape[1], ops.shape(key)[2]
-        queries = ops.shape(query)[2]  # of all heads of a group
-        scores = _additive_scores(
-            ops.reshape(query, (-1, shared, group, queries // group, width)),
-            key[:, :, None],
-            ops.reshape(ops.cast(self.vector, query.dtype), (shared, group, width)),
-        )
-        return ops.reshape(scores, (-1, shared, queries, keys))
-
-
-def _additive_scores(query, key, vector):
-    """`sum_d v_d tanh(q_d + k_d)` in float32, some features `d` at a time.
-
-    Shapes `(batch, shared, group, queries, width)`, `(batch, shared, 1, keys, width)` and
-    `(shared, group, width)` give `(batch, shared, group, queries, keys)`.
-    """
-    dtype, precise = query.dtype, wide(query.dtype)
-    width = query.shape[-1]
-    blocks = [slice(i, i + FEATURES_AT_A_TIME) for i in range(0, width, FEATURES_AT_A_TIME)]
-
-    def tanh_of(query, key, block):
-        return ops.tanh(query[..., None, block] + key[..., None, :, block])
-
-    @ops.custom_gradient
-    def scores_of(query, key, vector):
-        weights = vector[..., None, None, :]
-        scores = sum(
-            ops.sum(tanh_of(query, key, block) * weights[..., block], axis=-1) for block in blocks
-        )
-
-        def gradient(*arguments, upstream=None):
-            upstream = (arguments[0] if upstream is None else upstream)[..., None]
-            of_query, of_key, of_vector = [], [], []
-            for block in blocks:
-                y = tanh_of(query, key, block)  # (batch, shared, group, queries, keys, features)
-                slope = (1 - y * y) * weights[..., block] * upstream
-                of_query.append(ops.sum(slope, axis=-2))
-                of_key.append(ops.sum(slope, axis=(2, 3))[:, :, None])
-                of_vector.append(ops.sum(y * upstream, axis=(0, 3, 4)))
-            return tuple(ops.concatenate(each, -1) for each in (of_query, of_key, of_vector))
-
-        return scores, gradient
-
-    return ops.cast(scores_of(*(ops.cast(x, precise) for x in (query, key, vector))), dtype)
-
-
-# What `score=` of an attention may be called.
-SCORES = {
-    "scaled_dot": ScaledDotScore,
-    "scaled_cosine": ScaledCosineScore,
-    "dot": DotScore,
-    "general": GeneralScore,
-    "additive": AdditiveScore,
-}
+    query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
+    query, key, value = map(swap_heads, (query, key, value))  # (batch, heads, length, dim)
+    scores = product(query, key, transposed=True)  # (batch, heads, queries, keys)
+    weights = ops.cast(masked_softmax(scores, mask, bias), query.dtype)
+    output = product(weights if dropout is None else dropout(weights), value)
+    return swap_heads(output), weights  # (batch, queries, heads, value_dim)

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.blocks import Block
+from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.patch_merging import check_map, pad_map
 from keras_transformers.layers.patches import patch_sizes
 from keras_transformers.layers.windows import (
@@ -28,20 +29,20 @@ class SwinBlock(Block):
     window nothing is shifted.
 
     Args:
-        num_heads: Number of heads; must divide the width of `x`.
-        window_size: Side of a window in tokens, or `(rows, columns)`.
-        mlp_dim: Width of the feed-forward network's hidden layer.
+        num_heads: Number of heads; must divide the width of `x`. None beside a `mixer`.
+        window_size: Side of a window in tokens, or `(rows, columns)`. None beside a `mixer` that
+            has one.
+        mlp_dim: Width of the feed-forward network's hidden layer. None beside a `feed_forward`.
         shift: By how many tokens the windows stand off those of the block before, to the lower
             right; half a window in every second block.
-        cosine, pretrained_window_size: See `WindowAttention`.
         norm_first: Whether the norms come first in their branches.
         mask_padding: Whether padding is hidden. The authors' code lets tokens attend to padding,
             zeros before the projections; False computes the same.
-        activation: Activation of the feed-forward network.
-        norm_epsilon: Epsilon of the layer norms.
-        mixer: What stands in the place of `WindowAttention`: a layer from `(batch * windows,
-            tokens, hidden_dim)` to the same shape.
-        dropout, attention_dropout, drop_path, layer_scale, feed_forward, norm: See `EncoderBlock`.
+        mixer: What stands in the place of `WindowAttention(num_heads, window_size)`: one with
+            settings of its own, or another layer from `(batch * windows, tokens, hidden_dim)` to
+            the same shape.
+        dropout, activation, feed_forward, norm, drop_path, layer_scale: See `EncoderBlock`; the
+            activation is "gelu", and the norm's epsilon 1e-5.
 
     Call arguments:
         x: `(batch, rows, columns, hidden_dim)`.
@@ -63,65 +64,55 @@ class SwinBlock(Block):
     (2, 7, 8, 4)
     """
 
+    default_activation = "gelu"
+
     def __init__(
         self,
-        num_heads,
-        window_size,
-        mlp_dim,
+        num_heads=None,
+        window_size=None,
+        mlp_dim=None,
         shift=0,
-        cosine=False,
-        pretrained_window_size=None,
         norm_first=True,
         mask_padding=True,
         activation="gelu",
-        norm_epsilon=1e-5,
+        mixer=None,
+        norm=None,
         **kwargs,
     ):
-        super().__init__(
-            num_heads,
-            mlp_dim,
-            norm_first=norm_first,
-            activation=activation,
-            norm_epsilon=norm_epsilon,
-            **kwargs,
-        )
-        self.window_size = patch_sizes(window_size, 2, type(self).__name__)
+        settings = {"activation": activation, "mixer": mixer, "norm_first": norm_first}
+        if norm is None:
+            norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
+        super().__init__(num_heads, mlp_dim, norm=norm, **settings, **kwargs)
+        its = getattr(self.mixer, "window_size", None)
+        if (window_size is None) == (its is None):
+            expected = "given" if its is None else "left out beside `mixer`, which has its own"
+            refuse(self, "window_size", expected, window_size)
+        self._window_size = window_size  # as it was given
+        self.window_size = patch_sizes(its or window_size, 2, type(self).__name__)
         self.shift = (shift, shift) if isinstance(shift, int) else tuple(shift)
         fits = zip(self.shift, self.window_size, strict=True)
         if not all(0 <= step < side for step, side in fits):
-            raise ValueError(
-                f"SwinBlock '{self.name}': `shift` must be at least 0 and less than "
-                f"`window_size`={self.window_size}. Received: {shift}"
-            )
-        self.cosine = cosine
-        self.pretrained_window_size = pretrained_window_size
+            expected = f"at least 0 and less than `window_size`={self.window_size}"
+            refuse(self, "shift", expected, shift)
         self.mask_padding = mask_padding
 
     def build(self, x_shape):
         check_map(self, x_shape)
         windows = (None, math.prod(self.window_size), x_shape[-1])
         self._check(windows)
-        self._build_mixer(self._window_attention, windows)
-        self.attention_norm, self.attention_scale = self._norm_and_scale("attention", x_shape)
+        attention = (WindowAttention, self.num_heads, self.window_size)
+        self._build_branch("mixer", attention, windows, norm_shape=x_shape)
         self._build_feed_forward(x_shape)
-
-    def _window_attention(self, num_heads, **kwargs):
-        return WindowAttention(
-            num_heads, self.window_size, self.cosine, self.pretrained_window_size, **kwargs
-        )
 
     def call(self, x, return_attention_scores=False, training=None):
         check_map(self, x.shape)
-        scores = [] if return_attention_scores else None
+        settings = {"training": training, "weigh": return_attention_scores}
+        x, weights = self._residual(x, "mixer", self._in_windows, **settings)
+        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        return (x, weights) if return_attention_scores else x
 
-        def mix(x):
-            return self._in_windows(x, scores, training)
-
-        x = self._attend(x, mix, training)
-        x = self._feed(x, self.feed_forward, training)
-        return (x, scores[0]) if return_attention_scores else x
-
-    def _in_windows(self, x, scores, training):
+    def _in_windows(self, x, training=None, weigh=False):
+        """What the mixer makes of a grid, `(batch, rows, columns, hidden_dim)`, and its weights."""
         grid = ops.shape(x)[1:3]
         # Known extents are plain integers, and so is what follows from them.
         padding = [-side % window for side, window in zip(grid, self.window_size, strict=True)]
@@ -135,30 +126,32 @@ class SwinBlock(Block):
         if moved or (padded and self.mask_padding):
             real = grid if self.mask_padding else whole
             mask = shifted_window_mask(whole, self.window_size, shift, real)
-        x = pad_map(x, *padding)
+        x = pad_map(x, *padding)  # (batch, whole rows, whole columns, hidden_dim)
         if moved:
             x = rolled(x, shift)
-        windows = partition_windows(x, self.window_size)
-        mix = self._call_of(self._mixing_layer(), scores, training, attention_mask=mask)
-        x = merge_windows(mix(windows), self.window_size, whole)
+        x = partition_windows(x, self.window_size)  # (batch * windows, tokens, hidden_dim)
+        options = self._options("mixer", attention_mask=mask, return_attention_scores=weigh)
+        x = self.mixer(x, training=training, **options)
+        x, weights = x if weigh else (x, None)
+        x = merge_windows(x, self.window_size, whole)  # (batch, rows, columns, hidden_dim)
         if moved:
             x = rolled(x, [-step for step in shift])
-        return x[:, : grid[0], : grid[1]] if padded else x
+        return (x[:, : grid[0], : grid[1]] if padded else x), weights
 
-    def _residual(self, x, branch, norm, scale, training):
+    def _residual(self, x, name, function, *arguments, **options):
         if self.norm_first:
-            return super()._residual(x, branch, norm, scale, training)
-        y = norm(branch(x))
-        y = y if scale is None else scale(y)
-        return x + self.drop_path_layer(self.dropout_layer(y, training=training), training=training)
+            return super()._residual(x, name, function, *arguments, **options)
+        y = function(x, *arguments, **options)
+        y, other = y if isinstance(y, tuple) else (y, None)
+        norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
+        y = norm(y) if scale is None else scale(norm(y))
+        return x + (self._drop(y) if options.get("training") else y), other
 
     def get_config(self):
         return {
             **super().get_config(),
-            "window_size": list(self.window_size),
+            "window_size": self._window_size,
             "shift": list(self.shift),
-            "cosine": self.cosine,
-            "pretrained_window_size": self.pretrained_window_size,
             "mask_padding": self.mask_padding,
         }
 

@@ -4,15 +4,16 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.errors import rate, whole_number
-from keras_transformers.layers.given_masks import given_padding, given_pairs
 from keras_transformers.layers.masks import (
     causal_mask,
     combine_masks,
+    given_padding,
+    given_pairs,
     hide_padding,
-    masked_softmax,
 )
 from keras_transformers.layers.mixers import Mixer
 from keras_transformers.layers.regularization import Dropout
+from keras_transformers.layers.scores import masked_softmax
 from keras_transformers.layers.traced import Traced
 
 

@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from keras_transformers.assertions import divides, require, same
+from keras_transformers.layers.attention import SelfAttention
 from keras_transformers.layers.errors import named
 from keras_transformers.layers.grid_bias import GridRelativeBias, LogGridBias
+from keras_transformers.layers.learned_scores import ScaledCosineScore
 from keras_transformers.layers.patches import cut, patch_sizes, unpatchify
-from keras_transformers.layers.scores import ScaledCosineScore
-from keras_transformers.layers.self_attention import SelfAttention
 
 
 def partition_windows(x, window_size):
@@ -194,18 +194,14 @@ class WindowAttention(SelfAttention):
         if cosine:
             kwargs["score"] = ScaledCosineScore()
             kwargs["position"] = LogGridBias(window, pretrained_window_size)
+            if kwargs.get("use_bias", True) is True:
+                kwargs["use_bias"] = ("query", "value", "output")
         else:
             kwargs["position"] = GridRelativeBias(window)
         super().__init__(num_heads, **kwargs)
         self.window_size = window
         self.cosine = cosine
         self.pretrained_window_size = pretrained_window_size
-
-    def _projection(self, name, equation, output_shape):
-        projection = super()._projection(name, equation, output_shape)
-        if self.cosine and name == "key":
-            projection.bias_axes = None
-        return projection
 
     def call(self, x, attention_mask=None, return_attention_scores=False, training=None):
         (count, length), tokens = ops.shape(x)[:2], math.prod(self.window_size)

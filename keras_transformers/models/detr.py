@@ -233,7 +233,7 @@ class DETR(Arguments, Composite, keras.Model):
             settings["mlp_dim"],
             dropout=settings["dropout"],
             norm_first=settings["norm_first"],
-            norm_epsilon=1e-5,
+            norm=self._norm("norm"),
             name=name,
             dtype=self.dtype_policy,
             **kwargs,

@@ -7,6 +7,7 @@ from keras_transformers.layers import (
     CausalSelfAttention,
     DecoderBlock,
     Dropout,
+    FeedForward,
     GatedFeedForward,
     PositionEmbedding,
     RotaryEmbedding,
@@ -14,8 +15,9 @@ from keras_transformers.layers import (
     gelu_tanh,
 )
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.layers.traced import Traced
-from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
+from keras_transformers.models.decoding import CachedDecoding
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
 
@@ -134,8 +136,6 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.decoder_blocks = [
             DecoderBlock(
-                num_heads,
-                mlp_dim,
                 dropout=dropout,
                 norm_first=True,
                 name=f"decoder_{i}",
@@ -173,10 +173,11 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             num_key_value_heads=settings["num_key_value_heads"],
             position=RotaryEmbedding() if modern else None,
         )
-        parts = {"mixer": attention, "norm": self._norm(), "activation": settings["activation"]}
         if modern:
-            parts["feed_forward"] = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
-        return parts
+            network = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
+        else:
+            network = FeedForward(settings["mlp_dim"], settings["activation"])
+        return {"mixer": attention, "feed_forward": network, "norm": self._norm()}
 
     @classmethod
     def from_variant(cls, name, vocab_size=50257, **changes):
@@ -314,8 +315,12 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         Returns:
             Logits `(batch, beams, vocab_size)` and the new `state`.
         """
-        x = self._embed(ids, position_of(index, ids))
-        x, caches, _ = step_blocks(self.decoder_blocks, x, index, state["cache"], ancestry)
+        x = self._embed(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
+        slots, caches = None if ancestry is None else ancestry.slots, []
+        visible = visible_slots(index, state["cache"][0], ids.shape[1], slots)
+        for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
+            x, cache, _ = block.step(x, cache, index, visible)
+            caches.append(cache)
         return self.token_embedding.step_logits(self.norm(x)), {**state, "cache": caches}
 
     def get_config(self):

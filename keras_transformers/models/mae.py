@@ -12,7 +12,7 @@ from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
 from keras_transformers.models.image_model import check_images, check_images_shape
 from keras_transformers.models.settings import check_divides, check_sizes
-from keras_transformers.models.vit import POSITIONS, ViT
+from keras_transformers.models.vit import POSITIONS, ViT, parts_of_blocks
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -112,14 +112,16 @@ class MAE(Arguments, Composite, keras.Model):
         )
         self.decoder_blocks = [
             EncoderBlock(
-                decoder_heads,
-                self._settings["decoder_mlp_dim"],
-                activation=settings["block"]["activation"],
-                qkv_bias=settings["block"].get("qkv_bias", True),
                 norm_first=True,
-                norm_epsilon=settings["norm_epsilon"],
                 name=f"decoder_{i}",
                 dtype=policy,
+                **parts_of_blocks(
+                    decoder_heads,
+                    self._settings["decoder_mlp_dim"],
+                    settings["norm_epsilon"],
+                    settings["block"]["activation"],
+                    qkv_bias=settings["block"].get("qkv_bias", True),
+                ),
             )
             for i in range(decoder_layers)
         ]

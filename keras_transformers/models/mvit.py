@@ -111,7 +111,7 @@ class MViT(Pyramid):
             grid=[-(-side // stride) for side in settings["image_size"]],
             query_stride=2 if halves else 1,
             key_stride=max(settings["key_stride"] // 2**stage, 1),
-            norm_epsilon=settings["norm_epsilon"],
+            norm=norm(self, "norm"),
             dropout=settings["dropout"],
             drop_path=drop_path,
             name=block_name(stage, number),

@@ -116,16 +116,13 @@ class PVT(Pyramid):
         settings = self._settings
         heads = settings["num_heads"][stage]
         mlp_dim = settings["mlp_ratios"][stage] * settings["hidden_dims"][stage]
+        a_norm = norm(self, "norm")
         return EncoderBlock(
-            heads,
-            mlp_dim,
-            norm_first=True,
-            norm_epsilon=settings["norm_epsilon"],
-            mixer=SpatialReductionAttention(
-                heads, settings["reductions"][stage], settings["norm_epsilon"]
-            ),
-            feed_forward=ConvolutionalFeedForward(mlp_dim, "gelu"),
             dropout=settings["dropout"],
+            norm_first=True,
+            mixer=SpatialReductionAttention(heads, settings["reductions"][stage], a_norm),
+            feed_forward=ConvolutionalFeedForward(mlp_dim, "gelu"),
+            norm=a_norm,
             drop_path=drop_path,
             name=block_name(stage, number),
             dtype=self.dtype_policy,

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock
+from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock, WindowAttention
 from keras_transformers.layers.patch_merging import pad_map
 from keras_transformers.models.image_model import both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
@@ -142,18 +142,21 @@ class Swin(Pyramid):
         width = settings["hidden_dim"] * 2**stage
         window = settings["window_size"]
         map_size = [-(-side // self.strides()[stage]) for side in settings["image_size"]]
-        return SwinBlock(
+        attention = WindowAttention(
             settings["num_heads"][stage],
             [min(window, side) for side in map_size],
-            settings["mlp_ratio"] * width,
-            shift=[window // 2 * (number % 2) * (side > window) for side in map_size],
             cosine=settings["version"] == 2,
             pretrained_window_size=settings["pretrained_window_size"][stage],
+            use_bias=True if settings["qkv_bias"] else "output",
+        )
+        return SwinBlock(
+            mixer=attention,
+            mlp_dim=settings["mlp_ratio"] * width,
+            shift=[window // 2 * (number % 2) * (side > window) for side in map_size],
             norm_first=settings["version"] == 1,
             mask_padding=settings["mask_padding"],
-            norm_epsilon=settings["norm_epsilon"],
             activation=settings["activation"],
-            qkv_bias=settings["qkv_bias"],
+            norm=norm(self, "norm"),
             dropout=settings["dropout"],
             drop_path=drop_path,
             name=block_name(stage, number),

@@ -6,6 +6,7 @@ from keras import ops
 from keras_transformers.layers import (
     Dropout,
     EncoderBlock,
+    FeedForward,
     GatedFeedForward,
     PositionEmbedding,
     RotaryEmbedding,
@@ -168,8 +169,6 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
             EncoderBlock(
-                num_heads,
-                mlp_dim,
                 dropout=dropout,
                 name=f"encoder_{i}",
                 dtype=policy,
@@ -215,17 +214,14 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
 
     def _block_settings(self):
         settings = self._settings
+        heads, dropout = settings["num_heads"], settings["attention_dropout"]
         if settings["style"] == "bert":
-            names = ("activation", "attention_dropout")
-            return {name: settings[name] for name in names}
-        attention = SelfAttention(
-            settings["num_heads"],
-            dropout=settings["attention_dropout"],
-            use_bias=False,
-            position=RotaryEmbedding(),
-        )
-        feed_forward = GatedFeedForward(settings["mlp_dim"], "gelu", use_bias=False)
-        return {"mixer": attention, "feed_forward": feed_forward, "norm_first": True}
+            network = FeedForward(settings["mlp_dim"], settings["activation"])
+            return {"mixer": SelfAttention(heads, dropout=dropout), "feed_forward": network}
+        position = RotaryEmbedding()
+        attention = SelfAttention(heads, dropout=dropout, use_bias=False, position=position)
+        network = GatedFeedForward(settings["mlp_dim"], "gelu", use_bias=False)
+        return {"mixer": attention, "feed_forward": network, "norm_first": True}
 
     def _make_head(self):
         settings, common = self._settings, {"name": "head", "dtype": self.dtype_policy}

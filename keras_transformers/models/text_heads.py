@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_transformers.layers import Dropout
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.masks import wide
 from keras_transformers.layers.parts import part
 
 
@@ -18,7 +17,7 @@ def pooled_tokens(x, real, pooling):
     """
     if pooling == "token":
         real = ops.logical_and(real, ops.cumsum(ops.cast(real, "int32"), axis=1) == 1)
-    dtype = wide(x.dtype)
+    dtype = keras.backend.result_type(x.dtype, "float32")
     total = ops.sum(ops.where(ops.expand_dims(real, -1), ops.cast(x, dtype), 0.0), axis=1)
     return total / ops.maximum(ops.sum(ops.cast(real, dtype), axis=1, keepdims=True), 1.0)
 

@@ -4,20 +4,24 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import (
+    CausalSelfAttention,
+    CrossAttention,
     DecoderBlock,
     Dropout,
     EncoderBlock,
     PositionalEncoding,
+    SelfAttention,
     TokenEmbedding,
     padding_mask,
     segment_mask,
     segment_positions,
 )
 from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.decoding import CachedDecoding, position_of, step_blocks
+from keras_transformers.models.decoding import CachedDecoding
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -169,31 +173,33 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
                 dtype=policy,
             )
         self.dropout_layer = Dropout(dropout, dtype=policy)
+        if encoder_mixer is None:
+            encoder_mixer = SelfAttention(num_heads, dropout=attention_dropout)
+        if decoder_mixer is None:
+            decoder_mixer = CausalSelfAttention(num_heads, dropout=attention_dropout)
+        across = CrossAttention(num_heads, dropout=attention_dropout)
+        norm = {"epsilon": norm_epsilon, "dtype": policy}
         block = {
-            "num_heads": num_heads,
             "mlp_dim": mlp_dim,
             "dropout": dropout,
             "activation": activation,
             "norm_first": norm_first,
-            "attention_dropout": attention_dropout,
-            "norm_epsilon": norm_epsilon,
+            "norm": keras.layers.LayerNormalization(**norm),
             "dtype": policy,
         }
         self.encoder_blocks = [
-            EncoderBlock(
-                name=f"encoder_{i}",
-                mixer=encoder_mixer,
-                **{**block, "num_heads": num_heads if encoder_mixer is None else None},
-            )
+            EncoderBlock(mixer=encoder_mixer, name=f"encoder_{i}", **block)
             for i in range(num_layers)
         ]
         depth = num_layers if num_decoder_layers is None else num_decoder_layers
         self.decoder_blocks = [
-            DecoderBlock(name=f"decoder_{i}", mixer=decoder_mixer, **block) for i in range(depth)
+            DecoderBlock(
+                mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block
+            )
+            for i in range(depth)
         ]
         self.encoder_norm = self.decoder_norm = None
         if norm_first:
-            norm = {"epsilon": norm_epsilon, "dtype": policy}
             self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
             self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
 
@@ -252,7 +258,8 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             x = block(
                 x, context, attention_mask=self_mask, context_mask=context_mask, training=training
             )
-        return self._with_bias(self.target_embedding.logits(self._finish(x)))
+        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        return self._with_bias(self.target_embedding.logits(x))
 
     def compute_output_shape(self, input_shape):
         return (*input_shape["target"], self.target_embedding.vocab_size)
@@ -272,9 +279,6 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             positions = None if same_segment is None else segment_positions(same_segment)
             x = self.positional_encoding(x, positions=positions)
         return self.dropout_layer(x, training=training)
-
-    def _finish(self, x):
-        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def _with_bias(self, logits):
         return logits if self.logits_bias is None else logits + ops.cast(
@@ -326,23 +330,24 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         Returns:
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
-        x = self.target_embedding(rows_of_table(self, ids))
+        x = self.target_embedding.vectors(ops.maximum(ids, 0) if self.padding_id < 0 else ids)
         if self.positional_encoding is not None:
-            x = self.positional_encoding(x, positions=position_of(index, ids))
-        x, caches, weights = step_blocks(
-            self.decoder_blocks,
-            x,
-            index,
-            state["cache"],
-            ancestry,
-            shared["context"],
-            shared["source_mask"],
-        )
+            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+            x = self.positional_encoding(x, positions=positions)
+        slots = None if ancestry is None else ancestry.slots
+        visible = visible_slots(index, state["cache"][0], ids.shape[1], slots)
+        stack, caches = (self.decoder_blocks, state["cache"], shared["context"]), []
+        for block, cache, context in zip(*stack, strict=True):
+            x, cache, weights = block.step(
+                x, cache, index, visible, context, shared["source_mask"]
+            )
+            caches.append(cache)
         state = {**state, "cache": caches}
         if "coverage" in state:
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
             state["coverage"] = add_coverage(state["coverage"], attended, ancestry)
-        return self._with_bias(self.target_embedding.step_logits(self._finish(x))), state
+        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        return self._with_bias(self.target_embedding.step_logits(x)), state
 
     def get_config(self):
         return {**super().get_config(), **self._settings}

@@ -11,8 +11,10 @@ from keras_transformers.layers import (
     ConvolutionalStem,
     Dropout,
     EncoderBlock,
+    FeedForward,
     GridPositionEmbedding,
     PatchEmbedding,
+    SelfAttention,
     ShiftedPatchEmbedding,
     SinusoidalGrid,
 )
@@ -37,6 +39,22 @@ STEMS = {
 }
 
 POSITIONS = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}
+
+
+def parts_of_blocks(
+    num_heads, mlp_dim, norm_epsilon, activation="gelu", attention_dropout=0.0, qkv_bias=True,
+    **given,
+):
+    """Arguments of `EncoderBlock`: the parts that were not given are made of the numbers."""
+    parts = {name: each for name, each in given.items() if each is not None}
+    if "mixer" not in parts:
+        bias = True if qkv_bias else "output"
+        parts["mixer"] = SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias)
+    if "feed_forward" not in parts:
+        parts["feed_forward"] = FeedForward(mlp_dim, activation)
+    if "norm" not in parts:
+        parts["norm"] = keras.layers.LayerNormalization(epsilon=norm_epsilon)
+    return parts
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -71,8 +89,9 @@ class ViT(ImageModel):
         drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
             on a line (Huang et al. 2016).
         norm_epsilon: Epsilon of all layer norms.
-        block: Dict of further arguments of every `EncoderBlock`: `layer_scale`, `activation`,
-            `attention_dropout`, `mixer` ...
+        block: Dict of further arguments of every `EncoderBlock`, `layer_scale`, `mixer`,
+            `feed_forward` and `norm`, and of its default parts: `activation`, `attention_dropout`
+            and `qkv_bias`.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -164,15 +183,12 @@ class ViT(ImageModel):
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self.encoder_blocks = [
             EncoderBlock(
-                num_heads if parts.get("mixer") is None else None,
-                mlp_dim if parts.get("feed_forward") is None else None,
                 dropout=dropout,
                 norm_first=True,
                 drop_path=drop_path * i / max(num_layers - 1, 1),
-                norm_epsilon=norm_epsilon,
                 name=f"encoder_{i}",
                 dtype=policy,
-                **block,
+                **parts_of_blocks(num_heads, mlp_dim, norm_epsilon, **block),
             )
             for i in range(num_layers)
         ]

@@ -46,13 +46,13 @@ LAYER = "bert.encoder.layer.{i}"
 BERT_ROWS = [
     *_embeddings("bert.embeddings"),
     *attention(
-        "encoder_{i}/attention",
+        "encoder_{i}/mixer",
         f"{LAYER}.attention.self.query",
         f"{LAYER}.attention.self.key",
         f"{LAYER}.attention.self.value",
         f"{LAYER}.attention.output.dense",
     ),
-    *norm("encoder_{i}/attention_norm", f"{LAYER}.attention.output.LayerNorm"),
+    *norm("encoder_{i}/mixer_norm", f"{LAYER}.attention.output.LayerNorm"),
     *linear("encoder_{i}/feed_forward/hidden", f"{LAYER}.intermediate.dense"),
     *linear("encoder_{i}/feed_forward/output", f"{LAYER}.output.dense"),
     *norm("encoder_{i}/feed_forward_norm", f"{LAYER}.output.LayerNorm"),
@@ -67,10 +67,10 @@ DISTILBERT_LAYER = "distilbert.transformer.layer.{i}"
 DISTILBERT_ROWS = [
     *_embeddings("distilbert.embeddings"),
     *attention(
-        "encoder_{i}/attention",
+        "encoder_{i}/mixer",
         *(f"{DISTILBERT_LAYER}.attention.{name}_lin" for name in ("q", "k", "v", "out")),
     ),
-    *norm("encoder_{i}/attention_norm", f"{DISTILBERT_LAYER}.sa_layer_norm"),
+    *norm("encoder_{i}/mixer_norm", f"{DISTILBERT_LAYER}.sa_layer_norm"),
     *linear("encoder_{i}/feed_forward/hidden", f"{DISTILBERT_LAYER}.ffn.lin1"),
     *linear("encoder_{i}/feed_forward/output", f"{DISTILBERT_LAYER}.ffn.lin2"),
     *norm("encoder_{i}/feed_forward_norm", f"{DISTILBERT_LAYER}.output_layer_norm"),

@@ -40,7 +40,7 @@ MAPPINGS = [
         "token_embedding/token_embedding", "transformer.wte.weight", also=("lm_head.weight",)
     ),
     WeightMapping("position_embedding/position_embedding", "transformer.wpe.weight"),
-    *norm("decoder_{i}/attention_norm", f"{LAYER}.ln_1"),
+    *norm("decoder_{i}/mixer_norm", f"{LAYER}.ln_1"),
     *_attention("decoder_{i}/mixer", f"{LAYER}.attn"),
     *norm("decoder_{i}/feed_forward_norm", f"{LAYER}.ln_2"),
     *_dense("decoder_{i}/feed_forward/hidden", f"{LAYER}.mlp.c_fc"),

@@ -19,8 +19,8 @@ def encoder_mappings(ours: str, theirs: str) -> Mappings:
     """The mappings of a pre-norm encoder block."""
     q, k, v = (f"{theirs}.attention.attention.{name}" for name in ("query", "key", "value"))
     return [
-        *attention(f"{ours}/attention", q, k, v, f"{theirs}.attention.output.dense"),
-        *norm(f"{ours}/attention_norm", f"{theirs}.layernorm_before"),
+        *attention(f"{ours}/mixer", q, k, v, f"{theirs}.attention.output.dense"),
+        *norm(f"{ours}/mixer_norm", f"{theirs}.layernorm_before"),
         *linear(f"{ours}/feed_forward/hidden", f"{theirs}.intermediate.dense"),
         *linear(f"{ours}/feed_forward/output", f"{theirs}.output.dense"),
         *norm(f"{ours}/feed_forward_norm", f"{theirs}.layernorm_after"),

@@ -78,7 +78,7 @@ def attention(ours: str, query: str, key: str, value: str, output: str) -> Mappi
 
 def bart_layers() -> Mappings:
     """The mappings of the layers of encoder and decoder, where they are called as in BART."""
-    of_encoder = {"self_attn": "attention"}
+    of_encoder = {"self_attn": "mixer"}
     of_decoder = {**of_encoder, "encoder_attn": "cross_attention"}
     mappings = []
     for side, parts in (("encoder", of_encoder), ("decoder", of_decoder)):

@@ -66,14 +66,14 @@ def test_matrices_are_not_split_on_tensorflow():
 
 def test_a_branch_is_split_by_columns_then_by_rows():
     block = "vit/encoder_0/"
-    assert axes(f"{block}attention/query/kernel", 6, 4, 5) == (None, "model", None)
-    assert axes(f"{block}attention/query/bias", 4, 5) == ("model", None)
-    assert axes(f"{block}attention/attention_output/kernel", 4, 5, 6) == ("model", None, None)
-    assert axes(f"{block}attention/attention_output/bias", 6) == (None,)
+    assert axes(f"{block}mixer/query/kernel", 6, 4, 5) == (None, "model", None)
+    assert axes(f"{block}mixer/query/bias", 4, 5) == ("model", None)
+    assert axes(f"{block}mixer/attention_output/kernel", 4, 5, 6) == ("model", None, None)
+    assert axes(f"{block}mixer/attention_output/bias", 6) == (None,)
     assert axes(f"{block}feed_forward/hidden/kernel", 6, 8) == (None, "model")
     assert axes(f"{block}feed_forward/gate/kernel", 6, 8) == (None, "model")
     assert axes(f"{block}feed_forward/output/kernel", 8, 6) == ("model", None)
-    assert axes(f"{block}attention_norm/gamma", 6) == (None,)
+    assert axes(f"{block}mixer_norm/gamma", 6) == (None,)
 
 
 def test_a_vocabulary_that_does_not_divide_is_split_by_its_width():
@@ -90,7 +90,7 @@ def test_fewer_key_heads_than_devices_are_copied():
 
 def test_heads_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="`num_heads` and `mlp_dim` must be multiples of 2"):
-        axes("vit/encoder_0/attention/query/kernel", 6, 3, 5)
+        axes("vit/encoder_0/mixer/query/kernel", 6, 3, 5)
 
 
 def test_models_with_other_blocks_are_refused():

@@ -66,7 +66,7 @@ def test_kerass_attention_and_its_configuration_move_over():
 def test_kerashubs_words_are_told_in_ours():
     with pytest.raises(ValueError, match="`intermediate_dim` is called `mlp_dim` here"):
         layers.EncoderBlock(num_heads=np.int64(2), intermediate_dim=16)
-    with pytest.raises(ValueError, match="must be left out, or that of `mixer`, 2"):
+    with pytest.raises(ValueError, match="`num_heads` must be left out beside `mixer`"):
         layers.EncoderBlock(3, 16, mixer=layers.SelfAttention(2))
     with pytest.raises(ValueError, match="`dropout` must be a rate"):
         layers.EncoderBlock(2, 16, dropout=50)

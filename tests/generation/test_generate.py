@@ -22,7 +22,7 @@ from keras_transformers.generation import (
 )
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
-from keras_transformers.layers.cache import visible_slots
+from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.models import Transformer
 from tests.contract import compiled, to_numpy
 
@@ -366,7 +366,7 @@ class Decoder(keras.Model):
         x = self.embedding(ids)
         x = self.positions(x, positions=ops.broadcast_to(index, ops.shape(ids)))
         slots = None if ancestry is None else ancestry.slots
-        visible = visible_slots(index, LENGTH, ids.shape[1], slots)
+        visible = visible_slots(index, state, ids.shape[1], slots)
         x, cache, _ = self.block.step(x, state, index, visible)
         return self.embedding.logits(x), cache
 

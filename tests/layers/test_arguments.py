@@ -13,7 +13,8 @@ SIZES = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 13, "num_layers": 1}
 
 
 def encoder(**arguments):
-    return EncoderBlock(2, 8, name="block", **arguments)
+    numbers = {"num_heads": 2, "mlp_dim": 8, "name": "block"}
+    return EncoderBlock(**{**numbers, **arguments})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,11 @@ def test_numpys_numbers_are_taken_and_serialised(make):
         (lambda: encoder(norm="rms"), "`norm` must be a Layer. Received: 'rms'"),
         (lambda: encoder(dropout=50), r"`dropout` must be a rate in \[0, 1\). Received: 50"),
         (lambda: encoder(dropout=-0.1), r"`dropout` must be a rate in \[0, 1\)"),
-        (lambda: encoder(attention_dropout=1), "`attention_dropout` must be a rate"),
+        (lambda: encoder(mixer=SelfAttention(2)), "`num_heads` must be left out beside `mixer`"),
+        (
+            lambda: encoder(mlp_dim=None, feed_forward=layers.FeedForward(7), activation="gelu"),
+            "`activation` must be left out beside `feed_forward`.*: 'gelu'",
+        ),
         (lambda: encoder(drop_path="0.1"), "`drop_path` must be a rate in .*'0.1'"),
     ],
 )
@@ -118,26 +123,45 @@ def test_the_width_is_no_argument_of_a_block(word):
         EncoderBlock(2, 8, **{word: 16})
 
 
-def test_a_number_may_not_contradict_the_part_in_its_place():
-    with pytest.raises(ValueError, match="`num_heads` must be left out, or that of `mixer`, 2.*=3"):
-        EncoderBlock(3, 8, mixer=SelfAttention(2))
+def test_a_number_is_refused_beside_the_part_in_its_place():
+    with pytest.raises(ValueError, match="`num_heads` must be left out beside `mixer`.*=2"):
+        EncoderBlock(2, 8, mixer=SelfAttention(2))
     network = layers.FeedForward(7)
-    with pytest.raises(ValueError, match="`mlp_dim` must be left out, or that of `feed_forward`"):
-        EncoderBlock(2, 8, feed_forward=network)
-    for heads in (None, 2):
-        block = EncoderBlock(heads, mixer=SelfAttention(2), feed_forward=network)
-        assert (block.num_heads, block.mlp_dim) == (2, 7)
-    assert EncoderBlock(3, 8, mixer=layers.LSTMMixing()).num_heads == 3  # it has no heads
-    # In a decoder the heads may be those of the attention to the context.
-    across = layers.DecoderBlock(4, 8, mixer=layers.CausalSelfAttention(2))
-    across.build((None, 5, 8), (None, 3, 8))
-    assert (across.mixer.num_heads, across.cross_attention.num_heads) == (2, 4)
+    with pytest.raises(ValueError, match="`mlp_dim` must be left out beside `feed_forward`.*=7"):
+        EncoderBlock(2, 7, feed_forward=network)
+    block = EncoderBlock(mixer=SelfAttention(2), feed_forward=network)
+    assert (block.mixer.num_heads, block.feed_forward.mlp_dim) == (2, 7)
 
 
-def test_files_of_before_with_a_number_that_the_mixer_did_not_heed_are_read():
-    config = EncoderBlock(2, 8, mixer=SelfAttention(2)).get_config()
-    block = EncoderBlock.from_config({**config, "num_heads": 3})
-    assert block.num_heads == block.mixer.num_heads == 2
+def test_in_a_decoder_a_number_of_heads_makes_the_attention_that_is_not_given():
+    own, across = layers.CausalSelfAttention(2), layers.CrossAttention(4)
+    for heads, parts in ((4, {"mixer": own}), (2, {"cross_attention": across})):
+        block = layers.DecoderBlock(heads, 8, **parts)
+        block.build((None, 5, 8), (None, 3, 8))
+        assert (block.mixer.num_heads, block.cross_attention.num_heads) == (2, 4)
+        again = layers.DecoderBlock.from_config(block.get_config())
+        assert again.get_config() == block.get_config()
+    with pytest.raises(ValueError, match="`num_heads` must be left out beside `mixer`"):
+        layers.DecoderBlock(2, 8, mixer=own, cross_attention=across)
+    with pytest.raises(ValueError, match="`num_heads` must be given, for .* `context`"):
+        layers.DecoderBlock(None, 8, mixer=own).build((None, 5, 8), (None, 3, 8))
+    with pytest.raises(ValueError, match="`context` must be given"):
+        layers.DecoderBlock(2, 8, cross_attention=across).build((None, 5, 8))
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        ("attention_dropout", "mixer=SelfAttention"),
+        ("attn_dropout", "mixer=SelfAttention"),
+        ("qkv_bias", "mixer=SelfAttention"),
+        ("layer_norm_eps", "norm=LayerNormalization"),
+    ],
+)
+def test_a_block_tells_whose_argument_that_of_a_part_is(word, place):
+    message = f"EncoderBlock: `{word}` is an argument of a part.*{place}"
+    with pytest.raises(ValueError, match=message):
+        EncoderBlock(2, 8, **{word: 0.1})
 
 
 def test_the_sixth_argument_of_kerass_attention_is_told_apart():

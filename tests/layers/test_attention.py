@@ -15,7 +15,7 @@ from keras_transformers.layers import (
     dot_product_attention,
     masked_softmax,
 )
-from keras_transformers.layers.cache import visible_slots
+from keras_transformers.layers.decoder_attention import visible_slots
 from tests.contract import POLICIES, assert_close, call, check_layer, to_numpy
 from tests.oracles import multi_head_attention, softmax
 
@@ -343,7 +343,7 @@ def test_beams_that_moved_find_their_own_past_where_it_was_written():
             slots = np.take_along_axis(slots, parents, axis=1)
             slots[..., index] = np.arange(beams)
             past[:, :, :index] = np.take_along_axis(past, parents[..., None], axis=1)[:, :, :index]
-        visible = visible_slots(index, KEYS, beams, ops.convert_to_tensor(slots))
+        visible = visible_slots(index, cache, beams, ops.convert_to_tensor(slots))
         y, cache = layer.step(ops.convert_to_tensor(x[:, :, index]), cache, index, visible)
         whole = to_numpy(layer(past[:, :, : index + 1].reshape(-1, index + 1, WIDTH)))
         assert_close(y, whole[:, -1].reshape(BATCH, beams, -1), 1e-5)

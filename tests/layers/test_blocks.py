@@ -9,13 +9,16 @@ from keras import ops
 
 from keras_transformers.layers import (
     CausalSelfAttention,
+    CrossAttention,
     DecoderBlock,
     EncoderBlock,
+    FeedForward,
     FourierMixing,
     GatedFeedForward,
     LocalAttention,
     PositionalEncoding,
     RotaryEmbedding,
+    SelfAttention,
 )
 from tests.contract import assert_close, check_layer, to_numpy
 from tests.oracles import layer_norm, multi_head_attention
@@ -27,12 +30,14 @@ CONTEXT = RNG.normal(size=(BATCH, CONTEXT_LENGTH, CONTEXT_WIDTH)).astype("float3
 POSITIONS = RNG.normal(size=X.shape).astype("float32")
 CONTEXT_POSITIONS = RNG.normal(size=CONTEXT.shape).astype("float32")
 CONTEXT_MASK = np.arange(CONTEXT_LENGTH) < np.array([[7], [4], [1]])
+LAYER_NORM = keras.layers.LayerNormalization(epsilon=1e-5)
 NORM_FIRST = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
 
 
 def make(block_class, *shapes, **settings):
     """A built block whose weights, biases and norms included, are all random."""
-    block, rng = block_class(HEADS, HIDDEN, **settings), np.random.default_rng(0)
+    settings = {"num_heads": HEADS, "mlp_dim": HIDDEN, **settings}
+    block, rng = block_class(**settings), np.random.default_rng(0)
     block.build(*shapes)
     block.set_weights([rng.normal(size=weight.shape) / 3 for weight in block.get_weights()])
     return block
@@ -52,20 +57,32 @@ def decoder(**settings):
 @pytest.mark.parametrize(
     ("block_class", "inputs", "settings", "arguments"),
     [
-        (EncoderBlock, (X,), {"dropout": 0.1, "attention_dropout": 0.2}, {}),
+        (
+            EncoderBlock,
+            (X,),
+            {"dropout": 0.1, "num_heads": None, "mixer": SelfAttention(HEADS, dropout=0.2)},
+            {},
+        ),
         (
             EncoderBlock,
             (X,),
             {"norm_first": True, "layer_scale": 0.5, "drop_path": 0.3, "activation": "gelu"},
             {"return_attention_scores": True},
         ),
-        (DecoderBlock, (X, CONTEXT), {"norm_first": True, "norm_epsilon": 1e-5}, {}),
+        (DecoderBlock, (X, CONTEXT), {"norm_first": True, "norm": LAYER_NORM}, {}),
+        (
+            DecoderBlock,
+            (X, CONTEXT),
+            {"cross_attention": CrossAttention(HEADS, key_dim=5, use_bias=False)},
+            {},
+        ),
         (DecoderBlock, (X,), {}, {}),
         (DecoderBlock, (X, CONTEXT), {"causal": False}, {}),
         (
             DecoderBlock,
             (X,),
             {
+                "mlp_dim": None,
                 "feed_forward": GatedFeedForward(HIDDEN, use_bias=False),
                 "norm": keras.layers.RMSNormalization(epsilon=1e-5),
                 "norm_first": True,
@@ -73,11 +90,14 @@ def decoder(**settings):
             {},
         ),
     ],
-    ids=["encoder", "encoder, every setting", "decoder", "decoder only", "set", "other parts"],
+    ids=[
+        "encoder", "encoder, every setting", "decoder", "decoder, across", "decoder only", "set",
+        "other parts",
+    ],
 )
 def test_contract(block_class, inputs, settings, arguments):
     def make_block(**kwargs):
-        return block_class(HEADS, HIDDEN, **settings, **kwargs)
+        return block_class(**{"num_heads": HEADS, "mlp_dim": HIDDEN, **settings}, **kwargs)
 
     check_layer(make_block, inputs, arguments)
 
@@ -125,7 +145,7 @@ def test_an_encoder_block_is_its_two_equations(norm_first, layer_scale):
     block = encoder(norm_first=norm_first, layer_scale=layer_scale)
     equations = Equations(block)
     mask = RNG.random((BATCH, LENGTH, LENGTH)) < 0.7
-    expected = equations.feed(equations.attend(np.float64(X), "attention", mask=mask[:, None]))
+    expected = equations.feed(equations.attend(np.float64(X), "mixer", mask=mask[:, None]))
     assert_close(block(X, attention_mask=mask), expected, 1e-5)
 
 
@@ -133,7 +153,7 @@ def test_an_encoder_block_is_its_two_equations(norm_first, layer_scale):
 def test_a_decoder_block_is_its_three_equations(norm_first):
     block = decoder(norm_first=norm_first)
     equations, causal = Equations(block), np.tril(np.ones((LENGTH, LENGTH), bool))
-    x = equations.attend(np.float64(X), "attention", mask=causal)
+    x = equations.attend(np.float64(X), "mixer", mask=causal)
     mask = CONTEXT_MASK[:, None, None]
     expected = equations.feed(equations.attend(x, "cross_attention", CONTEXT, mask))
     assert_close(block(X, CONTEXT, context_mask=CONTEXT_MASK), expected, 1e-5)
@@ -145,7 +165,7 @@ def test_a_decoder_block_is_its_three_equations(norm_first):
 def test_without_a_context_there_is_no_cross_attention(norm_first):
     block = make(DecoderBlock, X.shape, norm_first=norm_first)
     equations, causal = Equations(block), np.tril(np.ones((LENGTH, LENGTH), bool))
-    expected = equations.feed(equations.attend(np.float64(X), "attention", mask=causal))
+    expected = equations.feed(equations.attend(np.float64(X), "mixer", mask=causal))
     assert_close(block(X), expected, 1e-5)
     assert not equations.part("cross_attention")
 
@@ -156,7 +176,7 @@ def test_positions_go_to_queries_and_keys_of_an_encoder_block_and_to_no_value(no
     block, positions = encoder(norm_first=norm_first), POSITIONS[1] if shared else POSITIONS
     equations = Equations(block)
     mask = CONTEXT_MASK[:, None, None, :LENGTH]
-    x = equations.attend(np.float64(X), "attention", mask=mask, positions=positions)
+    x = equations.attend(np.float64(X), "mixer", mask=mask, positions=positions)
     found = block(X, padding_mask=CONTEXT_MASK[:, :LENGTH], positions=positions)
     real = CONTEXT_MASK[:, :LENGTH]  # what stands at padding is no concern of the equation
     assert_close(to_numpy(found)[real], equations.feed(x)[real], 1e-5)
@@ -171,7 +191,7 @@ def test_positions_go_to_queries_and_keys_of_a_decoder_block_and_to_no_value(nor
     block = decoder(norm_first=norm_first, causal=causal)
     equations = Equations(block)
     mask = np.tril(np.ones((LENGTH, LENGTH), bool)) if causal else True
-    x = equations.attend(np.float64(X), "attention", mask=mask, positions=POSITIONS)
+    x = equations.attend(np.float64(X), "mixer", mask=mask, positions=POSITIONS)
     for settings in ({}, {"context_positions": CONTEXT_POSITIONS}):
         expected = equations.attend(
             x, "cross_attention", CONTEXT, CONTEXT_MASK[:, None, None], POSITIONS, **settings
@@ -325,9 +345,18 @@ def test_a_dropped_path_leaves_the_sample_untouched():
     assert not np.any(np.all(to_numpy(block(x)) == x, axis=(1, 2)))
 
 
-@pytest.mark.parametrize("rate", ["dropout", "attention_dropout", "drop_path"])
-def test_dropout_acts_in_training_only(rate):
-    block, plain = encoder(**{rate: 0.5}), encoder()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        lambda rate: {"dropout": rate},
+        lambda rate: {"num_heads": None, "mixer": SelfAttention(HEADS, dropout=rate)},
+        lambda rate: {"mlp_dim": None, "feed_forward": FeedForward(HIDDEN, dropout=rate)},
+        lambda rate: {"drop_path": rate},
+    ],
+    ids=["dropout", "of attention", "of the network", "drop_path"],
+)
+def test_dropout_acts_in_training_only(settings):
+    block, plain = encoder(**settings(0.5)), encoder(**settings(0.0))
     assert_close(block(X), plain(X), 0)
     assert_close(block(X, training=False), plain(X), 0)
     assert np.any(to_numpy(block(X, training=True)) != to_numpy(plain(X)))
@@ -345,7 +374,7 @@ def test_errors_name_the_block_the_argument_and_what_was_received(block_class):
     with pytest.raises(ValueError, match=f"{name} 'third': `num_heads` must divide.*22.*=3"):
         block(X)
     block = block_class(HEADS, HIDDEN, name="third")
-    with pytest.raises(ValueError, match=r"'attention': `attention_mask`.*\(4, 5, 5\)"):
+    with pytest.raises(ValueError, match=r"'mixer': `attention_mask`.*\(4, 5, 5\)"):
         block(X, attention_mask=np.ones((4, LENGTH, LENGTH), bool))
 
 
@@ -370,7 +399,7 @@ def test_a_mask_of_the_context_that_does_not_fit_is_refused():
     "shape", [(LENGTH,), (LENGTH, 1), (LENGTH + 1, WIDTH), (2, LENGTH, WIDTH), (1, *X.shape)]
 )
 def test_positions_that_do_not_fit_are_refused(shape):
-    message = rf"'attention': `positions` must be of shape \(3, 5, 22\) or.*{shape[0]},"
+    message = rf"'mixer': `positions` must be of shape \(3, 5, 22\) or.*{shape[0]},"
     with pytest.raises(ValueError, match=message):
         encoder()(X, positions=np.ones(shape, "float32"))
     with pytest.raises(ValueError, match="'cross_attention': `context_positions` must be of shape"):
@@ -378,7 +407,7 @@ def test_positions_that_do_not_fit_are_refused(shape):
 
 
 def test_what_knows_no_positions_refuses_them():
-    block = EncoderBlock(HEADS, HIDDEN, mixer=FourierMixing(), name="third")
+    block = EncoderBlock(mlp_dim=HIDDEN, mixer=FourierMixing(), name="third")
     message = "'third': `positions` must be left out, for FourierMixing"
     with pytest.raises(ValueError, match=message):
         block(X, positions=POSITIONS)
@@ -397,11 +426,12 @@ def test_a_block_of_other_parts_computes_their_equation():
     block = make(
         EncoderBlock,
         X.shape,
+        mlp_dim=None,
         norm_first=True,
         feed_forward=GatedFeedForward(HIDDEN, use_bias=False),
         norm=keras.layers.RMSNormalization(epsilon=1e-5),
     )
-    output = block.attention.output_dense
+    output = block.mixer.output_dense
     output.set_weights([0 * weight for weight in output.get_weights()])
     x = np.float64(X)
     scale = block.feed_forward_norm.get_weights()[0]
@@ -429,7 +459,8 @@ def test_a_block_of_other_parts_computes_their_equation():
     ids=["attention", "rotary", "local"],
 )
 def test_tokens_taken_in_at_once_leave_what_steps_leave(mixer, beams):
-    block = make(DecoderBlock, X.shape, norm_first=True, mixer=mixer)
+    heads = HEADS if mixer is None else None
+    block = make(DecoderBlock, X.shape, num_heads=heads, norm_first=True, mixer=mixer)
     x, length = ops.convert_to_tensor(X), LENGTH + 2
     cache = block.start_cache(BATCH, beams, length)
     together, filled = block.prefill(x, block.start_cache(BATCH, beams, length), beams)

@@ -12,7 +12,6 @@ from keras_transformers.layers import (
     segment_mask,
     segment_positions,
 )
-from keras_transformers.layers.masks import key_mask
 
 # One row: the lengths of the sequences packed into it, and how much padding follows.
 rows = st.tuples(st.lists(st.integers(1, 4), max_size=4), st.integers(0, 3))
@@ -83,13 +82,7 @@ def test_combined_masks_keep_what_all_of_them_keep(seed):
 def test_no_mask_at_all_stays_none():
     assert combine_masks() is None
     assert combine_masks(None, None) is None
-    assert key_mask(None) is None
 
 
 def test_integers_become_a_mask():
     assert as_array(combine_masks(np.array([0, 1, 2]))).tolist() == [False, True, True]
-
-
-def test_a_mask_of_keys_broadcasts_over_queries():
-    mask = np.array([[True, False, True], [False, True, True]])
-    np.testing.assert_array_equal(as_array(key_mask(mask)), mask[:, None, :])

@@ -62,7 +62,7 @@ def test_contract(name):
 @EVERY
 def test_contract_in_a_block(name):
     check_layer(
-        lambda **kwargs: EncoderBlock(HEADS, 13, norm_first=True, mixer=MIXERS[name](), **kwargs),
+        lambda **kwargs: EncoderBlock(None, 13, norm_first=True, mixer=MIXERS[name](), **kwargs),
         (X,),
     )
 
@@ -190,12 +190,12 @@ def test_a_causal_mixer_sees_no_later_token(name):
 def test_an_implicit_mask_reaches_the_mixer():
     ids = np.where(PADDING, 3, 0)
     embedding = keras.layers.Embedding(5, WIDTH, mask_zero=True)
-    block = EncoderBlock(HEADS, 13, mixer=MLPMixing(11))
+    block = EncoderBlock(None, 13, mixer=MLPMixing(11))
     expected = block(ops.stop_gradient(embedding(ids)), padding_mask=ops.array(PADDING))
     assert_close(block(embedding(ids)), expected, 0)
     with pytest.raises(ValueError, match="FourierMixing 'mixer': `mask` must be None"):
-        EncoderBlock(HEADS, 13, mixer=FourierMixing())(embedding(ids))
-    EncoderBlock(HEADS, 13, mixer=FourierMixing(ignore_mask=True))(embedding(ids))
+        EncoderBlock(None, 13, mixer=FourierMixing())(embedding(ids))
+    EncoderBlock(None, 13, mixer=FourierMixing(ignore_mask=True))(embedding(ids))
 
 
 # ------------------------------------------------------------------------------ in blocks
@@ -208,9 +208,9 @@ def test_a_block_is_its_equations_with_any_layer_that_mixes():
         def call(self, x):
             return x / 2
 
-    block = EncoderBlock(HEADS, 13, mixer=Half())
+    block = EncoderBlock(None, 13, mixer=Half())
     y = block(X)
-    middle = block.attention_norm(X + X / 2)
+    middle = block.mixer_norm(X + X / 2)
     expected = block.feed_forward_norm(middle + block.feed_forward(middle))
     assert_close(y, expected, 1e-6)
     with pytest.raises(ValueError, match="`padding_mask` must be left out, for Half 'mixer'"):
@@ -238,7 +238,7 @@ def test_an_attention_with_settings_of_its_own_is_a_mixer():
     ids=["grouped queries", "local"],
 )
 def test_a_decoder_block_with_a_causal_mixer_decodes_token_by_token(mixer):
-    block = DecoderBlock(HEADS, 13, mixer=mixer)
+    block = DecoderBlock(None, 13, mixer=mixer)
     whole, cache = block(X), block.start_cache(BATCH, 1, LENGTH)
     for index in range(LENGTH):
         token = ops.convert_to_tensor(X[:, index : index + 1])
@@ -252,7 +252,7 @@ def test_a_decoder_block_with_a_causal_mixer_decodes_token_by_token(mixer):
     ids=["convolution", "lstm", "linear"],
 )
 def test_a_decoder_block_trains_with_other_causal_mixers_but_says_that_it_cannot_step(mixer):
-    block = DecoderBlock(HEADS, 13, mixer=mixer)
+    block = DecoderBlock(None, 13, mixer=mixer)
     changed = X.copy()
     changed[:, 4:] += 1
     assert_close(block(changed)[:, :4], block(X)[:, :4], 1e-6)
@@ -263,8 +263,8 @@ def test_a_decoder_block_trains_with_other_causal_mixers_but_says_that_it_cannot
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DecoderBlock(2, 13, mixer=FourierMixing())(X), "`mixer` must be causal.*Fourier"),
-        (lambda: EncoderBlock(2, 13, mixer="fourier"), "`mixer` must be a Layer.*'fourier'"),
+        (lambda: DecoderBlock(2, 13, mixer=FourierMixing()), "`mixer` must be causal.*Fourier"),
+        (lambda: EncoderBlock(None, 13, mixer="fourier"), "`mixer` must be a Layer.*'fourier'"),
         (lambda: MLPMixing(0), "`mlp_dim` must be a positive integer.*: 0"),
         (lambda: MLPMixing(3).build((None, None, 4)), "`max_length` must be given.*None"),
         (lambda: MLPMixing(3, max_length=5)(X), r"`x` must be at most 5 long.*\(3, 6, 14\)"),

@@ -26,7 +26,7 @@ X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
 def test_a_stack_of_parts_can_be_loaded_again_and_again(mixer, tmp_path):
     x = y = keras.Input(X.shape[1:])
     for _ in range(6):
-        y = EncoderBlock(2, 13, mixer=mixer)(y)
+        y = EncoderBlock(None, 13, mixer=mixer)(y)
     model = keras.Model(x, y)
     model.save(tmp_path / "model.keras")
     for _ in range(4):

@@ -26,7 +26,7 @@ LAYERS = {
     "no reduction": lambda **kw: SpatialReductionAttention(3, **kw),
     "feed-forward": lambda **kw: ConvolutionalFeedForward(13, "gelu", **kw),
     "block of a PVT": lambda **kw: EncoderBlock(
-        5, 13, norm_first=True, mixer=SpatialReductionAttention(5, 3),
+        norm_first=True, mixer=SpatialReductionAttention(5, 3),
         feed_forward=ConvolutionalFeedForward(13, "gelu"), **kw,
     ),
     "pooling": lambda **kw: PoolingAttention(

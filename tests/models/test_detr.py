@@ -43,12 +43,12 @@ KINDS = {
 # The first block's queries are zeros, so that its values are all the same, wherever it looks.
 NO_GRADIENT = ["key/bias"]
 NO_GRADIENT += [
-    f"decoder_0/attention/{name}"
+    f"decoder_0/mixer/{name}"
     for name in (
         "query/kernel", "query/bias", "key/kernel", "value/kernel", "attention_output/kernel"
     )
 ]
-NO_GRADIENT += ["decoder_0/attention_norm/gamma"]
+NO_GRADIENT += ["decoder_0/mixer_norm/gamma"]
 
 
 def small_backbone(**kwargs):
@@ -164,10 +164,10 @@ def from_huggingface(weights, heads=3):
     projection = "model.input_projection"
     table["input_projection/kernel"] = weights[f"{projection}.weight"][:, :, 0, 0].T
     table["input_projection/bias"] = weights[f"{projection}.bias"]
-    across = {"self_attn": "attention", "encoder_attn": "cross_attention"}
+    across = {"self_attn": "mixer", "encoder_attn": "cross_attention"}
     for i in range(2):
         name = f"model.encoder.layers.{i}"
-        table |= under(f"encoder_{i}", block(name, {"self_attn": "attention"}))
+        table |= under(f"encoder_{i}", block(name, {"self_attn": "mixer"}))
         table |= under(f"decoder_{i}", block(f"model.decoder.layers.{i}", across))
     table |= under("decoder_norm", norm(weights, "model.decoder.layernorm"))
     table["query_embedding"] = weights["model.query_position_embeddings.weight"]

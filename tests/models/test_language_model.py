@@ -82,7 +82,7 @@ def from_gpt2(weights):
             f"decoder_{i}",
             {
                 **under("mixer", attention(*parts, output, SIZES["num_heads"])),
-                **under("attention_norm", norm(weights, f"{layer}.ln_1")),
+                **under("mixer_norm", norm(weights, f"{layer}.ln_1")),
                 **under("feed_forward/hidden", conv(f"{layer}.mlp.c_fc")),
                 **under("feed_forward/output", conv(f"{layer}.mlp.c_proj")),
                 **under("feed_forward_norm", norm(weights, f"{layer}.ln_2")),
@@ -115,7 +115,7 @@ def from_llama(weights):
                 "mixer/key/kernel": key,
                 "mixer/value/kernel": value,
                 "mixer/attention_output/kernel": output.reshape(heads, -1, width),
-                "attention_norm/scale": weights[f"{layer}.input_layernorm.weight"],
+                "mixer_norm/scale": weights[f"{layer}.input_layernorm.weight"],
                 "feed_forward/gate/kernel": weights[f"{layer}.mlp.gate_proj.weight"].T,
                 "feed_forward/hidden/kernel": weights[f"{layer}.mlp.up_proj.weight"].T,
                 "feed_forward/output/kernel": weights[f"{layer}.mlp.down_proj.weight"].T,

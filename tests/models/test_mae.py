@@ -89,8 +89,8 @@ def from_huggingface(weights):
             block = theirs.format(i)
             projections = [dense(weights, f"{block}.attention.{part}_proj") for part in "qkvo"]
             parts = {
-                "attention": attention(*projections, heads),
-                "attention_norm": norm(weights, f"{block}.layernorm_before"),
+                "mixer": attention(*projections, heads),
+                "mixer_norm": norm(weights, f"{block}.layernorm_before"),
                 "feed_forward_norm": norm(weights, f"{block}.layernorm_after"),
                 "feed_forward/hidden": dense(weights, f"{block}.mlp.fc1"),
                 "feed_forward/output": dense(weights, f"{block}.mlp.fc2"),

@@ -94,8 +94,8 @@ def from_swin(weights, name):
                 ("intermediate.dense", "output.dense") if second else ("mlp.fc1", "mlp.fc2")
             )
             parts = {
-                "attention": convert(weights, f"{block}.attention", heads),
-                "attention_norm": norm(weights, f"{block}.layernorm_before"),
+                "mixer": convert(weights, f"{block}.attention", heads),
+                "mixer_norm": norm(weights, f"{block}.layernorm_before"),
                 "feed_forward_norm": norm(weights, f"{block}.layernorm_after"),
                 "feed_forward/hidden": dense(weights, f"{block}.{hidden}"),
                 "feed_forward/output": dense(weights, f"{block}.{output}"),
@@ -139,7 +139,7 @@ def from_pvt(weights, name):
             depthwise = weights[f"{block}.mlp.dwconv.dwconv.weight"].transpose(2, 3, 0, 1)
             parts = {
                 "mixer": attention(*(dense(weights, part) for part in names), heads[stage]),
-                "attention_norm": norm(weights, f"{block}.layer_norm_1"),
+                "mixer_norm": norm(weights, f"{block}.layer_norm_1"),
                 "feed_forward_norm": norm(weights, f"{block}.layer_norm_2"),
                 "feed_forward/hidden": dense(weights, f"{block}.mlp.dense1"),
                 "feed_forward/output": dense(weights, f"{block}.mlp.dense2"),
@@ -169,8 +169,8 @@ def from_mvit(weights, name):
             qkv = split(dense(weights, f"{block}.attn.qkv"), 3)
             output = dense(weights, f"{block}.attn.proj")
             parts = {
-                "attention": attention(*qkv, output, 2**stage),
-                "attention_norm": norm(weights, f"{block}.norm1"),
+                "mixer": attention(*qkv, output, 2**stage),
+                "mixer_norm": norm(weights, f"{block}.norm1"),
                 "feed_forward_norm": norm(weights, f"{block}.norm2"),
                 "feed_forward/hidden": dense(weights, f"{block}.mlp.fc1"),
                 "feed_forward/output": dense(weights, f"{block}.mlp.fc2"),
@@ -179,8 +179,8 @@ def from_mvit(weights, name):
                 parts["skip_projection"] = dense(weights, f"{block}.shortcut_proj_attn")
             for part in ("query", "key", "value"):
                 pooling = weights[f"{block}.attn.pool_{part[0]}.weight"].transpose(2, 3, 0, 1)
-                parts[f"attention/{part}_pooling"] = {"kernel": pooling}
-                parts[f"attention/{part}_norm"] = norm(weights, f"{block}.attn.norm_{part[0]}")
+                parts[f"mixer/{part}_pooling"] = {"kernel": pooling}
+                parts[f"mixer/{part}_norm"] = norm(weights, f"{block}.attn.norm_{part[0]}")
             parts["attention"]["row_offsets/table"] = weights[f"{block}.attn.rel_pos_h"]
             parts["attention"]["column_offsets/table"] = weights[f"{block}.attn.rel_pos_w"]
             for part, values in parts.items():
@@ -281,7 +281,7 @@ def test_a_transferred_model_starts_from_the_same_weights(kind):
     assert_close(same(IMAGES), model(IMAGES), 0)
     if kind == "swin":
         wider = model.transferred(window_size=5)
-        assert wider.encoder_blocks[0].attention.position.grid == (5, 5)
+        assert wider.encoder_blocks[0].mixer.position.grid == (5, 5)
 
 
 @pytest.mark.parametrize("kind", SMALL)

@@ -88,8 +88,8 @@ def from_bert(weights, kind):
         table |= under(
             f"encoder_{i}",
             {
-                **under("attention", attention(*parts, output, SIZES["num_heads"])),
-                **under("attention_norm", norm(weights, f"{layer}.attention.output.LayerNorm")),
+                **under("mixer", attention(*parts, output, SIZES["num_heads"])),
+                **under("mixer_norm", norm(weights, f"{layer}.attention.output.LayerNorm")),
                 **under("feed_forward/hidden", dense(weights, f"{layer}.intermediate.dense")),
                 **under("feed_forward/output", dense(weights, f"{layer}.output.dense")),
                 **under("feed_forward_norm", norm(weights, f"{layer}.output.LayerNorm")),

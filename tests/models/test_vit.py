@@ -73,7 +73,7 @@ def common(weights, patch, names):
     for i in range(SIZES["num_layers"]):
         block, ours = names["block"].format(i), f"encoder_{i}"
         parts = {
-            "attention_norm": norm(weights, f"{block}.{names['norm1']}"),
+            "mixer_norm": norm(weights, f"{block}.{names['norm1']}"),
             "feed_forward_norm": norm(weights, f"{block}.{names['norm2']}"),
             "feed_forward/hidden": dense(weights, f"{block}.{names['fc1']}"),
             "feed_forward/output": dense(weights, f"{block}.{names['fc2']}"),
@@ -106,7 +106,7 @@ def from_timm(weights):
     for i in range(SIZES["num_layers"]):
         qkv = split(dense(weights, f"blocks.{i}.attn.qkv"), 3)
         output = dense(weights, f"blocks.{i}.attn.proj")
-        table |= under(f"encoder_{i}/attention", attention(*qkv, output, 3))
+        table |= under(f"encoder_{i}/mixer", attention(*qkv, output, 3))
     if "attn_pool.latent" in weights:
         query = dense(weights, "attn_pool.q")
         key_value = split(dense(weights, "attn_pool.kv"), 2)
@@ -134,7 +134,7 @@ def from_huggingface(weights):
     table["class_token/class_token"] = weights[f"{embeddings}.cls_token"]
     for i in range(SIZES["num_layers"]):
         parts = [dense(weights, f"vit.layers.{i}.attention.{name}_proj") for name in "qkvo"]
-        table |= under(f"encoder_{i}/attention", attention(*parts, 3))
+        table |= under(f"encoder_{i}/mixer", attention(*parts, 3))
     return table
 
 

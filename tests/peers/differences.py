@@ -144,7 +144,7 @@ PEERS = [
         "transformer_encoder",
         {
             r"encoder\(input, mask\)": "encoder(input, padding_mask=mask)",
-            r"\._self_attention_layer_norm": ".attention_norm",
+            r"\._self_attention_layer_norm": ".mixer_norm",
             r"\._feedforward_layer_norm": ".feed_forward_norm",
             r"variables=3": "variables=2",  # one dropout serves both branches
         },
@@ -154,7 +154,7 @@ PEERS = [
         {
             r"\bdecoder_sequence\b": "x",
             r"\bencoder_sequence\b": "context",
-            r"\._self_attention_layer_norm": ".attention_norm",
+            r"\._self_attention_layer_norm": ".mixer_norm",
             r"\._feedforward_layer_norm": ".feed_forward_norm",
             r"variables=3": "variables=2",  # one dropout serves all branches
             r"variables=5": "variables=3",
@@ -181,7 +181,7 @@ PEERS = [
     hub_layer(
         "f_net_encoder",
         {
-            r"\._mixing_layer_norm": ".attention_norm",
+            r"\._mixing_layer_norm": ".mixer_norm",
             r"\._output_layer_norm": ".feed_forward_norm",
         },
         {"*_propagation": (layers.EncoderBlock, "dropout: Rate on the output of each branch")},

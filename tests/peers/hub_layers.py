@@ -4,23 +4,31 @@ import keras
 from keras import ops
 
 from keras_transformers import layers
-from keras_transformers.layers.given_masks import given_padding, given_pairs
+from keras_transformers.layers.masks import given_padding, given_pairs
 from tests.peers.keras_layers import renamed
 
 WORDS = {"intermediate_dim": "mlp_dim", "normalize_first": "norm_first"}
-WORDS["layer_norm_epsilon"] = "norm_epsilon"
+
+
+def _in_our_words(kwargs):
+    """Arguments of a block, the epsilon as its norm's."""
+    kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
+    if "layer_norm_epsilon" in kwargs:
+        epsilon = kwargs.pop("layer_norm_epsilon")
+        kwargs["norm"] = keras.layers.LayerNormalization(epsilon=epsilon)
+    return kwargs
 
 
 def _block(kind, attention):
     """A block, whose initialisers are its attention's: those of a network are Keras's."""
 
     def make(intermediate_dim, num_heads, dropout=0.0, **kwargs):
-        kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
+        kwargs = _in_our_words(kwargs)
         initializers = ("kernel_initializer", "bias_initializer")
         own = {name: kwargs.pop(name) for name in initializers if name in kwargs}
         mixer = attention(num_heads, dropout=dropout, **own)
-        rates = {"dropout": dropout, "attention_dropout": dropout}
-        return kind(num_heads, intermediate_dim, mixer=mixer, **rates, **kwargs)
+        heads = num_heads if kind is layers.DecoderBlock else None  # of the attention to a context
+        return kind(heads, intermediate_dim, dropout, mixer=mixer, **kwargs)
 
     return make
 
@@ -31,10 +39,8 @@ TransformerDecoder = _block(layers.DecoderBlock, layers.CausalSelfAttention)
 
 def FNetEncoder(intermediate_dim, kernel_initializer=None, bias_initializer=None, **kwargs):
     keras.initializers.get(kernel_initializer)
-    kwargs = {WORDS.get(name, name): value for name, value in kwargs.items()}
-    return layers.EncoderBlock(
-        mlp_dim=intermediate_dim, mixer=layers.FourierMixing(), **kwargs
-    )
+    mixer = layers.FourierMixing()
+    return layers.EncoderBlock(mlp_dim=intermediate_dim, mixer=mixer, **_in_our_words(kwargs))
 
 
 CachedMultiHeadAttention = layers.MultiHeadAttention

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import DotScore, MultiHeadAttention, TokenEmbedding
-from keras_transformers.layers.heads import attend
+from keras_transformers.layers.scores import masked_softmax, product
 
 
 def __getattr__(name):
@@ -41,7 +41,7 @@ ReversibleEmbedding.from_config = TokenEmbedding.from_config
 
 
 class Attention:
-    """`attend` with one head: a function, of which Keras's layer keeps lists of inputs."""
+    """Attention with one head, of our functions; Keras's layer keeps lists of inputs."""
 
     def __init__(self, score_mode="dot", dropout=0.0):
         self.score = {"dot": DotScore}[score_mode]()
@@ -49,11 +49,9 @@ class Attention:
 
     def __call__(self, inputs, mask=None, return_attention_scores=False, training=None):
         query, value, key = (*map(ops.convert_to_tensor, inputs), inputs[1])[:3]
-        output, weights = attend(
-            *(ops.expand_dims(x, 1) for x in (query, key, value)),
-            self.score.compare,
-            None if mask is None else mask[1][:, None, None],
-            dropout=lambda weights: self.dropout_layer(weights, training=training),
-        )
+        query, key, value = (ops.expand_dims(x, 1) for x in (query, key, value))
+        mask = None if mask is None else mask[1][:, None, None]
+        weights = ops.cast(masked_softmax(self.score.compare(query, key), mask), query.dtype)
+        output = product(self.dropout_layer(weights, training=training), value)
         output, weights = ops.squeeze(output, 1), ops.squeeze(weights, 1)
         return (output, weights) if return_attention_scores else output

@@ -64,8 +64,8 @@ def test_a_run_can_go_on_from_another(smoke, tmp_path):
     assert model(np.zeros((1, 48, 48, 1), "float32")).shape == (1, 4)
     assert {weight.path.split("/")[1] for weight in model.trainable_weights} == {"head"}
     trained = keras.models.load_model(smoke[0] / "model.keras")
-    kernel = trained.encoder_blocks[0].attention.query_dense.kernel
-    np.testing.assert_array_equal(model.encoder_blocks[0].attention.query_dense.kernel, kernel)
+    kernel = trained.encoder_blocks[0].mixer.query_dense.kernel
+    np.testing.assert_array_equal(model.encoder_blocks[0].mixer.query_dense.kernel, kernel)
 
 
 def test_weight_decay_spares_the_same_weights_after_reload(smoke):

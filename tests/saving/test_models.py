@@ -39,8 +39,8 @@ def mixers():
     ids = keras.Input((7,), dtype="int32")
     x = layers.PositionEmbedding(7)(layers.TokenEmbedding(31, 12)(ids))
     for mixer in (layers.FourierMixing(), layers.MLPMixing(9)):
-        x = layers.EncoderBlock(2, 17, 0.1, mixer=mixer)(x)
-    x = layers.EncoderBlock(2, 17, mixer=layers.LSTMMixing())(x, padding_mask=ids != 0)
+        x = layers.EncoderBlock(None, 17, 0.1, mixer=mixer)(x)
+    x = layers.EncoderBlock(None, 17, mixer=layers.LSTMMixing())(x, padding_mask=ids != 0)
     rotary = layers.SelfAttention(2, position=layers.RotaryEmbedding(), num_key_value_heads=1)
     x = x + rotary(keras.layers.LayerNormalization()(x))
     first = keras.ops.concatenate([x[:, 0], keras.ops.max(x, axis=1)], axis=-1)

@@ -1,0 +1,136 @@
+"""What a block is made of: its arguments, its parts and its configuration."""
+
+import keras
+
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import rate, refuse, whole_number
+from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.parts import arguments_of_call, norm_prototype, part, serialized
+from keras_transformers.layers.positions import check_sequence
+from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
+from keras_transformers.layers.rematerialization import Rematerialized
+from keras_transformers.layers.traced import Traced
+
+
+class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.Layer):
+    """What the blocks are made of; it computes nothing.
+
+    A number makes a default part, in `build`, and an object takes its whole place.
+
+    Args:
+        num_heads, mlp_dim, dropout, ...: See `EncoderBlock`.
+
+    Attributes:
+        default_activation: That of the default feed-forward network.
+    """
+
+    default_activation = "relu"
+
+    def __init__(
+        self,
+        num_heads=None,
+        mlp_dim=None,
+        dropout=0.0,
+        activation="relu",
+        norm_first=False,
+        mixer=None,
+        feed_forward=None,
+        norm=None,
+        drop_path=0.0,
+        layer_scale=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self._given = ()  # names of the parts that were
+        self.mixer = self._part("mixer", mixer, num_heads=num_heads)
+        self.num_heads = whole_number(self, "num_heads", num_heads, optional=mixer is not None)
+        self.feed_forward = self._part("feed_forward", feed_forward, mlp_dim=mlp_dim)
+        optional = feed_forward is not None
+        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim, optional=optional)
+        self.activation = keras.activations.get(activation)
+        default = keras.activations.get(self.default_activation)
+        if optional and self.activation is not default:
+            expected = "left out beside `feed_forward`, which has its own"
+            refuse(self, "activation", expected, repr(activation))
+        self._norm = norm_prototype(self, norm)
+        self.dropout = rate(self, "dropout", dropout)
+        self.norm_first = norm_first
+        self.drop_path = rate(self, "drop_path", drop_path)
+        self.layer_scale = layer_scale
+        self.supports_masking = True
+
+    def _part(self, argument, given, **numbers):
+        """A copy of a part that was given, beside which there is no number; None of None."""
+        if given is None:
+            return None
+        made = part(self, argument, given, keras.layers.Layer)
+        for name, number in numbers.items():
+            if number is not None:
+                expected = f"left out beside `{argument}`, which has its own"
+                refuse(self, name, expected, f"{name}={number}")
+        self._given = (*self._given, argument)
+        return made
+
+    def _check(self, x_shape):
+        """Raises ValueError unless the block's own attention can be made for `x`."""
+        if "mixer" in self._given:  # it has shapes of its own, a grid's perhaps
+            return
+        check_sequence(self, x_shape)
+        if x_shape[-1] % self.num_heads:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `num_heads` must divide the width of `x`, "
+                f"{x_shape[-1]}. Received: num_heads={self.num_heads}"
+            )
+
+    def _build_branch(self, name, default, *shapes, norm_shape=None, branch_shape=None):
+        """Builds a part, its norm, and the factor on it, if there is one.
+
+        Args:
+            name: That of the part.
+            default: A class and its arguments, which make the part unless it was given.
+            *shapes: Of the part's inputs.
+            norm_shape, branch_shape: Of what the norm is given, and of what the part gives, where
+                they are not the first of `shapes`.
+        """
+        if getattr(self, name) is None:
+            kind, *arguments = default
+            setattr(self, name, kind(*arguments, name=name, dtype=self.dtype_policy))
+        getattr(self, name).build(*shapes)
+        setattr(self, f"_{name}_takes", arguments_of_call(getattr(self, name)))
+        norm = self._norm.copy(self, f"{name}_norm")
+        norm.build(norm_shape or shapes[0])
+        setattr(self, f"{name}_norm", norm)
+        scale = None
+        if self.layer_scale is not None:
+            scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
+            scale.build(branch_shape or norm_shape or shapes[0])
+        setattr(self, f"{name}_scale", scale)
+
+    def _build_feed_forward(self, x_shape):
+        default = (FeedForward, self.mlp_dim, self.activation)
+        self._build_branch("feed_forward", default, x_shape)
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
+        self.drop_path_layer = DropPath(self.drop_path, dtype=self.dtype_policy)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+    def _serialized(self, argument):
+        """The configuration of a part that was given; None of a default one."""
+        return serialized(getattr(self, argument)) if argument in self._given else None
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "dropout": self.dropout,
+            "activation": keras.activations.serialize(self.activation),
+            "norm_first": self.norm_first,
+            "mixer": self._serialized("mixer"),
+            "feed_forward": self._serialized("feed_forward"),
+            "norm": self._norm.serialized(),
+            "drop_path": self.drop_path,
+            "layer_scale": self.layer_scale,
+        }
