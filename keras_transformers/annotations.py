@@ -47,12 +47,16 @@ class Tensor(Protocol):
 
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # NumPy's, of any shape and dtype
-Shape: TypeAlias = tuple[int | None, ...]  # None where only the call knows the size
+Shape: TypeAlias = tuple[Any, ...]  # an int for each axis; None where only the call knows it
 Index: TypeAlias = int | Tensor  # a number, or a scalar tensor where a loop counts
 Ids: TypeAlias = Tensor | Sequence[Sequence[int]]  # integers (batch, length)
 Strings: TypeAlias = Tensor | Sequence[str]  # of which one str is one, too
 Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...] | range  # what NumPy makes an array of
 StrPath: TypeAlias = str | os.PathLike[str]
+Cache: TypeAlias = dict[str, Tensor]  # keys and values of the tokens before
+# Of a layer that gives its attention weights as well where `return_attention_scores` says so.
+MaybeWeights: TypeAlias = Tensor | tuple[Tensor, Tensor | None]
+Part: TypeAlias = keras.layers.Layer | dict[str, Any]  # a layer, or what `serialize` makes of one
 Initializer: TypeAlias = str | dict[str, Any] | keras.initializers.Initializer
 Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a function of a tensor
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds

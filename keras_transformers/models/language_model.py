@@ -1,8 +1,11 @@
 """Decoder-only Transformers: GPT-2 (Radford et al. 2019), and a modern one."""
 
+from typing import Any, Literal, Self
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Index, Shape, Tensor
 from keras_transformers.layers import (
     CausalSelfAttention,
     DecoderBlock,
@@ -22,7 +25,7 @@ from keras_transformers.models.settings import check_choice, check_divides, chec
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
 
 # Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
     "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
     "small": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
@@ -90,24 +93,15 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
     optional_inputs = ("segments",)
 
     def __init__(
-        self,
-        vocab_size,
-        hidden_dim=768,
-        num_heads=12,
-        mlp_dim=3072,
-        num_layers=12,
-        num_key_value_heads=None,
-        max_length=1024,
-        style="gpt2",
-        dropout=0.1,
-        attention_dropout=0.1,
-        activation=gelu_tanh,
-        norm_epsilon=1e-5,
-        padding_id=0,
-        **kwargs,
-    ):
+        self, vocab_size: int, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        num_layers: int = 12, num_key_value_heads: int | None = None,
+        max_length: int = 1024, style: Literal["gpt2", "modern"] = "gpt2",
+        dropout: float = 0.1, attention_dropout: float = 0.1,
+        activation: Activation | None = gelu_tanh, norm_epsilon: float = 1e-5, padding_id: int = 0,
+        **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "vocab_size": vocab_size,
             "hidden_dim": hidden_dim,
             "num_heads": num_heads,
@@ -146,7 +140,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         ]
         self.norm = self._norm()
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
         check_sizes("LanguageModel", settings, sizes, ("num_key_value_heads",))
@@ -155,7 +149,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             check_divides("LanguageModel", settings, "num_key_value_heads", "num_heads")
         check_choice("LanguageModel", settings, "style", ("gpt2", "modern"))
 
-    def _norm(self):
+    def _norm(self) -> keras.layers.Layer:
         """The norm of the style, with the published models' epsilon."""
         modern = self._settings["style"] == "modern"
         kind = keras.layers.RMSNormalization if modern else keras.layers.LayerNormalization
@@ -163,7 +157,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             epsilon=self._settings["norm_epsilon"], name="norm", dtype=self.dtype_policy
         )
 
-    def _block_settings(self):
+    def _block_settings(self) -> dict[str, Any]:
         settings = self._settings
         modern = settings["style"] == "modern"
         attention = CausalSelfAttention(
@@ -180,7 +174,10 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         return {"mixer": attention, "feed_forward": network, "norm": self._norm()}
 
     @classmethod
-    def from_variant(cls, name, vocab_size=50257, **changes):
+    def from_variant(
+        cls, name: Literal["tiny", "mini", "small", "medium", "large", "xl"],
+        vocab_size: int = 50257, **changes: Any
+    ) -> Self:
         """A model of a published (or smaller) size.
 
         Parameters of style "gpt2" with 50,257 tokens: "small" 124 M, "medium" 355 M, "large" 774 M,
@@ -197,7 +194,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         """
         return cls(vocab_size, **variant("LanguageModel", name, VARIANTS, changes))
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Any) -> None:
         hidden = (None, None, self._settings["hidden_dim"])
         self.token_embedding.build((None, None))
         if self.position_embedding is not None:
@@ -205,7 +202,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         for layer in (self.dropout_layer, *self.decoder_blocks, self.norm):
             layer.build(hidden)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self.dropout_layer(self._embed(inputs["ids"], positions), training=training)
@@ -213,22 +210,24 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return self.token_embedding.logits(self.norm(x))
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Any) -> Shape:
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
         return (*ids, self._settings["vocab_size"])
 
-    def _embed(self, ids, positions):
+    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         x = self.token_embedding(rows_of_table(self, ids))
         if self.position_embedding is None:
             return x
         return self.position_embedding(x, positions=positions)
 
     @property
-    def most_positions(self):
+    def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
         return None if self.position_embedding is None else self._settings["max_length"]
 
-    def start_decoding(self, source, beams, max_length):
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index
+    ) -> tuple[dict[str, Any], None]:
         """Makes what `decode_step` needs.
 
         The caches hold `batch * key_value_heads * 2 * key_dim * beams * max_length` numbers of the
@@ -247,17 +246,19 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             ValueError: If there may be more steps than positions.
         """
         # A tensor is what nobody knows while tracing; who traces sees to it.
-        known = isinstance(max_length, int) and self.most_positions is not None
-        if known and max_length > self.most_positions:
+        most = self.most_positions
+        if isinstance(max_length, int) and most is not None and max_length > most:
             raise ValueError(
                 f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
-                f"{self.most_positions}. Received: {max_length}"
+                f"{most}. Received: {max_length}"
             )
         batch = ops.shape(source)[0]
         caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
         return {"cache": caches}, None
 
-    def prefill(self, ids, following, state, beams):
+    def prefill(
+        self, ids: Tensor, following: Tensor, state: dict[str, Any], beams: int
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Takes in the first tokens of every sequence at once, instead of one a step.
 
         Args:
@@ -276,9 +277,9 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             caches.append(cache)
         return self._score(self.norm(x), following), {**state, "cache": caches}
 
-    def _score(self, x, following):
+    def _score(self, x: Tensor, following: Tensor) -> Tensor:
         """Log-probabilities of `following`, a few positions at a time: logits are large."""
-        def score(x, following):
+        def score(x: Tensor, following: Tensor) -> Tensor:
             logits = ops.cast(self.token_embedding.logits(x), "float32")
             chosen = ops.take_along_axis(logits, following[..., None], axis=-1)[..., 0]
             return chosen - ops.logsumexp(logits, axis=-1)
@@ -293,7 +294,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         x = ops.reshape(ops.pad(x, (*width, (0, 0))), (batch, number, size, x.shape[2]))
         following = ops.reshape(ops.pad(following, width), (batch, number, size))
 
-        def advance(i, scores):
+        def advance(i: Index, scores: Tensor) -> tuple[Index, Tensor]:
             new = score(ops.take(x, i, axis=1), ops.take(following, i, axis=1))
             here = (ops.arange(number) == i)[:, None]
             return i + 1, ops.where(here, new[:, None], scores)
@@ -302,7 +303,10 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         _, scores = ops.while_loop(lambda i, scores: i < number, advance, first)
         return ops.reshape(scores, (batch, -1))[:, :length]
 
-    def decode_step(self, ids, index, state, shared=None, ancestry=None):
+    def decode_step(
+        self, ids: Tensor, index: Index, state: dict[str, Any], shared: Any = None,
+        ancestry: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence.
 
         Args:
@@ -323,5 +327,5 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             caches.append(cache)
         return self.token_embedding.step_logits(self.norm(x)), {**state, "cache": caches}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}

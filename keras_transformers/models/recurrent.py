@@ -1,13 +1,18 @@
 """The predecessor: a recurrent encoder-decoder with attention, Bahdanau et al. 2014."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Shape, Tensor
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
+from keras_transformers.layers.learned_scores import GivenScore
 from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
@@ -17,17 +22,17 @@ from keras_transformers.models.text_inputs import TakesIds
 class _Cell:
     """A function as what `keras.layers.RNN` takes for a cell; that layer's loop XLA can derive."""
 
-    def __init__(self, function, state_size, compute_dtype):
+    def __init__(self, function: Callable[..., Any], state_size: Any, compute_dtype: str) -> None:
         self.call, self.state_size, self.compute_dtype = function, state_size, compute_dtype
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         return self.call(inputs, states)
 
 
 class _GRUCell(keras.layers.GRUCell):
     """Keras's, which says the shapes of its output and its state."""
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple[Shape, Shape]:
         shape = (input_shape[0], self.units)
         return shape, shape
 
@@ -79,14 +84,14 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
 
     def __init__(
         self,
-        vocab_size,
-        hidden_dim=512,
-        embedding_dim=None,
-        dropout=0.2,
-        score="additive",
-        target_vocab_size=None,
-        **kwargs,
-    ):
+        vocab_size: int,
+        hidden_dim: int = 512,
+        embedding_dim: int | None = None,
+        dropout: float = 0.2,
+        score: GivenScore = "additive",
+        target_vocab_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         sizes = {"vocab_size": vocab_size, "hidden_dim": hidden_dim}
         for name, size in sizes.items():
@@ -130,7 +135,7 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
             self.embedding_dim, "tanh", name="readout", dtype=policy
         )
         self.dropout_layer = Dropout(dropout, dtype=policy)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             **sizes,
             "embedding_dim": embedding_dim,
             "dropout": dropout,
@@ -138,7 +143,7 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
             "target_vocab_size": target_vocab_size,
         }
 
-    def build(self, input_shape):
+    def build(self, input_shape: dict[str, Shape]) -> None:
         hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)
         self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
@@ -150,13 +155,13 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         self.readout.build((None, None, self.embedding_dim + 2 * self.hidden_dim))
         self.dropout_layer.build(embedded)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         context, state, mask = self.encode(inputs["source"], training)
         cache = self.attention.project_context(context)
         y = self.dropout_layer(self.target_embedding(inputs["target"]), training=training)
 
-        def advance(token, states):
+        def advance(token: Any, states: Any) -> Any:
             found = self._advance(states[0][:, None], token[:, None], cache, mask)
             return ops.concatenate(found, axis=-1)[:, 0], [found[0][:, 0]]
 
@@ -171,10 +176,10 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         y = self.readout(ops.concatenate([states, attended, y], axis=-1))
         return self.target_embedding.logits(self.dropout_layer(y, training=training))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)
 
-    def encode(self, source, training=None):
+    def encode(self, source: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Reads the source: ids `(batch, length)`.
 
         Returns:
@@ -186,15 +191,20 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         context, _, backward = self.encoder(x, mask=mask)
         return context, self.first_state(backward)[:, None], mask
 
-    def _advance(self, state, y, cache, mask):
+    def _advance(
+        self, state: Any, y: Tensor, cache: Any, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Any]:
         """One token of `beams` sequences: states, `(batch, beams, ...)`, context and weights."""
         attended, weights = self.attention.step(state, cache, mask)
+        assert weights is not None  # for no attention of a recurrent decoder goes without
         inputs = ops.concatenate([y, attended], axis=-1)
         flat = (ops.reshape(each, (-1, each.shape[-1])) for each in (inputs, state))
         new, _ = self.cell(*flat)
         return ops.reshape(new, ops.shape(state)), attended, weights[:, 0]
 
-    def start_decoding(self, source, beams, max_length, coverage=False):
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
+    ) -> tuple[dict[str, Any], Any]:
         """Reads the source once, and makes what `decode_step` needs; see `Transformer`.
 
         The state holds `batch * beams * hidden_dim` numbers, whatever `max_length`, and the source
@@ -207,7 +217,9 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
             state["coverage"] = start_coverage(mask, beams)
         return state, shared
 
-    def decode_step(self, ids, index, state, shared, ancestry=None):
+    def decode_step(
+        self, ids: Tensor, index: Index, state: Any, shared: Any, ancestry: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence; see `Transformer.decode_step`."""
         hidden = state["hidden"]
         if ancestry is not None:
@@ -222,5 +234,5 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         y = self.readout(ops.concatenate([hidden, attended, y], axis=-1))
         return self.target_embedding.step_logits(y), new
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}

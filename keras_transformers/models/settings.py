@@ -1,5 +1,8 @@
 """What models check of their settings, and how one takes over another's weights."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from keras import ops
 
 # What the logits of classes are for, as `transformers` calls it.
@@ -8,7 +11,9 @@ PROBLEMS = (None, SINGLE, SEVERAL, "regression")
 MULTIPLE = 8  # of which a gated network's width is one
 
 
-def check_sizes(owner, settings, names, optional=()):
+def check_sizes(
+    owner: str, settings: Mapping[str, Any], names: Sequence[str], optional: Sequence[str] = ()
+) -> None:
     """Raises ValueError unless the settings of these names are positive integers.
 
     Args:
@@ -25,7 +30,7 @@ def check_sizes(owner, settings, names, optional=()):
             )
 
 
-def check_divides(owner, settings, name, of):
+def check_divides(owner: str, settings: Mapping[str, Any], name: str, of: str) -> None:
     """Raises ValueError unless one setting divides another."""
     if settings[of] % settings[name]:
         raise ValueError(
@@ -34,7 +39,7 @@ def check_divides(owner, settings, name, of):
         )
 
 
-def check_choice(owner, settings, name, known):
+def check_choice(owner: str, settings: Mapping[str, Any], name: str, known: Iterable[Any]) -> None:
     """Raises ValueError unless a setting is one of those known."""
     if settings[name] not in known:
         raise ValueError(
@@ -43,7 +48,7 @@ def check_choice(owner, settings, name, known):
         )
 
 
-def check_problem(owner, settings):
+def check_problem(owner: str, settings: Mapping[str, Any]) -> None:
     """Raises ValueError unless `problem_type` is known, and has classes enough."""
     check_choice(owner, settings, "problem_type", PROBLEMS)
     if settings["problem_type"] == SINGLE and settings["num_classes"] == 1:
@@ -53,7 +58,9 @@ def check_problem(owner, settings):
         )
 
 
-def variant(owner, name, variants, changes):
+def variant(
+    owner: str, name: str, variants: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Settings of a published size, with changes.
 
     Where `style` is "modern", the gated feed-forward networks, which have three matrices, are two
@@ -73,7 +80,7 @@ def variant(owner, name, variants, changes):
     return {**settings, **changes}
 
 
-def take_over(model, source, anew=()):
+def take_over(model: Any, source: Any, anew: Iterable[str] = ()) -> None:
     """Gives a built model the weights that another has under the same paths.
 
     A table of positions that was made for another grid is resized, by the `assign_resized` of the
@@ -115,7 +122,7 @@ def take_over(model, source, anew=()):
             )
 
 
-def _tables(model):
+def _tables(model: Any) -> dict[str, Any]:
     """Path -> layer, of the layers with a table for a grid of positions."""
     layers = model._flatten_layers(include_self=False)
     return {
@@ -125,6 +132,6 @@ def _tables(model):
     }
 
 
-def _path_in(model, part):
+def _path_in(model: Any, part: Any) -> str:
     """Path of a weight or a layer inside a model, which may itself be inside another."""
     return part.path.removeprefix(f"{model.path}/")

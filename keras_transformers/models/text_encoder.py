@@ -1,8 +1,11 @@
 """Encoder-only Transformers for text: BERT (Devlin et al. 2018), and a modern one."""
 
+from typing import Any, Literal, Self
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, ProblemType, Shape, Tensor
 from keras_transformers.layers import (
     Dropout,
     EncoderBlock,
@@ -34,7 +37,7 @@ from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_dim": 128, "num_heads": 2, "mlp_dim": 512, "num_layers": 2},
     "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
     "small": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 4},
@@ -111,28 +114,18 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
     optional_inputs = ("token_types", "segments", "masked_positions")
 
     def __init__(
-        self,
-        vocab_size,
-        hidden_dim=768,
-        num_heads=12,
-        mlp_dim=3072,
-        num_layers=12,
-        head=None,
-        num_classes=None,
-        max_length=512,
-        style="bert",
-        pooling="token",
-        dropout=0.1,
-        attention_dropout=0.1,
-        token_types=2,
-        activation="gelu",
-        norm_epsilon=None,
-        pooler_activation="tanh",
-        problem_type=None,
-        **kwargs,
-    ):
+        self, vocab_size: int, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        num_layers: int = 12,
+        head: Literal["masked_language", "classification", "tagging"] | None = None,
+        num_classes: int | None = None, max_length: int = 512,
+        style: Literal["bert", "modern"] = "bert", pooling: Literal["token", "mean"] = "token",
+        dropout: float = 0.1, attention_dropout: float = 0.1, token_types: int = 2,
+        activation: Activation | None = "gelu", norm_epsilon: float | None = None,
+        pooler_activation: Activation | None = "tanh", problem_type: ProblemType | None = None,
+        **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "vocab_size": vocab_size,
             "hidden_dim": hidden_dim,
             "num_heads": num_heads,
@@ -178,9 +171,9 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             for i in range(num_layers)
         ]
         self.norm = self._norm("norm") if style == "modern" else None
-        self.head = self._make_head()
+        self.head: Any = self._make_head()
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
         check_sizes("TextEncoder", settings, sizes, ("num_classes",))
@@ -197,11 +190,11 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             )
 
     @property
-    def problem_type(self):
+    def problem_type(self) -> ProblemType | None:
         """What the logits of classes are for, as given."""
         return self._settings["problem_type"]
 
-    def _norm(self, name):
+    def _norm(self, name: str) -> keras.layers.Layer:
         """A norm of the style."""
         modern = self._settings["style"] == "modern"
         epsilon = self._settings["norm_epsilon"]
@@ -212,7 +205,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             dtype=self.dtype_policy,
         )
 
-    def _block_settings(self):
+    def _block_settings(self) -> dict[str, Any]:
         settings = self._settings
         heads, dropout = settings["num_heads"], settings["attention_dropout"]
         if settings["style"] == "bert":
@@ -223,7 +216,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         network = GatedFeedForward(settings["mlp_dim"], "gelu", use_bias=False)
         return {"mixer": attention, "feed_forward": network, "norm_first": True}
 
-    def _make_head(self):
+    def _make_head(self) -> keras.layers.Layer | None:
         settings, common = self._settings, {"name": "head", "dtype": self.dtype_policy}
         classes, dropout = settings["num_classes"], settings["dropout"]
         if settings["head"] == "masked_language":
@@ -237,7 +230,10 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         return TaggingHead(classes, dropout, **common) if settings["head"] else None
 
     @classmethod
-    def from_variant(cls, name, vocab_size=30522, **changes):
+    def from_variant(
+        cls, name: Literal["tiny", "mini", "small", "medium", "base", "large"],
+        vocab_size: int = 30522, **changes: Any
+    ) -> Self:
         """A model of a published size.
 
         Parameters of style "bert" with 30,522 tokens and a pooler: "tiny" 4.4 M, "mini" 11.2 M,
@@ -254,7 +250,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         """
         return cls(vocab_size, **variant("TextEncoder", name, VARIANTS, changes))
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Any) -> None:
         hidden = (None, None, self._settings["hidden_dim"])
         self.token_embedding.build((None, None))
         if self.position_embedding is not None:
@@ -266,7 +262,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             if layer is not None:
                 layer.build(hidden)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         x = self.encode(inputs, training=training)
         kind = self._settings["head"]
@@ -281,7 +277,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Any) -> Shape:
         places = ids = inputs_shape
         if isinstance(inputs_shape, dict):
             ids = inputs_shape["ids"]
@@ -291,7 +287,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             return (*places, self._settings["vocab_size"])
         return hidden if self.head is None else self.head.compute_output_shape(hidden)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which places of the output stand for a real token; None where it has others."""
         chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
         if chosen or self._settings["head"] == "classification":
@@ -299,11 +295,11 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         return super().compute_mask(inputs, previous_mask)
 
     @property
-    def most_positions(self):
+    def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
         return None if self.position_embedding is None else self._settings["max_length"]
 
-    def encode(self, inputs, training=None):
+    def encode(self, inputs: Any, training: bool | None = None) -> Tensor:
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         inputs = self.as_inputs(inputs)
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
@@ -313,7 +309,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return x if self.norm is None else self.norm(x)
 
-    def _embed(self, ids, token_types, positions):
+    def _embed(self, ids: Tensor, token_types: Tensor | None, positions: Tensor) -> Tensor:
         x = self.token_embedding(ids)
         if self.position_embedding is not None:
             x = self.position_embedding(x, positions=positions)
@@ -327,7 +323,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             )
         return self.embedding_norm(x)
 
-    def transferred(self, **changes):
+    def transferred(self, **changes: Any) -> Self:
         """A new model for another task that starts from this one's weights.
 
         Args:
@@ -352,5 +348,5 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         take_over(model, self, anew=("head",))
         return model
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}

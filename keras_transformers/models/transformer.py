@@ -1,8 +1,11 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017."""
 
+from typing import Any, Literal, Self
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Index, Part, Shape, Tensor
 from keras_transformers.layers import (
     CausalSelfAttention,
     CrossAttention,
@@ -32,7 +35,7 @@ from keras_transformers.models.text_inputs import TakesIds, rows_of_table
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
     "mini": {"hidden_dim": 192, "num_heads": 6, "mlp_dim": 768, "num_layers": 3},
     "small": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3},
@@ -110,29 +113,17 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
     optional_inputs = ("source_segments", "target_segments")
 
     def __init__(
-        self,
-        vocab_size,
-        hidden_dim=512,
-        num_heads=8,
-        mlp_dim=2048,
-        num_layers=6,
-        num_decoder_layers=None,
-        dropout=0.1,
-        attention_dropout=0.0,
-        norm_first=False,
-        activation="relu",
-        target_vocab_size=None,
-        positions="sinusoidal",
-        encoder_mixer=None,
-        decoder_mixer=None,
-        norm_epsilon=1e-6,
-        logits_bias=False,
-        scale_embedding=True,
-        padding_id=0,
-        **kwargs,
-    ):
+        self, vocab_size: int, hidden_dim: int = 512, num_heads: int = 8, mlp_dim: int = 2048,
+        num_layers: int = 6, num_decoder_layers: int | None = None, dropout: float = 0.1,
+        attention_dropout: float = 0.0, norm_first: bool = False,
+        activation: Activation | None = "relu", target_vocab_size: int | None = None,
+        positions: Literal["sinusoidal", "halves"] | None = "sinusoidal",
+        encoder_mixer: Part | None = None, decoder_mixer: Part | None = None,
+        norm_epsilon: float = 1e-6, logits_bias: bool = False, scale_embedding: bool = True,
+        padding_id: int = 0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "vocab_size": vocab_size,
             "hidden_dim": hidden_dim,
             "num_heads": num_heads,
@@ -204,7 +195,9 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
 
     @classmethod
-    def from_variant(cls, name, vocab_size, **changes):
+    def from_variant(
+        cls, name: Literal["tiny", "mini", "small", "base", "big"], vocab_size: int, **changes: Any
+    ) -> Self:
         """A model of a published (or smaller) size: "tiny", "mini", "small", "base" or "big".
 
         Args:
@@ -217,7 +210,7 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         """
         return cls(vocab_size, **variant("Transformer", name, VARIANTS, changes))
 
-    def build(self, input_shape):
+    def build(self, input_shape: dict[str, Shape]) -> None:
         hidden = (None, None, self._settings["hidden_dim"])
         self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
@@ -229,16 +222,16 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             block.build(hidden)
         for block in self.decoder_blocks:
             block.build(hidden, hidden)
-        if self.encoder_norm is not None:
-            self.encoder_norm.build(hidden)
-            self.decoder_norm.build(hidden)
+        for norm in (self.encoder_norm, self.decoder_norm):
+            if norm is not None:
+                norm.build(hidden)
         self.logits_bias = None
         if self._settings["logits_bias"]:
             self.logits_bias = self.add_weight(
                 name="logits_bias", shape=(self.target_embedding.vocab_size,), initializer="zeros"
             )
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         segments, target_segments = inputs.get("source_segments"), inputs.get("target_segments")
         if (segments is None) != (target_segments is None):
@@ -247,7 +240,7 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
                 f"'target_segments', or neither. Received: {sorted(inputs)}"
             )
         context = self.encode(inputs["source"], segments, training=training)
-        if segments is None:
+        if segments is None or target_segments is None:
             self_mask, context_mask = None, padding_mask(inputs["source"], self.padding_id)
         else:
             self_mask = segment_mask(target_segments)
@@ -261,10 +254,12 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return self._with_bias(self.target_embedding.logits(x))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)
 
-    def encode(self, source, source_segments=None, training=None):
+    def encode(
+        self, source: Tensor, source_segments: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
         same = None if source_segments is None else segment_mask(source_segments)
         padding = padding_mask(source, self.padding_id) if same is None else None
@@ -273,19 +268,23 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
-    def _embed(self, embedding, ids, same_segment, training):
+    def _embed(
+        self, embedding: Any, ids: Tensor, same_segment: Tensor | None, training: bool | None
+    ) -> Tensor:
         x = embedding(rows_of_table(self, ids))
         if self.positional_encoding is not None:
             positions = None if same_segment is None else segment_positions(same_segment)
             x = self.positional_encoding(x, positions=positions)
         return self.dropout_layer(x, training=training)
 
-    def _with_bias(self, logits):
+    def _with_bias(self, logits: Tensor) -> Tensor:
         return logits if self.logits_bias is None else logits + ops.cast(
             self.logits_bias, logits.dtype
         )
 
-    def start_decoding(self, source, beams, max_length, coverage=False):
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Encodes the source once, and makes what `decode_step` needs.
 
         The caches hold `batch * heads * (key_dim + value_dim) * (beams * max_length +
@@ -311,14 +310,17 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             ],
         }
         batch = ops.shape(source)[0]
-        state = {
+        state: dict[str, Any] = {
             "cache": [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
         }
         if coverage:
             state["coverage"] = start_coverage(mask, beams)
         return state, shared
 
-    def decode_step(self, ids, index, state, shared, ancestry=None):
+    def decode_step(
+        self, ids: Tensor, index: Index, state: dict[str, Any], shared: dict[str, Any],
+        ancestry: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence.
 
         Args:
@@ -349,5 +351,5 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return self._with_bias(self.target_embedding.step_logits(x)), state
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}

@@ -1,10 +1,13 @@
 """The Vision Transformer of Dosovitskiy et al. 2021."""
 
 import re
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Tensor
 from keras_transformers.layers import (
     AttentionPooling,
     ClassToken,
@@ -24,7 +27,7 @@ from keras_transformers.models.settings import check_choice, check_divides, chec
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
 # one for small pictures.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 256, "num_layers": 4},
     "Ti": {"hidden_dim": 192, "num_heads": 3, "mlp_dim": 768, "num_layers": 12},
     "S": {"hidden_dim": 384, "num_heads": 6, "mlp_dim": 1536, "num_layers": 12},
@@ -42,13 +45,13 @@ POSITIONS = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}
 
 
 def parts_of_blocks(
-    num_heads, mlp_dim, norm_epsilon, activation="gelu", attention_dropout=0.0, qkv_bias=True,
-    **given,
-):
+    num_heads: int, mlp_dim: int, norm_epsilon: float, activation: Activation | None = "gelu",
+    attention_dropout: float = 0.0, qkv_bias: bool = True, **given: Any
+) -> dict[str, Any]:
     """Arguments of `EncoderBlock`: the parts that were not given are made of the numbers."""
     parts = {name: each for name, each in given.items() if each is not None}
     if "mixer" not in parts:
-        bias = True if qkv_bias else "output"
+        bias: bool | Literal["output"] = True if qkv_bias else "output"
         parts["mixer"] = SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias)
     if "feed_forward" not in parts:
         parts["feed_forward"] = FeedForward(mlp_dim, activation)
@@ -116,30 +119,21 @@ class ViT(ImageModel):
     anew = ("head", "representation", "attention_pooling", "position_embedding", "distillation")
 
     def __init__(
-        self,
-        num_classes=1000,
-        image_size=224,
-        patch_size=16,
-        hidden_dim=768,
-        num_heads=12,
-        mlp_dim=3072,
-        num_layers=12,
-        pooling="token",
-        class_token=None,
-        positions="learned",
-        stem="patches",
-        representation_dim=None,
-        distillation=None,
-        dropout=0.0,
-        drop_path=0.0,
-        norm_epsilon=1e-6,
-        block=None,
-        **kwargs,
-    ):
+        self, num_classes: int | None = 1000, image_size: int | Sequence[int] = 224,
+        patch_size: int = 16, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        num_layers: int = 12, pooling: Literal["token", "mean", "attention"] = "token",
+        class_token: bool | None = None,
+        positions: Literal["learned", "sinusoidal"] | None = "learned",
+        stem: Literal["patches", "shifted", "convolutional"] = "patches",
+        representation_dim: int | None = None,
+        distillation: Literal["token", "head"] | None = None, dropout: float = 0.0,
+        drop_path: float = 0.0, norm_epsilon: float = 1e-6, block: dict[str, Any] | None = None,
+        **kwargs: Any
+    ) -> None:
         size = both_sides(image_size)
         block = {"activation": "gelu", **(block or {})}
         parts = {name: block[name] for name in ("mixer", "feed_forward", "norm") if name in block}
-        settings = {
+        settings: dict[str, Any] = {
             "num_classes": num_classes,
             "image_size": list(size),
             "patch_size": patch_size,
@@ -193,7 +187,8 @@ class ViT(ImageModel):
             for i in range(num_layers)
         ]
         self.norm = keras.layers.LayerNormalization(name="norm", **norm)
-        self.attention_pooling = self.representation = None
+        self.attention_pooling: Any = None
+        self.representation: keras.layers.Layer | None = None
         if pooling == "attention":
             self.attention_pooling = AttentionPooling(
                 num_heads, mlp_dim, norm_epsilon, name="attention_pooling", dtype=policy
@@ -209,7 +204,7 @@ class ViT(ImageModel):
                 num_classes, name="distillation_head", dtype=policy
             )
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ["patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"]
         optional = ["num_classes", "representation_dim"]
@@ -239,7 +234,7 @@ class ViT(ImageModel):
             )
 
     @classmethod
-    def from_variant(cls, name, num_classes=1000, **changes):
+    def from_variant(cls, name: str, num_classes: int | None = 1000, **changes: Any) -> Self:
         """A model of a published size with patches of any size.
 
         Parameters for 1,000 classes at 224 pixels: "Ti/16" 5.7 M, "S/16" 22.1 M, "B/16" 86.6 M,
@@ -262,7 +257,7 @@ class ViT(ImageModel):
         variant = {**VARIANTS[match[1]], "patch_size": int(match[2])}
         return cls(num_classes, **{**variant, **changes})
 
-    def grid(self, image_size):
+    def grid(self, image_size: Any) -> tuple[Any, ...]:
         """`(rows, columns)` of patches in an image of `(height, width)`.
 
         A side that only the call knows is a scalar tensor; `PatchEmbedding` checks it there.
@@ -277,12 +272,12 @@ class ViT(ImageModel):
             )
         return tuple(side // self.patch_size for side in image_size)
 
-    def _check_images(self, images):
+    def _check_images(self, images: Tensor) -> None:
         super()._check_images(images)
         if None not in images.shape[1:3]:
             self.grid(images.shape[1:3])
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         settings = self._settings
         self.patch_embedding.build((None, *settings["image_size"], self.channels))
@@ -306,16 +301,16 @@ class ViT(ImageModel):
         self._end_building()
 
     @property
-    def _width(self):
+    def _width(self) -> int:
         return self._settings["representation_dim"] or self._settings["hidden_dim"]
 
-    def call(self, images, training=None):
+    def call(self, images: Tensor, training: bool | None = None) -> Tensor:
         if self.distillation_head is None:
             return super().call(images, training=training)
         y = self.norm(self.encode(images, training=training)[:, :2])
         return (self.head(y[:, 0]) + self.distillation_head(y[:, 1])) / 2
 
-    def represent(self, images, training=None):
+    def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
         """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
         x = self.encode(images, training=training)
         if self.pooling == "attention":
@@ -326,7 +321,10 @@ class ViT(ImageModel):
             y = self.norm(x[:, 0])
         return y if self.representation is None else self.representation(y)
 
-    def encode(self, images, training=None, return_blocks=False, visible=None):
+    def encode(
+        self, images: Tensor, training: bool | None = None, return_blocks: bool = False,
+        visible: Tensor | None = None
+    ) -> Any:
         """Runs the encoder blocks, before the last norm.
 
         Args:
@@ -358,7 +356,7 @@ class ViT(ImageModel):
             outputs.append(x)
         return outputs if return_blocks else x
 
-    def features(self, images, training=None):
+    def features(self, images: Tensor, training: bool | None = None) -> dict[str, Tensor]:
         """The patches after the last norm, as a map, for detection and segmentation.
 
         Args:
@@ -375,7 +373,7 @@ class ViT(ImageModel):
         x = ops.reshape(x[:, self.prefix_tokens :], (-1, rows, columns, x.shape[-1]))
         return {f"stride_{self.patch_size}": x}
 
-    def _first(self, blocks):
+    def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
         front = [self.patch_embedding, self.class_token, self.distillation_token]
         front.append(self.position_embedding)
         end = [self.norm] if blocks == len(self.encoder_blocks) else []
