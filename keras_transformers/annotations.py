@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+import keras
 import numpy as np
 
 
@@ -46,12 +47,17 @@ class Tensor(Protocol):
 
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # NumPy's, of any shape and dtype
-Shape: TypeAlias = tuple[int | None, ...]  # None where only the call knows the size
+Shape: TypeAlias = tuple[Any, ...]  # an int for each axis; None where only the call knows it
 Index: TypeAlias = int | Tensor  # a number, or a scalar tensor where a loop counts
 Ids: TypeAlias = Tensor | Sequence[Sequence[int]]  # integers (batch, length)
 Strings: TypeAlias = Tensor | Sequence[str]  # of which one str is one, too
 Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...] | range  # what NumPy makes an array of
 StrPath: TypeAlias = str | os.PathLike[str]
+Cache: TypeAlias = dict[str, Tensor]  # keys and values of the tokens before
+# Of a layer that gives its attention weights as well where `return_attention_scores` says so.
+MaybeWeights: TypeAlias = Tensor | tuple[Tensor, Tensor | None]
+Part: TypeAlias = keras.layers.Layer | dict[str, Any]  # a layer, or what `serialize` makes of one
+Initializer: TypeAlias = str | dict[str, Any] | keras.initializers.Initializer
 Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a function of a tensor
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds
 ClassProblem: TypeAlias = Literal["single_label_classification", "multi_label_classification"]
@@ -69,3 +75,9 @@ class Tokenizer(Protocol):
     def end_id(self) -> int: ...
     def tokenize(self, strings: Any, start: bool = False, end: bool = False) -> Any: ...
     def detokenize(self, ids: Any) -> Any: ...
+
+if TYPE_CHECKING:
+    LayerMixin = keras.layers.Layer
+    ModelMixin = keras.Model
+else:  # what stands before Keras's class among the bases, and finds there what it asks for
+    LayerMixin = ModelMixin = object

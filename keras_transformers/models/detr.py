@@ -1,10 +1,13 @@
 """The detection Transformer of Carion et al. 2020, and what makes it learn from few pictures."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Part, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import (
@@ -28,7 +31,7 @@ from keras_transformers.models.settings import (
 from keras_transformers.models.transfer import take_over
 
 # Carion et al. 2020, section 4; a smaller one for small data, measured on the embedded tree crowns.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {
         "backbone": "mini",
         "hidden_dim": 128,
@@ -53,21 +56,21 @@ PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the
 class _Network(Composite, keras.layers.Layer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
-    def __init__(self, layers, **kwargs):
+    def __init__(self, layers: Sequence[keras.layers.Layer], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.layers = layers
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         for layer in self.layers:
             layer.build(shape)
             shape = layer.compute_output_shape(shape)
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         for layer in self.layers:
             x = layer(x)
         return x
 
-    def compute_output_shape(self, shape):
+    def compute_output_shape(self, shape: Shape) -> Shape:
         return (*shape[:-1], self.layers[-1].units)
 
 
@@ -133,28 +136,18 @@ class DETR(Arguments, Composite, keras.Model):
     """
 
     def __init__(
-        self,
-        num_classes,
-        backbone="50",
-        feature=None,
-        hidden_dim=256,
-        num_heads=8,
-        mlp_dim=2048,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        num_queries=100,
-        queries="learned",
-        norm_first=False,
-        dropout=0.1,
-        max_wavelength=10000.0,
-        criterion=None,
-        **kwargs,
-    ):
+        self, num_classes: int, backbone: Literal["mini", "18", "34", "50", "101"] | Part = "50",
+        feature: str | None = None, hidden_dim: int = 256, num_heads: int = 8, mlp_dim: int = 2048,
+        num_encoder_layers: int = 6, num_decoder_layers: int = 6, num_queries: int = 100,
+        queries: Literal["learned", "anchors", "proposals"] = "learned", norm_first: bool = False,
+        dropout: float = 0.1, max_wavelength: float = 10000.0,
+        criterion: SetCriterion | dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         criterion = criterion or {}
         if isinstance(criterion, SetCriterion):
             criterion = dataclasses.asdict(criterion)
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "num_classes": num_classes,
             "feature": feature,
             "hidden_dim": hidden_dim,
@@ -184,8 +177,12 @@ class DETR(Arguments, Composite, keras.Model):
         self.decoder_norm = self._norm("decoder_norm")
         self.class_head = self._class_head("class_head")
         self.box_head = self._box_head("box_head")
-        self.place_network = self.proposal_network = self.proposal_norm = None
-        self.proposal_class_head = self.proposal_box_head = None
+        # Those that a kind of queries does not need stay None.
+        self.place_network: Any = None
+        self.proposal_network: Any = None
+        self.proposal_norm: Any = None
+        self.proposal_class_head: Any = None
+        self.proposal_box_head: Any = None
         if queries != "learned":
             self.place_network = self._network("place_network", hidden_dim)
         if queries == "proposals":
@@ -194,7 +191,7 @@ class DETR(Arguments, Composite, keras.Model):
             self.proposal_class_head = self._class_head("proposal_class_head")
             self.proposal_box_head = self._box_head("proposal_box_head")
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ["num_classes", "hidden_dim", "num_heads", "mlp_dim", "num_queries"]
         check_sizes("DETR", settings, [*sizes, "num_encoder_layers", "num_decoder_layers"])
@@ -206,7 +203,7 @@ class DETR(Arguments, Composite, keras.Model):
                 f"coordinate of a box. Received: {settings['hidden_dim']}"
             )
 
-    def _backbone(self, backbone):
+    def _backbone(self, backbone: Any) -> Any:
         if isinstance(backbone, str):
             frozen = {} if backbone == "mini" else {"norm": "frozen"}
             settings = variant("ResNet", backbone, BACKBONES, frozen)
@@ -220,13 +217,13 @@ class DETR(Arguments, Composite, keras.Model):
             )
         return backbone
 
-    def _dense(self, units, name, **kwargs):
+    def _dense(self, units: int, name: str, **kwargs: Any) -> keras.layers.Dense:
         return keras.layers.Dense(units, name=name, dtype=self.dtype_policy, **kwargs)
 
-    def _norm(self, name):
+    def _norm(self, name: str) -> keras.layers.Layer:
         return keras.layers.LayerNormalization(epsilon=1e-5, name=name, dtype=self.dtype_policy)
 
-    def _block(self, block, name, **kwargs):
+    def _block(self, block: Any, name: str, **kwargs: Any) -> Any:
         settings = self._settings
         return block(
             settings["num_heads"],
@@ -239,7 +236,7 @@ class DETR(Arguments, Composite, keras.Model):
             **kwargs,
         )
 
-    def _class_head(self, name):
+    def _class_head(self, name: str) -> keras.layers.Dense:
         # Few queries stand for something: with a sigmoid for each class, start from 1 in 100.
         focal = self.criterion.classification == "focal"
         bias = keras.initializers.Constant(-4.6 if focal else 0.0)
@@ -247,13 +244,13 @@ class DETR(Arguments, Composite, keras.Model):
             self._settings["num_classes"] + (not focal), name, bias_initializer=bias
         )
 
-    def _box_head(self, name):
+    def _box_head(self, name: str) -> _Network:
         # Where boxes are moved, they start where they were.
         moved = self._settings["queries"] != "learned"
         kernel = keras.initializers.RandomNormal(stddev=1e-3) if moved else "glorot_uniform"
         return self._network(name, 4, hidden=2, kernel_initializer=kernel)
 
-    def _network(self, name, units, hidden=1, **kwargs):
+    def _network(self, name: str, units: int, hidden: int = 1, **kwargs: Any) -> _Network:
         width = self._settings["hidden_dim"]
         layers = [
             self._dense(width, f"hidden_{i}", activation="relu") for i in range(hidden)
@@ -262,7 +259,9 @@ class DETR(Arguments, Composite, keras.Model):
         return _Network(layers, name=name, dtype=self.dtype_policy)
 
     @classmethod
-    def from_variant(cls, name, num_classes=91, **changes):
+    def from_variant(
+        cls, name: Literal["mini", "R50", "R101"], num_classes: int = 91, **changes: Any
+    ) -> Self:
         """A model of a published size, or the small one.
 
         Parameters for the 91 class numbers of COCO: "R50" 41.5 M, "R101" 60.5 M.
@@ -277,7 +276,7 @@ class DETR(Arguments, Composite, keras.Model):
         """
         return cls(num_classes, **variant("DETR", name, VARIANTS, changes))
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
         check_images_shape(self, images_shape)
@@ -307,7 +306,7 @@ class DETR(Arguments, Composite, keras.Model):
             self.place_network.build((None, queries, 2 * width))
         self._build_queries(queries, width)
 
-    def _build_queries(self, queries, width):
+    def _build_queries(self, queries: str, width: int) -> None:
         normal = keras.initializers.RandomNormal(stddev=1.0)
         kind = self._settings["queries"]
         self.query_embedding = self.add_weight(
@@ -321,7 +320,7 @@ class DETR(Arguments, Composite, keras.Model):
                 name="anchor_embedding", shape=(queries, 4), initializer=anywhere
             )
 
-    def _map(self, images, training=None):
+    def _map(self, images: Any, training: bool | None = None) -> Tensor:
         """The backbone's map that the encoder reads."""
         if not hasattr(self.backbone, "features"):
             return self.backbone(images, training=training)
@@ -334,7 +333,9 @@ class DETR(Arguments, Composite, keras.Model):
             )
         return maps[feature]
 
-    def call(self, images, training=None):
+    def call(
+        self, images: Tensor | dict[str, Tensor], training: bool | None = None
+    ) -> dict[str, Tensor]:
         images, mask = self._inputs(images)
         x = self._map(images, training)
         rows, columns = ops.shape(x)[1:3]
@@ -360,7 +361,7 @@ class DETR(Arguments, Composite, keras.Model):
             "auxiliary_boxes": boxes[:, :-1],
         }
 
-    def _inputs(self, images):
+    def _inputs(self, images: Any) -> tuple[Tensor, Tensor | None]:
         mask = None
         if isinstance(images, dict):
             unknown = set(images) - {"images", "padding_mask"}
@@ -380,7 +381,10 @@ class DETR(Arguments, Composite, keras.Model):
             mask = require(mask, [same(*pair) for pair in sides], rule)
         return hide_padding(images, mask), mask
 
-    def _decode(self, memory, positions, mask, places, training):
+    def _decode(
+        self, memory: Tensor, positions: Any, mask: Tensor | None, places: Tensor,
+        training: bool | None
+    ) -> list[tuple[Tensor, Tensor]]:
         """List of logits and boxes, of the proposals and after every decoder block."""
         batch, width = ops.shape(memory)[0], memory.shape[-1]
         embedding = ops.cast(self.query_embedding, memory.dtype)
@@ -418,7 +422,9 @@ class DETR(Arguments, Composite, keras.Model):
             reference = None if reference is None else ops.stop_gradient(moved)
         return layers
 
-    def _propose(self, memory, mask, places):
+    def _propose(
+        self, memory: Tensor, mask: Tensor | None, places: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Logits and boxes (before the sigmoid) of the surest places of the map."""
         queries = self._settings["num_queries"]
         memory = require(
@@ -450,7 +456,10 @@ class DETR(Arguments, Composite, keras.Model):
             ops.take_along_axis(moved, best[..., None], axis=1),
         )
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
+        training: bool = True
+    ) -> Tensor:
         """The criterion's loss of all layers; Keras calls it.
 
         `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
@@ -463,9 +472,10 @@ class DETR(Arguments, Composite, keras.Model):
             )
             for name in ("logits", "boxes")
         ]
-        return self.criterion(*layers, y["labels"], y["boxes"], sample_weight)
+        logits, boxes = layers
+        return self.criterion(logits, boxes, y["labels"], y["boxes"], sample_weight)
 
-    def transferred(self, **changes):
+    def transferred(self, **changes: Any) -> Self:
         """A new model for other classes that starts from this one's weights.
 
         Args:
@@ -490,12 +500,12 @@ class DETR(Arguments, Composite, keras.Model):
         take_over(model, self, anew=("class_head", "proposal_class_head"))
         return model
 
-    def compute_output_spec(self, images, training=None):
+    def compute_output_spec(self, images: Any, training: bool | None = None) -> Any:
         given = images["images"] if isinstance(images, dict) else images
         check_images(self, given, self.channels)
         return super().compute_output_spec(images, training=training)
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape: Any) -> dict[str, Shape]:
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
         settings = self._settings
@@ -509,7 +519,7 @@ class DETR(Arguments, Composite, keras.Model):
             "auxiliary_boxes": (batch, layers, queries, 4),
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             **self._settings,
@@ -517,7 +527,7 @@ class DETR(Arguments, Composite, keras.Model):
         }
 
 
-def _resized(mask, rows, columns):
+def _resized(mask: Tensor, rows: Index, columns: Index) -> Tensor:
     """A mask of pixels as one of places: whether the pixel at a place's corner is there."""
     for axis, places in ((1, rows), (2, columns)):
         pixels = ops.shape(mask)[axis]

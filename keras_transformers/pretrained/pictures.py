@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import read_json, write_json
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from keras_transformers.vision.preprocessing import Preprocessing
 
 NAME = "preprocessor_config.json"
-METHODS = {2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
+# As Pillow numbers them.
+METHODS: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
 CENTER = {"do_center_crop": True, "crop_size": 224, "resample": 3}
 CLIP = CENTER | {
     "size": {"shortest_edge": 224},
