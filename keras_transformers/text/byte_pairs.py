@@ -6,6 +6,7 @@ import pathlib
 import keras
 import tensorflow as tf
 
+from keras_transformers.tables import read_bytes
 from keras_transformers.text.added_tokens import (
     SPACES,
     AddedToken,
@@ -15,7 +16,6 @@ from keras_transformers.text.added_tokens import (
     write_added,
 )
 from keras_transformers.text.byte_pair_merging import Merging
-from keras_transformers.text.files import read_bytes
 from keras_transformers.text.given import given_ids, given_row
 
 END = "<|endoftext|>"

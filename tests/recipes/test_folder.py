@@ -75,7 +75,7 @@ def test_an_example_of_any_number_of_channels_is_written(channels, tmp_path):
     np.testing.assert_array_equal(found.reshape(pixels.shape), pixels)
 
 
-DRAWING = tuple(name for name in dir(visualization) if not name.startswith("_"))
+DRAWING = visualization.__all__
 RECIPES = {path.stem: path for path in (ROOT / "recipes").glob("*.py")}
 WITH_METRICS = sorted(n for n, p in RECIPES.items() if ".write_metrics(" in p.read_text())
 
