@@ -31,9 +31,9 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
-    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Beside
-    `keras.layers.ReversibleEmbedding` it is always tied, its logits have no soft cap and the
-    compute dtype, and it is quantised by "int8" alone, with Keras's own quantizers.
+    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Unlike
+    `keras.layers.ReversibleEmbedding` it is always tied; its logits have no soft cap and the
+    compute dtype; and it is quantised by "int8" alone, with Keras's own quantizers.
 
     Args:
         vocab_size: Number of rows of the table.
