@@ -55,7 +55,7 @@ def make(norm_first=True, seed=38):
 @functools.cache
 def shared_model(norm_first=True):
     """One model for the tests that leave it as it is, so that each search compiles once."""
-    return make(norm_first, seed=38 if norm_first else 30)  # seeds whose outputs are not dull
+    return make(norm_first, seed=38 if norm_first else 53)  # seeds whose outputs are not dull
 
 
 @functools.cache
