@@ -181,8 +181,8 @@ def from_mvit(weights, name):
                 pooling = weights[f"{block}.attn.pool_{part[0]}.weight"].transpose(2, 3, 0, 1)
                 parts[f"mixer/{part}_pooling"] = {"kernel": pooling}
                 parts[f"mixer/{part}_norm"] = norm(weights, f"{block}.attn.norm_{part[0]}")
-            parts["attention"]["row_offsets/table"] = weights[f"{block}.attn.rel_pos_h"]
-            parts["attention"]["column_offsets/table"] = weights[f"{block}.attn.rel_pos_w"]
+            parts["mixer"]["row_offsets/table"] = weights[f"{block}.attn.rel_pos_h"]
+            parts["mixer"]["column_offsets/table"] = weights[f"{block}.attn.rel_pos_w"]
             for part, values in parts.items():
                 table |= under(f"stage_{stage}_block_{number}/{part}", values)
     return table
