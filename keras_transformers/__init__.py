@@ -7,6 +7,7 @@ Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `ins
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from keras_transformers import (
     distribution,
@@ -19,6 +20,18 @@ from keras_transformers import (
     training,
 )
 
+if TYPE_CHECKING:
+    from keras_transformers import (
+        export,
+        predictors,
+        pretrained,
+        streams,
+        text,
+        vision,
+        visualization,
+    )
+    from keras_transformers.loading import load
+
 __version__ = "0.1.0"
 __all__ = [
     "distribution", "export", "generation", "inspection", "layers", "load", "models", "precision",
@@ -26,13 +39,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
-    if name == "load":
-        return importlib.import_module("keras_transformers.loading").load
-    if name in __all__:
-        return importlib.import_module(f"keras_transformers.{name}")
-    raise AttributeError(f"module 'keras_transformers' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker has them from above, and finds other names
+
+    def __getattr__(name):
+        if name == "load":
+            return importlib.import_module("keras_transformers.loading").load
+        if name in __all__:
+            return importlib.import_module(f"keras_transformers.{name}")
+        raise AttributeError(f"module 'keras_transformers' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -5,21 +5,24 @@ TensorFlow's graph reads neither. They may have any number of channels, as satel
 
 import io
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
+
+from keras_transformers.annotations import Array, StrPath
 
 ENDINGS = (".npy", ".tif", ".tiff")
 NPY, TIFF = b"\x93NUMPY", (b"II*\0", b"MM\0*")  # first bytes
 
 
-def is_array(file):
+def is_array(file: StrPath | bytes) -> bool:
     """Whether a path (str or Path) or the bytes of a file are of such a kind."""
     if isinstance(file, bytes):
         return file.startswith((NPY, *TIFF))
     return pathlib.PurePath(file).suffix.lower() in ENDINGS
 
 
-def read_array(file):
+def read_array(file: StrPath | bytes) -> Array:
     """The pixels of a file, uint8 `(height, width, channels)`.
 
     `.npy` holds unsigned bytes, or floats in [0, 1], `(height, width)` or `(height, width,
@@ -58,7 +61,7 @@ def read_array(file):
     return as_bytes(array)
 
 
-def as_bytes(pixels):
+def as_bytes(pixels: Array) -> Array:
     """Unsigned bytes of those, or of floats in [0, 1].
 
     Raises:
@@ -81,7 +84,7 @@ def as_bytes(pixels):
     return np.round(pixels * 255).astype(np.uint8)
 
 
-def channels_first(shape):
+def channels_first(shape: Sequence[int]) -> str | None:
     """Why the shape of images, with or without a batch, looks like channels before rows; or None.
 
     Three axes cannot tell. What is higher than wide, or as high, is never taken for that.
@@ -95,7 +98,7 @@ def channels_first(shape):
     return None
 
 
-def _tiff(content):
+def _tiff(content: bytes) -> Array:
     try:
         import PIL.Image
         import PIL.ImageOps

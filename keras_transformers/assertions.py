@@ -6,31 +6,35 @@ symbolic and nothing can be said of it.
 """
 
 import numbers
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
+from keras_transformers.annotations import Tensor
 
-def same(size, other):
+
+def same(size: Any, other: Any) -> Any:
     """Whether two sizes are equal."""
     return _unknowable(size, other) or size == other
 
 
-def at_most(size, most):
+def at_most(size: Any, most: Any) -> Any:
     """Whether a size is not larger than another."""
     return _unknowable(size, most) or size <= most
 
 
-def divides(size, extent):
+def divides(size: Any, extent: Any) -> Any:
     """Whether an extent is a multiple of a size."""
     return _unknowable(size, extent) or extent % size == 0
 
 
-def _unknowable(*sizes):
+def _unknowable(*sizes: Any) -> bool:
     known = (isinstance(size, numbers.Integral) or keras.ops.is_tensor(size) for size in sizes)
     return not all(known)
 
 
-def require(x, conditions, sentence):
+def require(x: Tensor, conditions: Sequence[Any], sentence: str) -> Tensor:
     """`x`, provided that all conditions hold; else an error that says `sentence`.
 
     Sizes that are integers make conditions that are booleans, and a wrong one raises here; on JAX
@@ -56,7 +60,7 @@ def require(x, conditions, sentence):
     return x
 
 
-def _asserted(x, conditions, sentence):
+def _asserted(x: Tensor, conditions: Sequence[Any], sentence: str) -> Tensor:
     import tensorflow as tf
 
     holds = tf.reduce_all(tf.stack(conditions))

@@ -1,10 +1,16 @@
 """What a model attends to: the weights of every attention layer, and their roll-out."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Tensor
 
-def attention_maps(model, inputs, match=""):
+
+def attention_maps(model: keras.layers.Layer, inputs: Any, match: str = "") -> dict[str, Array]:
     """Attention weights of all attention layers of a model for some inputs.
 
     Runs the model once, eagerly and for inference, and looks on: any model or layer that contains
@@ -33,12 +39,12 @@ def attention_maps(model, inputs, match=""):
     >>> [(path.split("/")[1], weights.shape) for path, weights in maps.items()]
     [('encoder_0', (1, 3, 5, 5)), ('encoder_1', (1, 3, 5, 5))]
     """
-    maps = {}
+    maps: dict[str, Array] = {}
     if not model.built:
         model(inputs, training=False)
 
-    def observer(path):
-        def observe(weights):
+    def observer(path: str) -> Callable[[Tensor], None]:
+        def observe(weights: Tensor) -> None:
             maps.pop(path, None)  # so that the order is that of the last run
             maps[path] = ops.convert_to_numpy(ops.cast(weights, "float32"))
 
@@ -64,7 +70,9 @@ def attention_maps(model, inputs, match=""):
     return maps
 
 
-def attention_rollout(maps, residual=0.5):
+def attention_rollout(
+    maps: Mapping[str, Tensor] | Sequence[Tensor], residual: float = 0.5
+) -> Array:
     """How much each token draws on each input token, through all layers.
 
     `R = prod over layers of (residual I + (1 - residual) A)`, `A` the mean of the heads, rows
@@ -88,16 +96,17 @@ def attention_rollout(maps, residual=0.5):
     >>> attention_rollout([np.full((1, 2, 2, 2), 0.5)])[0].tolist()
     [[0.75, 0.25], [0.25, 0.75]]
     """
-    maps = [np.asarray(each, "float64") for each in (getattr(maps, "values", lambda: maps)())]
-    shapes = [each.shape for each in maps]
-    if not maps or len({(s[0], *s[2:]) for s in shapes}) != 1 or shapes[0][2] != shapes[0][3]:
+    given = maps.values() if isinstance(maps, Mapping) else maps
+    arrays = [np.asarray(each, "float64") for each in given]
+    shapes = [each.shape for each in arrays]
+    if not arrays or len({(s[0], *s[2:]) for s in shapes}) != 1 or shapes[0][2] != shapes[0][3]:
         raise ValueError(
             "attention_rollout: `maps` must hold weights (batch, heads, tokens, tokens) over the "
             f"same tokens, one or more. Received: shapes {shapes}"
         )
     identity = np.eye(shapes[0][2])
     rollout = identity
-    for weights in maps:
+    for weights in arrays:
         mixed = residual * identity + (1 - residual) * weights.mean(axis=1)
         rollout = mixed / mixed.sum(axis=-1, keepdims=True) @ rollout
     return rollout

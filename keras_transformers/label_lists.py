@@ -2,8 +2,12 @@
 
 import collections
 import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+
+from keras_transformers.annotations import Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,14 +22,19 @@ class Labelled:
         noted: The same of things that were kept.
     """
 
-    things: list
-    labels: list
-    classes: list
-    left_out: dict
-    noted: dict
+    things: list[str]
+    labels: list[Any]
+    classes: list[str]
+    left_out: dict[str, int]
+    noted: dict[str, int]
 
 
-def numbered(pairs, classes=None, separator=None, left_out=()):
+def numbered(
+    pairs: Iterable[tuple[str, str | list[str]]],
+    classes: Sequence[str] | None = None,
+    separator: str | None = None,
+    left_out: Mapping[str, int] | Sequence[str] | None = (),
+) -> Labelled:
     """Numbers for the names of labels.
 
     Args:
@@ -45,7 +54,8 @@ def numbered(pairs, classes=None, separator=None, left_out=()):
     >>> found.classes, found.labels
     (['cat', 'dog'], [[0, 1], [], [1]])
     """
-    left_out, noted, kept = collections.Counter(left_out), collections.Counter(), []
+    left_out, kept = collections.Counter(left_out), []
+    noted: collections.Counter[str] = collections.Counter()
     known = None if classes is None else set(classes)
     for thing, label in pairs:
         given = _names(label, separator)
@@ -68,7 +78,7 @@ def numbered(pairs, classes=None, separator=None, left_out=()):
     return Labelled(things, labels, list(classes), dict(left_out), dict(+noted))
 
 
-def several_hot(labels, classes, dtype="int32"):
+def several_hot(labels: Sequence[Sequence[int]], classes: int, dtype: str = "int32") -> Array:
     """0 and 1 `(n, classes)` of a list of lists of class numbers.
 
     Example:
@@ -82,7 +92,7 @@ def several_hot(labels, classes, dtype="int32"):
     return hot
 
 
-def _names(label, separator):
+def _names(label: str | list[str], separator: str | None) -> list[str]:
     """The names in a str, or in a list of them."""
     if isinstance(label, str):
         label = [label] if separator is None else label.split(separator)

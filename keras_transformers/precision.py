@@ -2,11 +2,16 @@
 
 import gc
 import warnings
+from typing import Literal
+
+import keras
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 
 
-def in_precision(model, precision):
+def in_precision(
+    model: keras.Model, precision: Literal["float32", "float16", "bfloat16", "int8"]
+) -> keras.Model:
     """A copy of a trained model whose weights and arithmetic take fewer bits.
 
     "float16" and "bfloat16" hold and compute everything in that type but what the layers keep in

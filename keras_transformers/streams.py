@@ -6,12 +6,18 @@ any process, and `epochs` joins them into what `fit` reads, from any place on.
 """
 
 import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Tensor
 
-def epochs(make, steps, start=(0, 0)):
+
+def epochs(
+    make: Callable[[tf.Tensor], tf.data.Dataset], steps: int, start: tuple[int, int] = (0, 0)
+) -> tf.data.Dataset:
     """The batches of one epoch after the other, without end, for `fit(..., steps_per_epoch=steps)`.
 
     Args:
@@ -41,7 +47,7 @@ def epochs(make, steps, start=(0, 0)):
             f"Received: steps={steps}, start={start}"
         )
 
-    def one(epoch):
+    def one(epoch: Any) -> tf.data.Dataset:
         skipped = tf.where(epoch == first, tf.constant(passed, tf.int64), 0)
         return make(epoch).repeat().skip(skipped).take(steps - skipped)
 
@@ -49,7 +55,9 @@ def epochs(make, steps, start=(0, 0)):
     return without_autotuning(numbers.flat_map(one).prefetch(8))
 
 
-def orders(count, size, seed, epoch=None):
+def orders(
+    count: int, size: int, seed: int | None, epoch: int | tf.Tensor | None = None
+) -> tf.data.Dataset:
     """The indices 0 .. count - 1 in pieces of `size`, in an order of its own in each epoch.
 
     Not `Dataset.shuffle`: its order follows from TensorFlow's global seed and from what was read
@@ -74,14 +82,14 @@ def orders(count, size, seed, epoch=None):
     if seed is None:
         return tf.data.Dataset.range(count).batch(size)
 
-    def pieces(epoch):
+    def pieces(epoch: Any) -> Iterator[Array]:
         order = np.random.default_rng([seed, *np.atleast_1d(epoch)]).permutation(count)
         return (order[start : start + size] for start in range(0, count, size))
 
     return _of_epoch(pieces, epoch, tf.TensorSpec((None,), tf.int64))
 
 
-def keys(seed, epoch=None):
+def keys(seed: int, epoch: int | tf.Tensor | None = None) -> tf.data.Dataset:
     """`[seed, epoch, number]` for each element of an epoch, without end: see `Draws` and NumPy.
 
     Args:
@@ -97,13 +105,15 @@ def keys(seed, epoch=None):
     [[7, 2, 0], [7, 2, 1]]
     """
 
-    def numbered(epoch):
+    def numbered(epoch: Any) -> Iterator[list[int]]:
         return ([seed, int(epoch), number] for number in itertools.count())
 
     return _of_epoch(numbered, epoch, tf.TensorSpec((3,), tf.int64))
 
 
-def _of_epoch(generate, epoch, signature):
+def _of_epoch(
+    generate: Callable[[Any], Iterable[Any]], epoch: Any, signature: tf.TensorSpec
+) -> tf.data.Dataset:
     """The dataset of a Python generator of an epoch."""
     from_generator = tf.data.Dataset.from_generator
     if epoch is not None:
@@ -128,7 +138,7 @@ class Draws:
     True
     """
 
-    def __init__(self, key=None):
+    def __init__(self, key: Tensor | Sequence[int] | None = None) -> None:
         if key is None:
             key = tf.random.uniform((2,), maxval=2**31 - 1, dtype=tf.int32)
         self._seed = tf.zeros(2, tf.int32)
@@ -136,17 +146,19 @@ class Draws:
             self._seed = tf.random.fold_in(self._seed, part)
         self._drawn = 0
 
-    def seed(self):
+    def seed(self) -> tf.Tensor:
         """The next seed for one of TensorFlow's stateless random ops, int32 `(2,)`."""
         self._drawn += 1
         return tf.random.fold_in(self._seed, self._drawn)
 
-    def uniform(self, shape, minval=0, maxval=None, dtype=tf.float32):
+    def uniform(
+        self, shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = tf.float32
+    ) -> tf.Tensor:
         """As `tf.random.uniform`."""
         return tf.random.stateless_uniform(shape, self.seed(), minval, maxval, dtype)
 
 
-def without_autotuning(dataset):
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """A dataset whose iterators end at once.
 
     tf.data's tuner wakes at intervals that double, up to a minute, and an iterator which `fit`

@@ -12,12 +12,16 @@ import io
 import json
 import pathlib
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_transformers.annotations import StrPath
 
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables; files of other names have tabs, too
 LABELS = ("labels", "label", "classes", "class")  # names of the column that has them
 
 
-def read_bytes(path, kind):
+def read_bytes(path: StrPath, kind: str) -> bytes:
     """The bytes of a file, unpacked where its name ends in `.gz`.
 
     Args:
@@ -44,13 +48,15 @@ def read_bytes(path, kind):
     return data
 
 
-def ending(path):
+def ending(path: StrPath) -> str:
     """The ending that says what a file is, in lower case, without that of gzip."""
     path = pathlib.Path(path)
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
-def read_table(path, columns, layout):
+def read_table(
+    path: StrPath, columns: Sequence[Sequence[str]], layout: str
+) -> tuple[list[tuple[int, list[Any]]], collections.Counter[str]]:
     """The rows of a table of two columns, and how many were left out for what reason.
 
     The first line may name the columns, in any order; without names they are in that of `columns`.
@@ -79,7 +85,8 @@ def read_table(path, columns, layout):
     data = read_bytes(path, f"a file of {layout} lines").removeprefix(b"\xef\xbb\xbf")
     if not data:
         raise ValueError(f"{path} is empty; give a file of {layout} lines.")
-    kind, left_out, rows = ending(path), collections.Counter(), []
+    kind, rows = ending(path), []
+    left_out: collections.Counter[str] = collections.Counter()
     if kind == ".jsonl":
         found = _of_objects(path, data, columns)
     else:
@@ -93,7 +100,7 @@ def read_table(path, columns, layout):
     return rows, left_out
 
 
-def account(**counts):
+def account(**counts: Mapping[str, int]) -> str:
     """The end of a sentence about what was read, from dicts of reason -> number.
 
     Example:
@@ -109,7 +116,7 @@ def account(**counts):
     return text
 
 
-def _between_tabs(data):
+def _between_tabs(data: bytes) -> Iterator[tuple[int, list[str] | str]]:
     """Numbers of lines, and the cells of each or why it is left out."""
     for line, content in enumerate(data.splitlines(), 1):
         try:
@@ -118,7 +125,7 @@ def _between_tabs(data):
             yield line, "with invalid UTF-8"
 
 
-def _between_commas(path, data):
+def _between_commas(path: StrPath, data: bytes) -> Iterator[tuple[int, list[str] | str]]:
     """As `_between_tabs`; a row may go on over several lines, inside quotes."""
     text = io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")
     first = data.splitlines()[0]
@@ -132,7 +139,12 @@ def _between_commas(path, data):
         raise ValueError(f"{path}, line {line}: no row of a CSV file ({error}).") from None
 
 
-def _in_order(path, rows, columns, separator):
+def _in_order(
+    path: StrPath,
+    rows: Iterable[tuple[int, list[str] | str]],
+    columns: Sequence[Sequence[str]],
+    separator: str,
+) -> Iterator[tuple[int, Any]]:
     """Rows with a value for each column, by the names in the first line, if they stand there."""
     places, known = list(range(len(columns))), {name for column in columns for name in column}
     for line, cells in rows:
@@ -146,10 +158,12 @@ def _in_order(path, rows, columns, separator):
             few, many = f"without a {separator}", "with more than two columns"
             yield line, few if len(cells) < len(columns) else many
         else:
-            yield line, [cells[place] for place in places]
+            yield line, [cells[place] for place in places if place is not None]
 
 
-def _of_objects(path, data, columns):
+def _of_objects(
+    path: StrPath, data: bytes, columns: Sequence[Sequence[str]]
+) -> Iterator[tuple[int, Any]]:
     """As `_in_order`, of JSON."""
     for line, content in enumerate(data.splitlines(), 1):
         try:
@@ -162,7 +176,7 @@ def _of_objects(path, data, columns):
             yield line, _of_object(path, line, found, columns)
 
 
-def _of_object(path, line, found, columns):
+def _of_object(path: StrPath, line: int, found: Any, columns: Sequence[Sequence[str]]) -> Any:
     """The value for each column, or why there is none."""
     if not isinstance(found, dict):
         return "that are no objects in JSON"
@@ -174,7 +188,7 @@ def _of_object(path, line, found, columns):
     return values
 
 
-def _text(value):
+def _text(value: Any) -> Any:
     """A str or a list of str of what JSON holds; whole numbers are names, too. None of others."""
     if isinstance(value, list):
         values = [_text(each) for each in value]
@@ -184,7 +198,7 @@ def _text(value):
     return value if isinstance(value, str) and _is_unicode(value) else None
 
 
-def _is_unicode(text):
+def _is_unicode(text: str) -> bool:
     """Whether there is no half of a surrogate pair in it, as for a byte that is no UTF-8."""
     try:
         text.encode("utf-8")
@@ -193,17 +207,19 @@ def _is_unicode(text):
     return True
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return name.strip().lower()
 
 
-def _places(path, line, names, columns):
+def _places(
+    path: StrPath, line: int, names: Sequence[str], columns: Sequence[Sequence[str]]
+) -> list[int | None]:
     """The place of each column among names, None where it is not there.
 
     Raises:
         ValueError: If a name is that of no column, or two are those of one.
     """
-    places = [None] * len(columns)
+    places: list[int | None] = [None] * len(columns)
     for place, name in enumerate(names):
         column = next((i for i, each in enumerate(columns) if name in each), None)
         if column is None or places[column] is not None:

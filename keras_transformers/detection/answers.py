@@ -1,11 +1,24 @@
 """From what a detector computes to what it says."""
 
+from typing import Literal, TypedDict
+
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.detection.boxes import corner_boxes
 
 
-def best_answers(logits, boxes, classification="softmax"):
+class Answers(TypedDict):
+    """What a detector finds, the surest first."""
+
+    labels: Tensor  # int32 (batch, queries)
+    scores: Tensor  # float32 (batch, queries), in [0, 1]
+    boxes: Tensor  # (batch, queries, 4), corner boxes inside the picture
+
+
+def best_answers(
+    logits: Tensor, boxes: Tensor, classification: Literal["softmax", "focal"] = "softmax"
+) -> Answers:
     """For each query its best class, how sure it is, and its box; nothing is suppressed.
 
     Args:

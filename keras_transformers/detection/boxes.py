@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 
-def corner_boxes(boxes):
+
+def corner_boxes(boxes: Tensor) -> Tensor:
     """`(..., 4)` boxes `(x centre, y centre, width, height)` -> `(left, top, right, bottom)`.
 
     Example:
@@ -16,7 +18,7 @@ def corner_boxes(boxes):
     return ops.concatenate([centers - sizes / 2, centers + sizes / 2], axis=-1)
 
 
-def center_boxes(boxes):
+def center_boxes(boxes: Tensor) -> Tensor:
     """The inverse of `corner_boxes`.
 
     Example:
@@ -29,7 +31,7 @@ def center_boxes(boxes):
     return ops.concatenate([(first + second) / 2, second - first], axis=-1)
 
 
-def box_areas(boxes):
+def box_areas(boxes: Tensor) -> Tensor:
     """Areas `(...)` of corner boxes `(..., 4)`; 0 where a side is negative.
 
     Example:
@@ -42,7 +44,7 @@ def box_areas(boxes):
     return sides[..., 0] * sides[..., 1]
 
 
-def _overlap(boxes, others):
+def _overlap(boxes: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """Areas of intersection and of union of corner boxes that broadcast."""
     first = ops.maximum(boxes[..., :2], others[..., :2])
     second = ops.minimum(boxes[..., 2:], others[..., 2:])
@@ -50,7 +52,7 @@ def _overlap(boxes, others):
     return inside, box_areas(boxes) + box_areas(others) - inside
 
 
-def box_iou(boxes, others):
+def box_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """Intersection over union of corner boxes, one by one.
 
     Args:
@@ -70,7 +72,7 @@ def box_iou(boxes, others):
     return inside / ops.where(union > 0, union, ops.ones_like(union))
 
 
-def pairwise_iou(boxes, others):
+def pairwise_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """Intersection over union of all pairs of corner boxes, `(..., n, 4)` and `(..., m, 4)`.
 
     Returns:
@@ -85,7 +87,7 @@ def pairwise_iou(boxes, others):
     return box_iou(boxes[..., :, None, :], others[..., None, :, :])
 
 
-def generalized_iou(boxes, others):
+def generalized_iou(boxes: Tensor, others: Tensor) -> Tensor:
     """Generalised intersection over union of corner boxes, one by one.
 
     `IoU - |hull without union| / |hull|` with the smallest box around both (Rezatofighi et al.

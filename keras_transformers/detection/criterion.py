@@ -2,9 +2,12 @@
 
 import dataclasses
 import typing
+from collections.abc import Callable
+from typing import Any
 
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
 
@@ -67,7 +70,7 @@ class SetCriterion:
     giou_weight: float = 2.0
     no_object: float = 0.1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.classification not in ("softmax", "focal"):
             raise ValueError(
                 'SetCriterion: `classification` must be "softmax" or "focal". '
@@ -78,7 +81,14 @@ class SetCriterion:
             if value < 0:
                 raise ValueError(f"SetCriterion: `{name}` must not be negative. Received: {value}")
 
-    def __call__(self, logits, boxes, labels, true_boxes, sample_weight=None):
+    def __call__(
+        self,
+        logits: Tensor,
+        boxes: Tensor,
+        labels: Tensor,
+        true_boxes: Tensor,
+        sample_weight: Tensor | dict[str, Tensor] | None = None,
+    ) -> Tensor:
         parts = self.parts(logits, boxes, labels, true_boxes, sample_weight)
         return (
             self.class_weight * ops.sum(parts["class"])
@@ -86,14 +96,21 @@ class SetCriterion:
             + self.giou_weight * ops.sum(parts["giou"])
         )
 
-    def parts(self, logits, boxes, labels, true_boxes, sample_weight=None):
+    def parts(
+        self,
+        logits: Tensor,
+        boxes: Tensor,
+        labels: Tensor,
+        true_boxes: Tensor,
+        sample_weight: Tensor | dict[str, Tensor] | None = None,
+    ) -> dict[str, Tensor]:
         """Dict of "class", "box" and "giou" to the unweighted losses `(layers,)`."""
         self._check(logits, boxes, labels, true_boxes)
         logits, boxes = ops.cast(logits, "float32"), ops.cast(boxes, "float32")
         layers, _, queries, classes = logits.shape
         labels, real, true_boxes = _targets(labels, true_boxes)
 
-        def per_layer(x):
+        def per_layer(x: Tensor) -> Tensor:
             return ops.tile(x, (layers, *(1 for _ in x.shape[1:])))
 
         flat_logits = ops.reshape(logits, (-1, queries, classes))
@@ -122,7 +139,7 @@ class SetCriterion:
         named = ops.one_hot(ops.maximum(labels, 0), classes) * kept[..., None]
         target = ops.matmul(ops.transpose(pairs, (0, 2, 1)), named)
 
-        def by_layer(x, weight=of_labels):
+        def by_layer(x: Tensor, weight: Any = of_labels) -> Tensor:
             x = ops.sum(x, axis=tuple(range(1, len(x.shape)))) * weight
             return ops.sum(ops.reshape(x, (layers, -1)), axis=1)
 
@@ -136,7 +153,7 @@ class SetCriterion:
             "giou": by_layer(giou, of_boxes) / number,
         }
 
-    def costs(self, logits, boxes, labels, true_boxes):
+    def costs(self, logits: Tensor, boxes: Tensor, labels: Tensor, true_boxes: Tensor) -> Tensor:
         """What each true box would cost with each prediction: `(batch, most, queries)`.
 
         Args:
@@ -160,7 +177,9 @@ class SetCriterion:
         cost = self.class_cost * of_class + self.box_cost * distance - self.giou_cost * giou
         return ops.transpose(cost, (0, 2, 1))
 
-    def _cross_entropy(self, logits, target, by_layer):
+    def _cross_entropy(
+        self, logits: Tensor, target: Tensor, by_layer: Callable[..., Tensor]
+    ) -> Tensor:
         """Weighted by class, and divided by the sum of weights."""
         nothing = 1 - ops.sum(target, axis=-1)  # (layers * batch, queries)
         logs = ops.log_softmax(logits, axis=-1)
@@ -168,7 +187,7 @@ class SetCriterion:
         weights = 1 - nothing + self.no_object * nothing
         return by_layer(loss) / by_layer(weights, weight=1.0)
 
-    def _check(self, logits, boxes, labels, true_boxes):
+    def _check(self, logits: Tensor, boxes: Tensor, labels: Tensor, true_boxes: Tensor) -> None:
         shapes = [tuple(x.shape) for x in (logits, boxes, labels, true_boxes)]
         if [len(shape) for shape in shapes] != [4, 4, 2, 3] or shapes[0][:-1] != shapes[1][:-1]:
             raise ValueError(
@@ -183,7 +202,7 @@ class SetCriterion:
             )
 
 
-def _targets(labels, true_boxes):
+def _targets(labels: Tensor, true_boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Labels, which of them are real, and boxes that are finite at padding too."""
     labels, true_boxes = ops.cast(labels, "int32"), ops.cast(true_boxes, "float32")
     if not labels.shape[1]:  # no image has any, and later shapes need one
@@ -193,7 +212,7 @@ def _targets(labels, true_boxes):
     return labels, real, ops.where(real[..., None], true_boxes, 0.5)
 
 
-def of_pictures(sample_weight, owner):
+def of_pictures(sample_weight: Any, owner: str) -> Tensor:
     """`sample_weight` as Keras hands it over, float32 `(batch,)`; ValueError if of other shape."""
     weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
     if len(weight.shape) == 2 and weight.shape[1] == 1:
@@ -206,7 +225,7 @@ def of_pictures(sample_weight, owner):
     return weight
 
 
-def _focal_parts(logits, alpha=0.25, gamma=2.0):
+def _focal_parts(logits: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> tuple[Tensor, Tensor]:
     """The focal loss of every logit, if its class is there and if it is not."""
     share = ops.sigmoid(logits)
     positive = alpha * (1 - share) ** gamma * ops.softplus(-logits)
@@ -214,6 +233,6 @@ def _focal_parts(logits, alpha=0.25, gamma=2.0):
     return positive, negative
 
 
-def _focal_loss(logits, target):
+def _focal_loss(logits: Tensor, target: Tensor) -> Tensor:
     positive, negative = _focal_parts(logits)
     return target * positive + (1 - target) * negative

@@ -1,11 +1,15 @@
 """The cheapest one-to-one matching, inside a compiled graph."""
 
+from typing import Any
+
 from keras import ops
+
+from keras_transformers.annotations import Index, Tensor
 
 IMPOSSIBLE = 1e9  # in place of costs that are not finite, so that the search ends
 
 
-def match(cost, valid=None):
+def match(cost: Tensor, valid: Tensor | None = None) -> Tensor:
     """The cheapest assignment of a column of its own to every row, for a batch of cost matrices.
 
     The Hungarian method by shortest augmenting paths (Kuhn 1955; Jonker & Volgenant 1987,
@@ -46,7 +50,7 @@ def match(cost, valid=None):
     if not rows:
         return column_of
 
-    def assign(row, *state):
+    def assign(row: Index, *state: Any) -> tuple[Any, ...]:
         return row + 1, *_assign(cost, ops.take(valid, row, axis=1), row, *state)
 
     start = (
@@ -59,7 +63,15 @@ def match(cost, valid=None):
     return ops.while_loop(lambda row, *_: row < rows, assign, start, maximum_iterations=rows)[-1]
 
 
-def _assign(cost, wanted, row, row_prices, column_prices, row_of, column_of):
+def _assign(
+    cost: Tensor,
+    wanted: Tensor,
+    row: Index,
+    row_prices: Tensor,
+    column_prices: Tensor,
+    row_of: Tensor,
+    column_of: Tensor,
+) -> tuple[Tensor, ...]:
     """Gives one more row a column, by way of other rows' columns where that is cheaper.
 
     Args:
@@ -85,7 +97,14 @@ def _assign(cost, wanted, row, row_prices, column_prices, row_of, column_of):
     return row_prices, column_prices, *_shift(row, end, wanted, origin, row_of, column_of)
 
 
-def _search(cost, wanted, row, row_prices, column_prices, row_of):
+def _search(
+    cost: Tensor,
+    wanted: Tensor,
+    row: Index,
+    row_prices: Tensor,
+    column_prices: Tensor,
+    row_of: Tensor,
+) -> tuple[Tensor, ...]:
     """The shortest path from the row to a free column, over columns that rows hold already.
 
     Returns:
@@ -94,10 +113,17 @@ def _search(cost, wanted, row, row_prices, column_prices, row_of):
     """
     batch, columns = ops.shape(cost)[0], cost.shape[2]
 
-    def searching(end, *_):
+    def searching(end: Tensor, *_: Any) -> Tensor:
         return ops.any(end < 0)
 
-    def search(end, current, least, scanned, lengths, origin):
+    def search(
+        end: Tensor,
+        current: Tensor,
+        least: Tensor,
+        scanned: Tensor,
+        lengths: Tensor,
+        origin: Tensor,
+    ) -> tuple[Tensor, ...]:
         """Takes the nearest column that was not yet reached, in every search not at its end."""
         going = end < 0
         reduced = _rows(cost, current) - _at(row_prices, current)[:, None] - column_prices
@@ -132,14 +158,18 @@ def _search(cost, wanted, row, row_prices, column_prices, row_of):
     return end, *found
 
 
-def _shift(row, end, wanted, origin, row_of, column_of):
+def _shift(
+    row: Index, end: Tensor, wanted: Tensor, origin: Tensor, row_of: Tensor, column_of: Tensor
+) -> tuple[Tensor, ...]:
     """`row_of` and `column_of` after the rows on the path have handed their columns back."""
     rows, columns = column_of.shape[1], row_of.shape[1]
 
-    def shifting(_, going, *__):
+    def shifting(_: Tensor, going: Tensor, *__: Any) -> Tensor:
         return ops.any(going)
 
-    def shift(column, going, row_of, column_of):
+    def shift(
+        column: Tensor, going: Tensor, row_of: Tensor, column_of: Tensor
+    ) -> tuple[Tensor, ...]:
         taker = _at(origin, column)
         here = ops.logical_and(ops.arange(columns)[None] == column[:, None], going[:, None])
         row_of = ops.where(here, taker[:, None], row_of)
@@ -153,13 +183,13 @@ def _shift(row, end, wanted, origin, row_of, column_of):
     return ops.while_loop(shifting, shift, start, maximum_iterations=rows)[2:]
 
 
-def _at(table, indices):
+def _at(table: Tensor, indices: Tensor) -> Tensor:
     """`table[b, indices[b, ...]]` for int indices `(batch,)` or `(batch, n)`."""
     if len(indices.shape) == 1:
         return ops.take_along_axis(table, indices[:, None], axis=1)[:, 0]
     return ops.take_along_axis(table, indices, axis=1)
 
 
-def _rows(cost, rows):
+def _rows(cost: Tensor, rows: Tensor) -> Tensor:
     """`cost[b, rows[b]]`."""
     return ops.take_along_axis(cost, rows[:, None, None], axis=1)[:, 0]

@@ -25,7 +25,7 @@ class Devices:
     data: int = 1
     model: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for axis in AXES:
             size = getattr(self, axis)
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -34,11 +34,11 @@ class Devices:
                 )
 
     @property
-    def count(self):
+    def count(self) -> int:
         """Number of devices in all."""
         return self.data * self.model
 
-    def check_count(self, available):
+    def check_count(self, available: int) -> None:
         """Raises ValueError if there are fewer devices than these."""
         if self.count > available:
             raise ValueError(
@@ -47,7 +47,7 @@ class Devices:
             )
 
 
-def parse(text, available=None):
+def parse(text: str | Devices, available: int | None = None) -> Devices:
     """Reads "data=4,model=2".
 
     Args:
@@ -73,7 +73,7 @@ def parse(text, available=None):
     return devices
 
 
-def _read(text):
+def _read(text: str) -> Devices:
     sizes = {}
     for part in str(text).split(","):
         axis, equals, size = (piece.strip() for piece in part.partition("="))

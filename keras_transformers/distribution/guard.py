@@ -1,13 +1,21 @@
 """Refuses, before the first step, what several devices would train differently."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import keras
 
 from keras_transformers.distribution.layouts import check_can_be_split
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 ON_JAX = "Use KERAS_BACKEND=jax, where the same run is right on several devices."
 
 
-def check(model, dataset=None):
+def check(model: keras.Model, dataset: tf.data.Dataset | None = None) -> None:
     """Raises unless the current devices train a compiled model as one device would.
 
     Args:
@@ -40,12 +48,12 @@ def check(model, dataset=None):
         raise ValueError(f"distribution: {' '.join(reasons)}")
 
 
-def _ignored(backend):
+def _ignored(backend: str) -> Iterator[str]:
     if keras.distribution.distribution() is not None:
         yield f"keras.distribution is set, which the {backend} backend ignores. {ON_JAX}"
 
 
-def _of_tensorflow(model, dataset):
+def _of_tensorflow(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]:
     from keras_transformers.distribution import mirrored
     from keras_transformers.distribution.spread import batch_size
 
@@ -54,18 +62,18 @@ def _of_tensorflow(model, dataset):
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:
         return
-    reasons = list(mirrored.refusals(model))
+    reasons: list[str | None] = list(mirrored.refusals(model))
     if dataset is not None:
         reasons.append(mirrored.row_refusal(batch_size(dataset), replicas))
     elif getattr(strategy, "seen", False):
         reasons.append(mirrored.row_refusal(strategy.rows, replicas))
-    reasons = [reason for reason in reasons if reason]
-    yield from reasons
-    if not reasons:
+    found = [reason for reason in reasons if reason]
+    yield from found
+    if not found:
         mirrored.warn_of_one_mask(model)
 
 
-def _of_jax(model, dataset):
+def _of_jax(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]:
     from keras_transformers.distribution.spread import SharedMatrices, batch_size
 
     distribution = keras.distribution.distribution()
@@ -113,15 +121,15 @@ class Guard(keras.callbacks.Callback):
     ...               callbacks=[Guard()])
     """
 
-    def __init__(self, dataset=None):
+    def __init__(self, dataset: tf.data.Dataset | None = None) -> None:
         super().__init__()
         self.dataset = dataset
         self._set_aside = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         check(self.model, self.dataset)
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
         distribution = keras.distribution.distribution()
         if getattr(distribution, "num_processes", 2) == 1:
             rows = getattr(distribution, "rows", None)
@@ -129,7 +137,7 @@ class Guard(keras.callbacks.Callback):
                 self._set_aside = distribution
                 keras.distribution.set_distribution(None)
 
-    def on_test_end(self, logs=None):
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._set_aside is not None:
             keras.distribution.set_distribution(self._set_aside)
             self._set_aside = None

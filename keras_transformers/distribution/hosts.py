@@ -1,9 +1,15 @@
 """Several hosts that train one model, on JAX's own distributed runtime."""
 
+from collections.abc import Iterable
+
 import keras
 
+from keras_transformers.annotations import Array, StrPath
 
-def initialize(coordinator=None, num_processes=None, process_id=None):
+
+def initialize(
+    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
+) -> None:
     """Joins the other processes of a run. The first call of a program, before any computation.
 
     On a TPU pod and under Slurm all arguments follow from the surroundings. Elsewhere give them, or
@@ -37,7 +43,7 @@ def initialize(coordinator=None, num_processes=None, process_id=None):
         ) from error
 
 
-def leave():
+def leave() -> None:
     """Leaves the other processes of a run, when all are done with computing on shared arrays.
 
     Example:
@@ -51,7 +57,7 @@ def leave():
             jax.distributed.shutdown()
 
 
-def is_first_host():
+def is_first_host() -> bool:
     """Whether this process is the one that writes files; True where there is one process only.
 
     Example:
@@ -66,7 +72,7 @@ def is_first_host():
     return jax.process_index() == 0
 
 
-def save(model, path):
+def save(model: keras.Model, path: StrPath) -> None:
     """Saves a model whose variables may lie on several hosts: every host calls it, one writes.
 
     What no host holds whole is gathered first, into a copy of the model in the first host's main
@@ -105,7 +111,7 @@ def save(model, path):
         keras.distribution.set_distribution(spread)
 
 
-def _whole(variables):
+def _whole(variables: Iterable[keras.Variable]) -> list[Array]:
     """Values as NumPy arrays, gathered from all hosts."""
     from jax.experimental import multihost_utils
 

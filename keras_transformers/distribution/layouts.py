@@ -1,6 +1,7 @@
 """Which axis of which matrix is split over the devices of a group."""
 
 import re
+from typing import Any
 
 import keras
 
@@ -28,7 +29,9 @@ OTHERWISE = {
 }
 
 
-def layout_map(mesh, model=None):
+def layout_map(
+    mesh: keras.distribution.DeviceMesh, model: keras.Model | type[keras.Model] | None = None
+) -> keras.distribution.LayoutMap:
     """Where each variable of a Transformer, LanguageModel, TextEncoder or ViT lies on a mesh.
 
     Query, key and value are split over the heads and the first matrices of the feed-forward
@@ -66,7 +69,7 @@ def layout_map(mesh, model=None):
     return layouts
 
 
-def check_can_be_split(model):
+def check_can_be_split(model: keras.Model | type[keras.Model]) -> None:
     """Raises ValueError unless a model, or a class of models, is one that `layout_map` knows."""
     kind = model if isinstance(model, type) else type(model)
     if not issubclass(kind, SPLIT_MODELS):
@@ -77,7 +80,7 @@ def check_can_be_split(model):
         )
 
 
-def layout_of(variable, layouts):
+def layout_of(variable: Any, layouts: keras.distribution.LayoutMap) -> tuple[str | None, ...]:
     """The axes of a mesh along which a variable is split, one or None for each of its own.
 
     Args:
@@ -106,12 +109,14 @@ def layout_of(variable, layouts):
     )
 
 
-def _divides(variable, axes, mesh):
+def _divides(
+    variable: Any, axes: tuple[str | None, ...], mesh: keras.distribution.DeviceMesh
+) -> bool:
     return all(
         axis is None or size % _size(mesh, axis) == 0
         for size, axis in zip(variable.shape, axes, strict=True)
     )
 
 
-def _size(mesh, axis):
+def _size(mesh: keras.distribution.DeviceMesh, axis: str) -> int:
     return mesh.shape[mesh.axis_names.index(axis)]

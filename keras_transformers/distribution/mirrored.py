@@ -2,16 +2,19 @@
 
 import functools
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 
+from keras_transformers.distribution.devices import Devices
 from keras_transformers.layers import Dropout, regularization
 
 ON_JAX = "Use KERAS_BACKEND=jax, where the same run is right on several devices."
 
 
 @functools.cache
-def strategy_class():
+def strategy_class() -> Any:
     """The class is made when it is first needed: nothing here imports TensorFlow beforehand."""
     import tensorflow as tf
 
@@ -20,16 +23,17 @@ def strategy_class():
     class Mirrored(tf.distribute.MirroredStrategy):
         """Remembers what it was given to train on, and leaves integers integers."""
 
-        seen, rows = False, None  # whether there was a dataset, and the rows of its batches
+        seen = False  # whether there was a dataset
+        rows: int | None = None  # of its batches
 
-        def experimental_distribute_dataset(self, dataset, options=None):
+        def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
             self.seen, self.rows = True, batch_size(dataset)
             return super().experimental_distribute_dataset(dataset, options)
 
-        def reduce(self, reduce_op, value, axis):
+        def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
             # Keras asks for the mean of a first batch to learn its shapes and dtypes: ids would
             # become floats, and shares of different sizes have no mean.
-            def of(leaf):
+            def of(leaf: Any) -> Any:
                 local = self.experimental_local_results(leaf)
                 if axis is None and str(reduce_op).upper().endswith("MEAN"):
                     tensors = all(isinstance(each, tf.Tensor) for each in local)
@@ -44,7 +48,7 @@ def strategy_class():
     return Mirrored
 
 
-def mirrored(devices):
+def mirrored(devices: Devices) -> Any:
     """A strategy over `devices.data` GPUs, or where there is none over parts of the CPU."""
     import tensorflow as tf
 
@@ -64,12 +68,12 @@ def mirrored(devices):
 
 
 @functools.cache
-def _strategy(kind, number):
+def _strategy(kind: str, number: int) -> Any:
     """One for the whole process: a second one's sums over replicas meet those of the first."""
     return strategy_class()([f"{kind}:{i}" for i in range(number)])
 
 
-def _split_cpu(number):
+def _split_cpu(number: int) -> None:
     """Makes logical devices of the CPU, as tests and small machines need."""
     import tensorflow as tf
 
@@ -86,7 +90,7 @@ def _split_cpu(number):
             ) from error
 
 
-def _replica():
+def _replica() -> Any:
     """Which replica this is, from 0."""
     import tensorflow as tf
 
@@ -94,7 +98,7 @@ def _replica():
     return 0 if context is None else context.replica_id_in_sync_group
 
 
-def refusals(model):
+def refusals(model: keras.Model) -> Iterator[str]:
     """Sentences: what in a compiled model would train something else than on one device."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -127,7 +131,7 @@ def refusals(model):
                 break
 
 
-def row_refusal(rows, replicas):
+def row_refusal(rows: int | None, replicas: int) -> str | None:
     """Why batches cannot be shared out equally, or None."""
     if rows is None:
         return (
@@ -139,7 +143,7 @@ def row_refusal(rows, replicas):
     return None
 
 
-def warn_of_one_mask(model):
+def warn_of_one_mask(model: keras.Model) -> None:
     """Says which layers draw the same random numbers on every replica; our Dropout does not."""
     same = [
         layer.path

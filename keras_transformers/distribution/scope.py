@@ -1,14 +1,16 @@
 """One context manager around a whole run."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import keras
 
-from keras_transformers.distribution.devices import parse
+from keras_transformers.distribution.devices import Devices, parse
 
 
 @contextlib.contextmanager
-def distribute(devices, sharded_data=False):
+def distribute(devices: Devices | str | None, sharded_data: bool = False) -> Iterator[Any]:
     """What is built and trained inside runs on several devices.
 
     On JAX, batches and matrices are split by `keras.distribution`, and the results are those of

@@ -1,9 +1,11 @@
 """What each device holds of a model."""
 
+from typing import Any
+
 import keras
 
 
-def bytes_per_device(model):
+def bytes_per_device(model: keras.Model) -> dict[str, dict[str, int]]:
     """Bytes of a model's weights and of its optimizer's state on each device of this process.
 
     Args:
@@ -22,7 +24,7 @@ def bytes_per_device(model):
     parts = {"weights": model.weights, "optimizer": []}
     if getattr(model, "optimizer", None) is not None:
         parts["optimizer"] = model.optimizer.variables
-    held = {}
+    held: dict[str, dict[str, int]] = {}
     for part, variables in parts.items():
         for variable in variables:
             for device, size in _pieces(variable):
@@ -30,7 +32,7 @@ def bytes_per_device(model):
     return held
 
 
-def _pieces(variable):
+def _pieces(variable: Any) -> list[tuple[str, int]]:
     """(device, bytes) of each piece of a variable that this process holds."""
     value = variable.value
     if keras.backend.backend() == "jax":
@@ -40,12 +42,12 @@ def _pieces(variable):
     return [(str(copy.device), _bytes(copy)) for copy in copies]
 
 
-def _bytes(tensor):
+def _bytes(tensor: Any) -> int:
     size = 1
     for dimension in tensor.shape:
         size *= dimension
     return size * _bits(keras.backend.standardize_dtype(tensor.dtype)) // 8
 
 
-def _bits(dtype):
+def _bits(dtype: str) -> int:
     return int("".join(c for c in dtype if c.isdigit()) or 8)

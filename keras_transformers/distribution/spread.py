@@ -1,11 +1,23 @@
 """`keras.distribution` on JAX: what a process reads, and where variables lie."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import keras
 
+from keras_transformers.distribution.devices import Devices
 from keras_transformers.distribution.layouts import layout_map, layout_of
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def batch_size(dataset):
+    _Distribution = Any  # of Keras, which has no public class for it
+else:
+    _Distribution = object
+
+
+def batch_size(dataset: tf.data.Dataset) -> int | None:
     """Rows of every batch of a `tf.data.Dataset`, or None where it does not say.
 
     `Dataset.batch` says it with `drop_remainder=True` only.
@@ -15,7 +27,7 @@ def batch_size(dataset):
     return sizes.pop() if len(sizes) == 1 else None
 
 
-class _Spread:
+class _Spread(_Distribution):
     """What both distributions share: each process takes its rows of every batch.
 
     Keras's own sharding cuts batches in pieces and deals them out, which needs a batch size known
@@ -23,9 +35,9 @@ class _Spread:
     end. Here each process makes the same batch and keeps a run of its rows.
     """
 
-    rows = None  # of each batch of the dataset seen last; None where it did not say
+    rows: int | None = None  # of each batch of the dataset seen last; None where it did not say
 
-    def distribute_dataset(self, dataset):
+    def distribute_dataset(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         self.rows = batch_size(dataset)
         if self.num_processes == 1 or not self.auto_shard_dataset:
             return dataset
@@ -34,8 +46,8 @@ class _Spread:
         parts = min(self.num_model_replicas, self.num_processes)
         replicas, part = self.num_model_replicas, self.data_shard_id
 
-        def own_rows(*batch):
-            def cut(rows):
+        def own_rows(*batch: Any) -> Any:
+            def cut(rows: tf.Tensor) -> tf.Tensor:
                 size = tf.shape(rows)[0]
                 even = tf.debugging.assert_equal(
                     size % replicas, 0, f"distribute: a batch must divide by data={replicas}"
@@ -51,11 +63,11 @@ class _Spread:
 
         return dataset.map(own_rows).prefetch(tf.data.AUTOTUNE)
 
-    def splits(self, rows):
+    def splits(self, rows: int) -> bool:
         """Whether a batch of so many rows can be shared out."""
         return rows % self.num_model_replicas == 0
 
-    def get_data_layout(self, data_shape):
+    def get_data_layout(self, data_shape: Any) -> Any:
         replicas, parts = self.num_model_replicas, min(self.num_model_replicas, self.num_processes)
         if data_shape[0] is not None and not self.splits(data_shape[0] * parts):
             raise ValueError(
@@ -72,17 +84,17 @@ class SharedBatches(_Spread, keras.distribution.DataParallel):
 class SharedMatrices(_Spread, keras.distribution.ModelParallel):
     """A grid: groups share the batch, the devices of a group share the matrices."""
 
-    def __init__(self, mesh, **kwargs):
+    def __init__(self, mesh: keras.distribution.DeviceMesh, **kwargs: Any) -> None:
         self.layouts = layout_map(mesh)
         super().__init__(layout_map=self.layouts, batch_dim_name="data", **kwargs)
 
-    def get_variable_layout(self, variable):
+    def get_variable_layout(self, variable: Any) -> Any:
         if getattr(variable, "_layout", None) is not None:  # an optimizer's, after its variable's
             return variable._layout
         return keras.distribution.TensorLayout(layout_of(variable, self.layouts), self.device_mesh)
 
 
-def spread(devices, sharded_data=False):
+def spread(devices: Devices, sharded_data: bool = False) -> SharedBatches | SharedMatrices:
     """The `keras.distribution` object of some `Devices`."""
     names = keras.distribution.list_devices()
     devices.check_count(len(names))

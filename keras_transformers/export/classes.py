@@ -1,7 +1,11 @@
 """From the logits of a classifier to what is said of its classes."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
+from keras_transformers.annotations import ClassProblem
 from keras_transformers.models.settings import SEVERAL, SINGLE
 
 THRESHOLD = 0.5  # probability from which on one of several labels is taken to be present
@@ -25,7 +29,14 @@ class Classes:
         ValueError: If the names are not as many as the logits, or the model is no classifier.
     """
 
-    def __init__(self, exporter, model, width, labels, problem_type=None):
+    def __init__(
+        self,
+        exporter: str,
+        model: Any,
+        width: int,
+        labels: Sequence[str],
+        problem_type: ClassProblem | None = None,
+    ) -> None:
         self.names = [str(label) for label in labels]
         problem_type = problem_type or getattr(model, "problem_type", None)
         if problem_type not in (None, SINGLE, SEVERAL):
@@ -41,17 +52,17 @@ class Classes:
             )
         self.several = problem_type == SEVERAL or width == len(self.names) == 1
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.names)
 
-    def probabilities(self, logits):
+    def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
         """float32 `(batch, classes)`."""
         logits = tf.cast(logits, tf.float32)
         if self.of_two:
             return tf.concat([tf.sigmoid(-logits), tf.sigmoid(logits)], axis=1)
         return tf.sigmoid(logits) if self.several else tf.nn.softmax(logits)
 
-    def answer(self, probabilities):
+    def answer(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
         """What is said: a dict of tensors, the batch first; `label` is an int32 place.
 
         Of several labels `present` tells which have a probability of a half or more.
@@ -63,7 +74,7 @@ class Classes:
         }
         return found | ({"present": probabilities >= THRESHOLD} if self.several else {})
 
-    def named_answer(self, probabilities):
+    def named_answer(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
         """The same, `label` being a name."""
         found = self.answer(probabilities)
         return found | {"label": tf.gather(tf.constant(self.names), found["label"])}

@@ -1,15 +1,23 @@
 """Detectors that take encoded images: decoding, fitting and boxes in pixels inside."""
 
+import pathlib
+from collections.abc import Sequence
+
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.detection import best_answers
-from keras_transformers.export.formats import check_format, write
+from keras_transformers.detection.answers import Answers
+from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.images import decoded_or_named
 from keras_transformers.export.preprocessing_file import of_fitted_images
 from keras_transformers.export.programs import detector_program
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
+from keras_transformers.models import DETR
 from keras_transformers.vision import fitted
 from keras_transformers.vision.decoding import decoded
+from keras_transformers.vision.preprocessing import Preprocessing
 
 
 class Detector(Served):
@@ -47,7 +55,13 @@ class Detector(Served):
 
     kind = "detector"
 
-    def __init__(self, model, labels, preprocessing, threshold=0.5):
+    def __init__(
+        self,
+        model: DETR,
+        labels: Sequence[str],
+        preprocessing: Preprocessing,
+        threshold: float = 0.5,
+    ) -> None:
         super().__init__("detector", tf.TensorSpec([None], tf.string, name="image"))
         settings = model.get_config()
         size = preprocessing.image_size
@@ -67,7 +81,7 @@ class Detector(Served):
         self._labels = tf.constant(list(labels), tf.string)
         self._side, self._threshold = size[0], threshold
 
-    def _answer(self, image, rounds):
+    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         numbers = tf.range(tf.size(image))
         side = self._side
         outputs = (
@@ -77,7 +91,7 @@ class Detector(Served):
             tf.TensorSpec((2,), tf.int32),
         )
         pixels, mask, inner, extents = tf.map_fn(
-            lambda numbered: decoded_or_named(*numbered, self._fitted, outputs),
+            lambda pair: decoded_or_named(pair[0], pair[1], self._fitted, outputs),
             (numbers, image),
             fn_output_signature=outputs,
         )
@@ -102,11 +116,11 @@ class Detector(Served):
             "number": tf.reduce_sum(sure, axis=1),
         }
 
-    def _fitted(self, encoded):
+    def _fitted(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
         image = decoded(encoded, 3)
         return (*fitted(image, self._side), tf.shape(image)[:2])
 
-    def _detect(self, pixels, mask):
+    def _detect(self, pixels: tf.Tensor, mask: tf.Tensor) -> Answers:
         images = self._preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
         found = self._model({"images": images, "padding_mask": mask}, training=False)
         classification = self._model.criterion.classification
@@ -114,8 +128,15 @@ class Detector(Served):
 
 
 def detector(
-    model, path, labels, preprocessing, threshold=0.5, format="saved_model", version=None, warmup=()
-):
+    model: DETR,
+    path: StrPath,
+    labels: Sequence[str],
+    preprocessing: Preprocessing,
+    threshold: float = 0.5,
+    format: Format = "saved_model",
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+) -> pathlib.Path:
     """Exports a SavedModel that finds boxes in encoded images, loadable with TensorFlow alone.
 
     Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP

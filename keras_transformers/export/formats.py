@@ -22,18 +22,28 @@ LiteRT takes models that compute in float32; ONNX takes float16 and int8 too.
 
 import importlib.util
 import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.export import litert, onnx
 from keras_transformers.export.preprocessing_file import write_preprocessing
+from keras_transformers.export.programs import Program
 
-FORMATS = {"saved_model": None, "litert": litert, "onnx": onnx}
+Format: TypeAlias = Literal["saved_model", "litert", "onnx"]
+FORMATS: dict[str, Any] = {"saved_model": None, "litert": litert, "onnx": onnx}
 LARGEST = (1 << 31) - (1 << 24)  # bytes of weights; neither kind of file can have 2 GiB
 TOLERANCE, OF_FEWER_BITS = 1e-4, 5e-2  # a rounding more is a step of int8
 
 
-def check_format(exporter, format, version=None, warmup=()):
+def check_format(
+    exporter: str,
+    format: str,
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+) -> str:
     """The format; ValueError if there is no such, ImportError if its converter is missing.
 
     `version` and `warmup` are refused where they mean nothing.
@@ -55,7 +65,13 @@ def check_format(exporter, format, version=None, warmup=()):
     return format
 
 
-def write(program, format, path, settings, tokenizer=None):
+def write(
+    program: Program,
+    format: str,
+    path: StrPath,
+    settings: dict[str, Any],
+    tokenizer: Tokenizer | None = None,
+) -> pathlib.Path:
     """Converts a program and writes it with what is needed to use it.
 
     Where the format's runtime is installed, the file is run before anything is written, and its
@@ -84,7 +100,7 @@ def write(program, format, path, settings, tokenizer=None):
     try:
         content, foreign = module.convert(program)
     except NotImplementedError as error:
-        raise _refusal(program, format, error) from error
+        raise _refusal(program, format, str(error)) from error
     if not foreign:
         _check(program, format, content)
     path = pathlib.Path(path)
@@ -98,7 +114,7 @@ def write(program, format, path, settings, tokenizer=None):
     return path
 
 
-def _refusal(program, format, reason):
+def _refusal(program: Program, format: str, reason: str) -> ValueError:
     model = type(program.model).__name__
     return ValueError(
         f'{program.exporter}: {model} \'{program.model.name}\' cannot be exported with `format`='
@@ -106,7 +122,7 @@ def _refusal(program, format, reason):
     )
 
 
-def _check(program, format, content):
+def _check(program: Program, format: str, content: bytes) -> None:
     """ValueError unless the format's runtime, where it is installed, gives the same answers."""
     module = FORMATS[format]
     if importlib.util.find_spec(module.RUNTIME) is None:

@@ -1,19 +1,31 @@
 """Image classifiers that take encoded images: decoding and preprocessing inside."""
 
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, ClassProblem, StrPath
 from keras_transformers.export.classes import Classes
-from keras_transformers.export.formats import check_format, write
+from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.export.programs import image_program
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
+from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.decoding import NAMES, kinds
 
 
-def decoded_or_named(number, encoded, decode, outputs):
+def decoded_or_named(
+    number: tf.Tensor,
+    encoded: tf.Tensor,
+    decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+    outputs: tuple[tf.TensorSpec, ...],
+) -> tuple[tf.Tensor, ...]:
     """`decode(encoded)` in the graph; what cannot be decoded fails with its number in the request.
 
     Args:
@@ -36,7 +48,11 @@ def decoded_or_named(number, encoded, decode, outputs):
         return tuple(map(tf.identity, results))
 
 
-def _attempt(compute, x, outputs):
+def _attempt(
+    compute: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+    x: tf.Tensor,
+    outputs: tuple[tf.TensorSpec, ...],
+) -> tuple[Any, ...]:
     """What `compute(x)` gives and whether it did; where it fails zeros and False.
 
     TensorFlow has no other way to go on after an op has failed than a dataset that leaves out what
@@ -87,7 +103,13 @@ class ImageClassifier(Served):
 
     kind = "image_classifier"
 
-    def __init__(self, model, labels, preprocessing=None, problem_type=None):
+    def __init__(
+        self,
+        model: keras.Model,
+        labels: Sequence[str],
+        preprocessing: Preprocessing | None = None,
+        problem_type: ClassProblem | None = None,
+    ) -> None:
         preprocessing = preprocessing or _of_model(model)
         request = tf.TensorSpec([None], tf.string, name="image")
         arrays = preprocessing.channels not in (1, 3)
@@ -104,43 +126,43 @@ class ImageClassifier(Served):
         self._hold(model)
         self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
 
-    def _answer(self, image, rounds):
+    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         pixels = self._pixels(image)
         probabilities = self._probabilities(pixels, rounds)
         return self._classes.named_answer(probabilities)
 
-    def _pixels(self, image):
+    def _pixels(self, image: tf.Tensor) -> tf.Tensor:
         """The pixels that the model sees, uint8, of encoded images or arrays."""
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         outputs = (tf.TensorSpec(shape, tf.uint8),)
         if self.kind == "array_classifier":
             return tf.map_fn(self._preprocessing.resize, image, fn_output_signature=outputs[0])
         (pixels,) = tf.map_fn(
-            lambda numbered: decoded_or_named(*numbered, self._decode, outputs),
+            lambda pair: decoded_or_named(pair[0], pair[1], self._decode, outputs),
             (tf.range(tf.size(image)), image),
             fn_output_signature=outputs,
         )
         return pixels
 
-    def _decode(self, encoded):
+    def _decode(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return (self._preprocessing.decode(encoded),)
 
-    def _probabilities(self, pixels, rounds):
+    def _probabilities(self, pixels: tf.Tensor, rounds: Rounds) -> tf.Tensor:
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
         classify = rounds.program(self._classify)
         return rounds.run(classify, [pixels], results)["probabilities"]
 
-    def _classify(self, pixels):
+    def _classify(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = self._model(self._preprocessing.normalize(pixels), training=False)
         return {"probabilities": self._classes.probabilities(logits)}
 
-    def probabilities(self, images):
+    def probabilities(self, images: ImageCorpus) -> Array:
         """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
         batches = images.batches(512, self._preprocessing)
         return np.concatenate([self._of_pixels(pixels).numpy() for pixels, _ in batches])
 
 
-def _of_model(model):
+def _of_model(model: Any) -> Preprocessing:
     config = model.get_config()
     if "image_size" not in config or not model.built:
         raise ValueError(
@@ -151,15 +173,15 @@ def _of_model(model):
 
 
 def image_classifier(
-    model,
-    path,
-    labels,
-    preprocessing=None,
-    format="saved_model",
-    version=None,
-    warmup=(),
-    problem_type=None,
-):
+    model: keras.Model,
+    path: StrPath,
+    labels: Sequence[str],
+    preprocessing: Preprocessing | None = None,
+    format: Format = "saved_model",
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+    problem_type: ClassProblem | None = None,
+) -> pathlib.Path:
     """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
 
     Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP

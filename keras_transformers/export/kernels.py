@@ -1,5 +1,7 @@
 """TensorFlow's own kernels, for programs that run wherever it does."""
 
+from typing import Any
+
 import tensorflow as tf
 
 FEW = 8  # rows of one sentence's beams
@@ -12,7 +14,7 @@ class TensorFlowKernels:
     The times in the comments are of two cores of an Intel Xeon with AVX-512 and oneDNN.
     """
 
-    def update_slice(self, x, start, new):
+    def update_slice(self, x: tf.Tensor, start: Any, new: tf.Tensor) -> tf.Tensor:
         stop = start + new.shape[2]
         return tf.raw_ops.TensorStridedSliceUpdate(
             input=x,
@@ -24,7 +26,7 @@ class TensorFlowKernels:
             end_mask=0b1011,
         )
 
-    def product(self, x, kernel):
+    def product(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         few = x.shape[0] in range(1, FEW + 1)
         if not few or kernel.shape.num_elements() < SPLIT or x.shape[1] % 2:
             return tf.matmul(x, kernel)
@@ -33,7 +35,7 @@ class TensorFlowKernels:
         half = x.shape[1] // 2
         return tf.matmul(x[:, :half], kernel[:half]) + tf.matmul(x[:, half:], kernel[half:])
 
-    def table_product(self, x, table):
+    def table_product(self, x: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
         if x.shape[0] == 1:
             return tf.matmul(x, table, transpose_b=True)
         y = tf.matmul(table, x, transpose_b=True)
@@ -41,7 +43,7 @@ class TensorFlowKernels:
             return tf.stack(tf.unstack(y, axis=1))  # as in `swap`
         return _transposed(y)
 
-    def batch_product(self, x, y, transposed=False):
+    def batch_product(self, x: tf.Tensor, y: tf.Tensor, transposed: bool = False) -> tf.Tensor:
         few = x.shape[2] == 1 or x.shape[0] == 1 and x.shape[2] in range(2, FEW + 1)
         if few and x.dtype == tf.float32:
             # oneDNN has no kernel of this version, whose start takes 35 us: 5 instead of 40 for
@@ -50,14 +52,14 @@ class TensorFlowKernels:
             return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transposed)
         return tf.matmul(x, y, transpose_b=transposed)
 
-    def swap(self, x):
+    def swap(self, x: tf.Tensor) -> tf.Tensor:
         for axis in (1, 2):
             if x.shape[axis] in range(1, FEW + 1):
                 # 20 instead of 80 us for four beams of one sentence: oneDNN's starts again.
                 return tf.stack(tf.unstack(x, axis=axis), axis=3 - axis)
         return tf.transpose(x, (0, 2, 1, 3))
 
-    def softmax(self, scores, mask):
+    def softmax(self, scores: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
         # Once for all layers that share a mask: TensorFlow's broadcasting `where` takes 10 us.
         scores = scores + tf.where(mask, tf.constant(0, scores.dtype), -1e38)
         if scores.shape[0] == 1 or scores.shape[2] == 1:
@@ -68,7 +70,7 @@ class TensorFlowKernels:
         return weights * tf.cast(something, weights.dtype)
 
 
-def _transposed(x):
+def _transposed(x: tf.Tensor) -> tf.Tensor:
     """The transpose of a matrix; as integers of its bits, which oneDNN leaves alone: it takes 90 us
     to start."""
     if x.dtype != tf.float32:

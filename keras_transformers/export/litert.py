@@ -10,12 +10,15 @@ import tempfile
 
 import tensorflow as tf
 
+from keras_transformers.annotations import Array
+from keras_transformers.export.programs import Program
+
 FILE = "model.tflite"
 CONVERTER = ()  # is part of TensorFlow
 RUNTIME = "ai_edge_litert"
 
 
-def convert(program):
+def convert(program: Program) -> tuple[bytes, list[str]]:
     """The bytes of a `.tflite` file, with one signature, and the ops that are not built in.
 
     Args:
@@ -49,22 +52,22 @@ def convert(program):
     return content, _flex_ops(content)
 
 
-def run(content, inputs):
+def run(content: bytes, inputs: dict[str, Array]) -> dict[str, Array]:
     """The outputs of a file for some inputs, dicts of arrays."""
     from ai_edge_litert.interpreter import Interpreter
 
     return Interpreter(model_content=content).get_signature_runner()(**inputs)
 
 
-def _reason(message):
+def _reason(message: str) -> str:
     """The converter's pages in a sentence."""
     if ops := re.search(r"Custom ops: (.+)|'tf\.(\w+)' op is neither", message):
         return f"LiteRT has no operator for TensorFlow's {(ops[1] or ops[2]).strip()}"
     error = re.search(r"error: (?!loc\b)(.+)", message)
-    return f"TensorFlow's converter fails ({(error or [0, message])[1][:200].strip()})"
+    return f"TensorFlow's converter fails ({(error[1] if error else message)[:200].strip()})"
 
 
-def _flex_ops(content):
+def _flex_ops(content: bytes) -> list[str]:
     from tensorflow.lite.python import schema_py_generated as schema
 
     model = schema.Model.GetRootAs(content, 0)

@@ -1,9 +1,16 @@
 """SavedModels that fill in what is masked in a raw text."""
 
+import pathlib
+from collections.abc import Sequence
+
+import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import StrPath
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
+from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 CANDIDATES = 5
 
@@ -44,7 +51,12 @@ class MaskFiller(Served):
 
     kind = "mask_filler"
 
-    def __init__(self, model, tokenizer, lengths=None):
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        lengths: Sequence[int] | None = None,
+    ) -> None:
         super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("MaskFiller", model, tokenizer, lengths, LENGTHS)
         model(tf.ones((1, 2), tf.int32), training=False)
@@ -55,13 +67,13 @@ class MaskFiller(Served):
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
         self._never = tf.reduce_max(special, axis=0)
 
-    def _answer(self, text, rounds):
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         fill, number = rounds.program(self._fill), self._candidates
         detokenize = self._tokenizer.detokenize
 
-        def compute(ids):
+        def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
             filled, probabilities, best, any_masked = fill(rounds.padded(ids, self._lengths))
             words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
             return {
@@ -77,7 +89,7 @@ class MaskFiller(Served):
         }
         return {**rounds.run_by_length(compute, ids, results), "truncated": truncated | cut}
 
-    def _fill(self, ids):
+    def _fill(self, ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
         logits = tf.cast(self._model(ids, training=False), tf.float32) - self._never
         masked = ids == self._tokenizer.mask_id
         filled = tf.where(masked, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
@@ -86,12 +98,19 @@ class MaskFiller(Served):
         best = tf.math.top_k(at_first, self._candidates)
         return filled, *best, tf.reduce_any(masked, axis=1)
 
-    def fill(self, texts):
+    def fill(self, texts: Sequence[str]) -> list[str]:
         """Fills in a list of str."""
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
 
 
-def mask_filler(model, tokenizer, path, lengths=None, version=None, warmup=()):
+def mask_filler(
+    model: keras.Model,
+    tokenizer: WordPieceTokenizer,
+    path: StrPath,
+    lengths: Sequence[int] | None = None,
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+) -> pathlib.Path:
     """Exports a SavedModel that fills in `[MASK]`, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text`, `candidates`,

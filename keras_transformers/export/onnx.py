@@ -6,8 +6,12 @@ load: TensorFlow computes it with `Erfc`, which ONNX lacks. Here it becomes `1 -
 
 import collections
 import logging
+from typing import Any
 
 import numpy as np
+
+from keras_transformers.annotations import Array
+from keras_transformers.export.programs import Program
 
 FILE = "model.onnx"
 CONVERTER = ("tf2onnx", "onnx")
@@ -17,7 +21,7 @@ RUNTIME = "onnxruntime"
 OPSET = 17
 
 
-def convert(program):
+def convert(program: Program) -> tuple[bytes, list[str]]:
     """The bytes of an `.onnx` file of opset 17, and an empty list.
 
     Args:
@@ -55,7 +59,7 @@ def convert(program):
     return model.SerializeToString(), []
 
 
-def run(content, inputs):
+def run(content: bytes, inputs: dict[str, Array]) -> dict[str, Array]:
     """The outputs of a file for some inputs, dicts of arrays."""
     import onnxruntime
 
@@ -66,7 +70,7 @@ def run(content, inputs):
     return dict(zip(names, session.run(names, inputs), strict=True))
 
 
-def _complement_of_erf(graph, node, name, args):
+def _complement_of_erf(graph: Any, node: Any, name: str, args: Any) -> None:
     """tf2onnx's handler of `Erfc`."""
     from tf2onnx.utils import make_name, map_onnx_to_numpy_type
 
@@ -77,7 +81,7 @@ def _complement_of_erf(graph, node, name, args):
     graph.replace_inputs(complement, [one, node.output[0]])
 
 
-def _unknown_ops(graph):
+def _unknown_ops(graph: Any) -> Any:
     """Names of the operators, in loops too, that ONNX does not define."""
     import onnx
 
@@ -90,7 +94,7 @@ def _unknown_ops(graph):
     return found
 
 
-def _name_free_sides(graph, program):
+def _name_free_sides(graph: Any, program: Program) -> None:
     """Names batch and length of the inputs, and the batch of the outputs, for readers."""
     shapes = {name: about["shape"] for name, about in program.inputs().items()}
     for value in (*graph.input, *graph.output):

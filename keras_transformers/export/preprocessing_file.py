@@ -46,13 +46,19 @@ Of texts:
 
 import json
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from keras_transformers.vision.preprocessing import Preprocessing
 
 NAME = "preprocessing.json"
 
 
-def write_preprocessing(folder, settings, tokenizer=None):
+def write_preprocessing(
+    folder: pathlib.Path, settings: dict[str, Any], tokenizer: Any = None
+) -> None:
     """Writes `preprocessing.json`, and the file of a tokenizer."""
     folder = pathlib.Path(folder)
     if tokenizer is not None:
@@ -61,7 +67,7 @@ def write_preprocessing(folder, settings, tokenizer=None):
     (folder / NAME).write_text(text + "\n", encoding="utf-8")
 
 
-def of_images(preprocessing, labels):
+def of_images(preprocessing: Preprocessing, labels: Sequence[str]) -> dict[str, Any]:
     """What `preprocessing.json` says of the images of a classifier."""
     size, resized = list(preprocessing.image_size), preprocessing.resized
     if isinstance(resized, int):
@@ -73,7 +79,9 @@ def of_images(preprocessing, labels):
     return _pixels(preprocessing, resize) | {"resized": resized, "labels": list(labels)}
 
 
-def of_fitted_images(preprocessing, labels, threshold):
+def of_fitted_images(
+    preprocessing: Preprocessing, labels: Sequence[str], threshold: float
+) -> dict[str, Any]:
     """What it says of those of a detector, which `vision.fitted` brings into a square."""
     return _pixels(preprocessing, "fit") | {
         "method": "bilinear",  # whatever the preprocessing has
@@ -83,7 +91,7 @@ def of_fitted_images(preprocessing, labels, threshold):
     }
 
 
-def of_texts(tokenizer, longest, **more):
+def of_texts(tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:
     """What it says of texts.
 
     Raises:
@@ -99,7 +107,7 @@ def of_texts(tokenizer, longest, **more):
     }
 
 
-def _pixels(preprocessing, resize):
+def _pixels(preprocessing: Preprocessing, resize: str) -> dict[str, Any]:
     return {
         "channels": preprocessing.channels,
         "resize": resize,
@@ -119,7 +127,7 @@ def _pixels(preprocessing, resize):
     }
 
 
-def _of_tokenizer(tokenizer):
+def _of_tokenizer(tokenizer: Any) -> dict[str, Any]:
     from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 
     if isinstance(tokenizer, SentencePieceTokenizer):

@@ -2,13 +2,18 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Tokenizer
 from keras_transformers.detection import best_answers
+from keras_transformers.export.classes import Classes
 from keras_transformers.models.text_heads import pooled_tokens
+from keras_transformers.vision.preprocessing import Preprocessing
 
 # What tells that a program computes in fewer bits, the coarsest first.
 REDUCED = ("int8", "bfloat16", "float16")
@@ -28,33 +33,33 @@ class Program:
 
     exporter: str
     model: keras.Model
-    function: object
-    sample: dict
+    function: Any
+    sample: dict[str, Array]
     compared: str
 
-    def expected(self):
+    def expected(self) -> dict[str, Array]:
         """The outputs for the sample, a dict of arrays."""
         return {name: value.numpy() for name, value in self.function(**self.sample).items()}
 
-    def inputs(self):
+    def inputs(self) -> dict[str, dict[str, Any]]:
         """Dict of the names of the inputs to dtype and shape, with names for what is free."""
         return {
             spec.name: {"dtype": spec.dtype.name, "shape": _named(spec.shape)}
             for spec in self.function.input_signature
         }
 
-    def outputs(self):
+    def outputs(self) -> list[str]:
         """Names of the outputs, sorted."""
         return sorted(self.function.get_concrete_function().structured_outputs)
 
-    def bytes(self):
+    def bytes(self) -> int:
         """Size of all weights."""
         return sum(
             int(np.prod(variable.shape)) * tf.as_dtype(variable.dtype).size
             for variable in self.model.variables
         )
 
-    def precision(self):
+    def precision(self) -> str:
         """The coarsest type of numbers that is computed with: "float32", "float16" ..."""
         operations = self.function.get_concrete_function().graph.get_operations()
         products = [op for op in operations if "MatMul" in op.type]
@@ -64,18 +69,18 @@ class Program:
         return next((name for name in REDUCED if name in found), "float32")
 
 
-def _named(shape):
+def _named(shape: Iterable[int | None]) -> list[int | str]:
     """`(None, None)` -> `["batch", "length"]`."""
     free = ("batch", "length")
     return [free[i] if side is None else side for i, side in enumerate(shape)]
 
 
-def image_program(model, preprocessing, classes):
+def image_program(model: Any, preprocessing: Preprocessing, classes: Classes) -> Program:
     """Pixels as `Preprocessing.decode` gives them -> classes; normalising is inside."""
     shape = (*preprocessing.image_size, preprocessing.channels)
 
     @tf.function(input_signature=[tf.TensorSpec([None, *shape], tf.uint8, name="pixels")])
-    def classify(pixels):
+    def classify(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = model(preprocessing.normalize(pixels), training=False)
         return classes.answer(classes.probabilities(logits))
 
@@ -83,7 +88,7 @@ def image_program(model, preprocessing, classes):
     return Program("image_classifier", model, classify, sample, "probabilities")
 
 
-def detector_program(model, preprocessing, threshold):
+def detector_program(model: Any, preprocessing: Preprocessing, threshold: float) -> Program:
     """Pixels as `vision.fitted` gives them, and the extent of the image in them -> boxes."""
     side = preprocessing.image_size[0]
     signature = [
@@ -92,7 +97,7 @@ def detector_program(model, preprocessing, threshold):
     ]
 
     @tf.function(input_signature=signature)
-    def detect(pixels, content_size):
+    def detect(pixels: tf.Tensor, content_size: tf.Tensor) -> dict[str, tf.Tensor]:
         places = tf.range(side)
         rows, columns = (places < content_size[:, i : i + 1] for i in (0, 1))
         mask = tf.expand_dims(rows, 2) & tf.expand_dims(columns, 1)
@@ -116,24 +121,37 @@ def detector_program(model, preprocessing, threshold):
     return Program("detector", model, detect, sample, "score")
 
 
-def text_program(model, tokenizer, longest, classes):
+def text_program(model: Any, tokenizer: Tokenizer, longest: int, classes: Classes) -> Program:
     """Framed ids, 0 = padding -> classes."""
 
-    def answer(ids, logits):
+    def answer(ids: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         return classes.answer(classes.probabilities(logits))
 
     return _of_ids("text_classifier", model, tokenizer, longest, answer, "probabilities")
 
 
-def sentence_program(model, tokenizer, longest, pooling, normalize):
+def sentence_program(
+    model: Any,
+    tokenizer: Tokenizer,
+    longest: int,
+    pooling: Literal["mean", "token"],
+    normalize: bool,
+) -> Program:
     """Framed ids, 0 = padding -> one vector a text."""
     answer = functools.partial(vectors, pooling=pooling, normalize=normalize)
     return _of_ids("sentence_encoder", model, tokenizer, longest, answer, "embedding")
 
 
-def _of_ids(exporter, model, tokenizer, longest, answer, compared):
+def _of_ids(
+    exporter: str,
+    model: Any,
+    tokenizer: Tokenizer,
+    longest: int,
+    answer: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
+    compared: str,
+) -> Program:
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
-    def compute(ids):
+    def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
         return answer(ids, model(ids, training=False))
 
     length = min(7, longest)
@@ -142,11 +160,13 @@ def _of_ids(exporter, model, tokenizer, longest, answer, compared):
     return Program(exporter, model, compute, {"ids": ids}, compared)
 
 
-def vectors(ids, x, pooling, normalize):
+def vectors(
+    ids: tf.Tensor, x: tf.Tensor, pooling: Literal["mean", "token"], normalize: bool
+) -> dict[str, tf.Tensor]:
     """One vector for each row of `x` `(batch, length, hidden_dim)`; `ids` are 0 at padding."""
     found = tf.cast(pooled_tokens(x, ids != 0, pooling), tf.float32)
     return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
 
 
-def _pixels(shape):
+def _pixels(shape: tuple[int, ...]) -> Array:
     return np.random.default_rng(0).integers(0, 256, (2, *shape), "uint8")

@@ -1,9 +1,13 @@
 """Requests of any size, computed in rounds: for XLA, and for TensorFlow's own kernels."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from keras_transformers.export.kernels import TensorFlowKernels
 from keras_transformers.generation import Sampling
+from keras_transformers.generation.search import Search
 from keras_transformers.layers.portable import portable
 
 LARGEST_BATCH = 64  # a larger request takes several rounds
@@ -17,8 +21,14 @@ class Rounds:
     """
 
     compiled = False
+    stages: int | None = None  # of a search
 
-    def run(self, compute, inputs, results):
+    def run(
+        self,
+        compute: Callable[..., dict[str, tf.Tensor]],
+        inputs: Sequence[Any],
+        results: dict[str, tf.TensorSpec],
+    ) -> dict[str, tf.Tensor]:
         """Computes any number of rows.
 
         Args:
@@ -45,7 +55,12 @@ class Rounds:
             arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
         return {name: array.concat() for name, array in arrays.items()}
 
-    def run_by_length(self, compute, ids, results):
+    def run_by_length(
+        self,
+        compute: Callable[..., dict[str, tf.Tensor]],
+        ids: tf.RaggedTensor,
+        results: dict[str, tf.TensorSpec],
+    ) -> dict[str, tf.Tensor]:
         """`run` on a RaggedTensor, rows of nearly the same length together; in their own order."""
         order = tf.argsort(ids.row_lengths(), stable=True)
         found = self.run(compute, [tf.gather(ids, order)], results)
@@ -53,28 +68,41 @@ class Rounds:
         return {name: tf.gather(result, back) for name, result in found.items()}
 
 
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function as it is run."""
+        raise NotImplementedError
+
+    def round_size(self, batch: tf.Tensor) -> tf.Tensor:
+        """Rows of a round of a request of `batch` rows (int32 scalar)."""
+        raise NotImplementedError
+
+    def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
+        """A dense tensor of ragged rows."""
+        raise NotImplementedError
+
+
 class CompiledRounds(Rounds):
     """A few lengths and sizes, each of which XLA compiles when it is first met."""
 
     compiled = True
-    stages = 1  # of a search
+    stages = 1
 
-    def __init__(self):
-        self._programs = {}
+    def __init__(self) -> None:
+        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
 
-    def program(self, function):
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function as XLA compiles it."""
         if function not in self._programs:
             self._programs[function] = tf.function(function, jit_compile=True)
         return self._programs[function]
 
-    def round_size(self, batch):
+    def round_size(self, batch: tf.Tensor) -> tf.Tensor:
         """A power of two, at most 64, for a request of `batch` rows (int32 scalar)."""
         powers = tf.constant([1 << i for i in range(31)])
         enough = tf.reduce_min(tf.boolean_mask(powers, powers >= batch))  # 1 for 0
         return tf.minimum(LARGEST_BATCH, enough)
 
-    def padded(self, ids, lengths, padding=0):
+    def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
         """A dense tensor of ragged rows, padded to the first of `lengths` that is enough."""
         lengths = tf.constant(lengths, tf.int64)
         which = tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0]
@@ -87,12 +115,11 @@ class CompiledRounds(Rounds):
 class PortableRounds(Rounds):
     """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
 
-    stages = None
 
-    def program(self, function):
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function whose layers are traced for those kernels."""
 
-        def run(*arguments):
+        def run(*arguments: Any) -> Any:
             with portable(TensorFlowKernels()):
                 return function(*arguments)
 
@@ -100,20 +127,20 @@ class PortableRounds(Rounds):
         # apart does not wait for the other.
         return tf.function(run, experimental_attributes={"_noinline": True})
 
-    def round_size(self, batch):
+    def round_size(self, batch: tf.Tensor) -> tf.Tensor:
         """At most 64 rows of a request of `batch`."""
         return tf.clip_by_value(batch, 1, LARGEST_BATCH)
 
-    def padded(self, ids, lengths, padding=0):
+    def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
         """A dense tensor of ragged rows, as long as the longest."""
         return ids.to_tensor(padding)
 
 
-def _rows(x):
+def _rows(x: Any) -> tf.Tensor:
     return tf.cast(x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x)[0], tf.int32)
 
 
-def alone_or_not(ids, compute):
+def alone_or_not(ids: tf.RaggedTensor, compute: Callable[[int | None], Any]) -> Any:
     """`compute(rows)` of ragged ids: `rows` is 1 for a row alone, else None.
 
     A row alone is traced apart: layers take quicker ways when they know that it is one.
@@ -121,7 +148,7 @@ def alone_or_not(ids, compute):
     return tf.cond(tf.equal(ids.nrows(), 1), lambda: compute(1), lambda: compute(None))
 
 
-def uniform(search, max_length, batch):
+def uniform(search: Search, max_length: Any, batch: tf.Tensor) -> tf.Tensor | None:
     """The random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
 
     Those of a seed follow from row and position alone, whatever the sizes of a round.

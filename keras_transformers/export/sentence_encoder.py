@@ -1,10 +1,17 @@
 """SavedModels that give a vector for a raw text."""
 
+import pathlib
+from collections.abc import Sequence
+from typing import Literal
+
+import keras
 import tensorflow as tf
 
-from keras_transformers.export.formats import check_format, write
+from keras_transformers.annotations import Array, StrPath, Tokenizer
+from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import sentence_program, vectors
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
 
@@ -50,7 +57,14 @@ class SentenceEncoder(Served):
 
     kind = "sentence_encoder"
 
-    def __init__(self, model, tokenizer, pooling="mean", normalize=True, lengths=None):
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        pooling: Literal["mean", "token"] = "mean",
+        normalize: bool = True,
+        lengths: Sequence[int] | None = None,
+    ) -> None:
         super().__init__("sentence_encoder", tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("SentenceEncoder", model, tokenizer, lengths, LENGTHS)
         if pooling not in ("mean", "token"):
@@ -68,7 +82,7 @@ class SentenceEncoder(Served):
         self._lengths, self._width = lengths, shape[-1]
         self._pooling, self._normalize = pooling, normalize
 
-    def _answer(self, text, rounds):
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
@@ -78,26 +92,26 @@ class SentenceEncoder(Served):
         )
         return {**found, "truncated": truncated | cut}
 
-    def _encode(self, ids):
+    def _encode(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         x = self._model(ids, training=False)
         return vectors(ids, x, self._pooling, self._normalize)
 
-    def encode(self, texts):
+    def encode(self, texts: Sequence[str]) -> Array:
         """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""
         return self(strings(texts))["embedding"].numpy()
 
 
 def sentence_encoder(
-    model,
-    tokenizer,
-    path,
-    pooling="mean",
-    normalize=True,
-    lengths=None,
-    format="saved_model",
-    version=None,
-    warmup=(),
-):
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    pooling: Literal["mean", "token"] = "mean",
+    normalize: bool = True,
+    lengths: Sequence[int] | None = None,
+    format: Format = "saved_model",
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+) -> pathlib.Path:
     """Exports a SavedModel from raw text to vectors, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `embedding` float32

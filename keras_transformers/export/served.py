@@ -3,11 +3,14 @@
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import CompiledRounds, PortableRounds
+from keras_transformers.annotations import StrPath, Tokenizer, Values
+from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
@@ -28,22 +31,22 @@ class Served(tf.Module):
         request: `tf.TensorSpec` of the requests.
     """
 
-    kind = None  # one of `predictors.KINDS`
+    kind: str | None = None  # one of `predictors.KINDS`
 
-    def __init__(self, name, request):
+    def __init__(self, name: str, request: tf.TensorSpec) -> None:
         super().__init__(name=name)
         self._request = request
         self._rounds = CompiledRounds()
         self._compiled = self._traced(self._rounds)
         self._portable = self._traced(PortableRounds())
 
-    def _traced(self, rounds):
-        def answer(request):
+    def _traced(self, rounds: Rounds) -> Any:
+        def answer(request: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._answer(_as_declared(request, self._request), rounds)
 
         return tf.function(answer, input_signature=[self._request])
 
-    def _hold(self, model):
+    def _hold(self, model: Any) -> None:
         """Keeps a built model as `_model`, and its variables for the SavedModel.
 
         Out of TensorFlow's sight, which would trace the model once more, with inputs of its own.
@@ -52,18 +55,18 @@ class Served(tf.Module):
         self._variables = [variable.value for variable in model.variables]
 
     @property
-    def _model(self):
+    def _model(self) -> Any:
         return self._model_of()
 
-    def __call__(self, request):
+    def __call__(self, request: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
         return self._compiled(self._checked(request))
 
-    def portable(self, request):
+    def portable(self, request: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch without XLA, as `serving_default` does."""
         return self._portable(self._checked(request))
 
-    def _checked(self, request):
+    def _checked(self, request: Any) -> Any:
         shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
         if not shape.is_compatible_with(self._request.shape):
             declared = "strings of shape (batch,)"
@@ -77,21 +80,26 @@ class Served(tf.Module):
         return request
 
     @property
-    def labels(self):
+    def labels(self) -> list[str] | None:
         """Names of the classes, a list, or None."""
         labels = getattr(self, "_labels", None)
         return None if labels is None else [label.decode() for label in labels.numpy()]
 
     @property
-    def longest(self):
+    def longest(self) -> int:
         """The longest text, in ids, that is not cut."""
         return self._lengths[-1]
 
-    def predict(self, raw, **options):
+    def predict(self, raw: Any, **options: Any) -> Any:
         """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
         return KINDS[self.kind](self, self.labels).predict(raw, **options)
 
-    def save(self, path, version=None, warmup=()):
+    def save(
+        self,
+        path: StrPath,
+        version: int | None = None,
+        warmup: Sequence[Sequence[str | bytes]] = (),
+    ) -> pathlib.Path:
         """Writes a SavedModel with the signatures `serving_default` and `xla`.
 
         Args:
@@ -130,7 +138,7 @@ class Served(tf.Module):
         return path
 
 
-def _as_declared(request, declared):
+def _as_declared(request: tf.Tensor, declared: tf.TensorSpec) -> tf.Tensor:
     """The request, which fails by its name if it has another shape than its `tf.TensorSpec`.
 
     A server does not look at shapes, and TensorFlow takes for granted what a signature says of
@@ -141,7 +149,7 @@ def _as_declared(request, declared):
     return tf.ensure_shape(named, declared.shape)
 
 
-def bounded(text, longest, end=False):
+def bounded(text: tf.Tensor, longest: int, end: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Texts of as many bytes as `longest` tokens may need, and which were cut, bool.
 
     No more is read: SentencePiece's time grows with the square of a run of unknown characters.
@@ -156,7 +164,7 @@ def bounded(text, longest, end=False):
     return tf.strings.substr(text, start, tf.fill(tf.shape(size), most)), size > most
 
 
-def strings(texts):
+def strings(texts: Sequence[str | bytes]) -> tf.Tensor:
     """A list of str, which may be empty, as a tensor.
 
     Raises:
@@ -170,13 +178,20 @@ def strings(texts):
     return tf.constant(list(texts), tf.string, shape=[len(texts)])
 
 
-def lengths_within(model, usual):
+def lengths_within(model: Any, usual: Sequence[int]) -> tuple[int, ...]:
     """Increasing lengths, as far as the model has positions."""
     most = min(getattr(model, "most_positions", None) or usual[-1], usual[-1])
     return (*(length for length in usual if length < most), most)
 
 
-def lengths_for(owner, model, tokenizer, lengths, usual, name="lengths"):
+def lengths_for(
+    owner: str,
+    model: Any,
+    tokenizer: Tokenizer,
+    lengths: Sequence[int] | None,
+    usual: Sequence[int],
+    name: str = "lengths",
+) -> tuple[int, ...]:
     """The lengths that texts are padded to, as a tuple.
 
     Args:

@@ -1,11 +1,17 @@
 """SavedModels that say what class a raw text is of."""
 
+import pathlib
+from collections.abc import Sequence
+
+import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, ClassProblem, StrPath, Tokenizer
 from keras_transformers.export.classes import Classes
-from keras_transformers.export.formats import check_format, write
+from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import text_program
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.text import framed
 
@@ -52,7 +58,14 @@ class TextClassifier(Served):
 
     kind = "text_classifier"
 
-    def __init__(self, model, tokenizer, labels, lengths=None, problem_type=None):
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        lengths: Sequence[int] | None = None,
+        problem_type: ClassProblem | None = None,
+    ) -> None:
         super().__init__("text_classifier", tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("TextClassifier", model, tokenizer, lengths, LENGTHS)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
@@ -62,7 +75,7 @@ class TextClassifier(Served):
         self._labels = tf.constant(self._classes.names, tf.string)
         self._lengths = lengths
 
-    def _answer(self, text, rounds):
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
@@ -72,26 +85,26 @@ class TextClassifier(Served):
         )["probabilities"]
         return self._classes.named_answer(probabilities) | {"truncated": truncated | cut}
 
-    def _classify(self, ids):
+    def _classify(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = self._model(ids, training=False)
         return {"probabilities": self._classes.probabilities(logits)}
 
-    def probabilities(self, texts):
+    def probabilities(self, texts: Sequence[str]) -> Array:
         """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
         return self(strings(texts))["probabilities"].numpy()
 
 
 def text_classifier(
-    model,
-    tokenizer,
-    path,
-    labels,
-    lengths=None,
-    format="saved_model",
-    version=None,
-    warmup=(),
-    problem_type=None,
-):
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    labels: Sequence[str],
+    lengths: Sequence[int] | None = None,
+    format: Format = "saved_model",
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+    problem_type: ClassProblem | None = None,
+) -> pathlib.Path:
     """Exports a SavedModel that classifies raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `label` string,

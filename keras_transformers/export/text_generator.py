@@ -1,11 +1,17 @@
 """SavedModels that go on with a raw text: tokenizer and search inside."""
 
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 
-from keras_transformers.export.rounds import uniform
+from keras_transformers.annotations import StrPath, Tokenizer
+from keras_transformers.export.rounds import Rounds, uniform
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import Request, Sampling, decode
-from keras_transformers.generation.request import padding_of
+from keras_transformers.generation.request import Decodable, padding_of
+from keras_transformers.generation.search import Search
 
 LENGTHS = (16, 64, 256)  # of prompts, where nothing else is said
 RESULTS = {
@@ -54,7 +60,14 @@ class TextGenerator(Served):
 
     kind = "text_generator"
 
-    def __init__(self, model, tokenizer, search=None, new_tokens=128, prompt_lengths=None):
+    def __init__(
+        self,
+        model: Decodable,
+        tokenizer: Tokenizer,
+        search: Search | None = None,
+        new_tokens: int = 128,
+        prompt_lengths: Sequence[int] | None = None,
+    ) -> None:
         super().__init__("text_generator", tf.TensorSpec([None], tf.string, name="text"))
         if new_tokens < 1:
             raise ValueError(
@@ -80,7 +93,7 @@ class TextGenerator(Served):
         self._tokenizer = tokenizer
         self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
 
-    def _answer(self, text, rounds):
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
         text, cut = bounded(text, longest, end=True)
         ids = self._tokenizer.tokenize(text)
@@ -100,7 +113,7 @@ class TextGenerator(Served):
         found = rounds.run_by_length(lambda ids: self._write(ids, rounds), prompts, RESULTS)
         return {**found, "truncated": (lengths > longest) | cut}
 
-    def _write(self, ids, rounds):
+    def _write(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         """Continues ragged prompts, START first."""
         padding, end = padding_of(self._model), self._tokenizer.end_id
         prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
@@ -120,7 +133,14 @@ class TextGenerator(Served):
         rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
         return {"text": texts, "continuation": rest, "finished": finished}
 
-    def _decode(self, start, forced, drawn, prompt_length, stages):
+    def _decode(
+        self,
+        start: tf.Tensor,
+        forced: tf.Tensor,
+        drawn: Any,
+        prompt_length: Any,
+        stages: int | None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokens of prompts, dense ids without START, and whether their texts ended."""
         padding, end = padding_of(self._model), self._tokenizer.end_id
         constraints, width = self._search.constraints, tf.shape(forced)[1]
@@ -140,21 +160,21 @@ class TextGenerator(Served):
         ends = constraints.boundaries.is_end(tokens, request)
         return tokens, tf.reduce_any(ends & chosen, axis=1)
 
-    def write(self, prompts):
+    def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
 
 
 def text_generator(
-    model,
-    tokenizer,
-    path,
-    search=None,
-    new_tokens=128,
-    prompt_lengths=None,
-    version=None,
-    warmup=(),
-):
+    model: Decodable,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    search: Search | None = None,
+    new_tokens: int = 128,
+    prompt_lengths: Sequence[int] | None = None,
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+) -> pathlib.Path:
     """Exports a SavedModel that continues raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `text` and

@@ -1,12 +1,18 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import alone_or_not, uniform
+from keras_transformers.annotations import StrPath, Tokenizer
+from keras_transformers.export.rounds import Rounds, alone_or_not, uniform
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
-from keras_transformers.generation.request import most_tokens, padding_of
+from keras_transformers.generation.request import Decodable, most_tokens, padding_of
+from keras_transformers.generation.search import Search
 
 LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
 RESULTS = {
@@ -51,7 +57,13 @@ class Translator(Served):
 
     kind = "translator"
 
-    def __init__(self, model, tokenizer, search=None, source_lengths=None):
+    def __init__(
+        self,
+        model: Decodable,
+        tokenizer: Tokenizer,
+        search: Search | None = None,
+        source_lengths: Sequence[int] | None = None,
+    ) -> None:
         super().__init__("translator", tf.TensorSpec([None], tf.string, name="text"))
         self._lengths = lengths_for(
             "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
@@ -62,7 +74,7 @@ class Translator(Served):
         self._tokenizer = tokenizer
         self._search = BeamSearch() if search is None else search
 
-    def _answer(self, text, rounds):
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
         text, cut = bounded(text, longest)
         ids = self._tokenizer.tokenize(text)
@@ -80,10 +92,10 @@ class Translator(Served):
             "truncated": (lengths > longest - 1) | cut,
         }
 
-    def _translate(self, ids, rounds):
+    def _translate(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
-        def decode_rows(rows):
+        def decode_rows(rows: int | None) -> Any:
             # Made here: of a tensor that both branches share TensorFlow folds the number of rows
             # into a wrong constant.
             source = rounds.padded(ids, self._lengths, padding)
@@ -96,33 +108,43 @@ class Translator(Served):
             tokens, scores = tokens[:, 0], scores[:, 0]
         return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
 
-    def _decode(self, source, drawn, stages):
+    def _decode(
+        self, source: tf.Tensor, drawn: Any, stages: int | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokens and scores of sources, dense ids."""
-        padding, limits = padding_of(self._model), self._search.constraints.limits
+        padding = padding_of(self._model)
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
         pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
-        limits = limits(pieces, most_tokens(pieces, tf.minimum))
+        most = most_tokens(pieces, tf.minimum)
+        fewest, most = self._search.constraints.limits(pieces, most)
         forced = tf.fill([source.shape[0] or tf.shape(source)[0], _most(source)], padding)
-        marks = (self._tokenizer.start_id, self._tokenizer.end_id)
-        request = Request(forced, *marks, *limits, drawn, padding_id=padding)
+        start: Any = self._tokenizer.start_id
+        end = self._tokenizer.end_id
+        request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
         found = decode(self._model, source, self._search, request, stages)
         return found["tokens"], found["scores"]
 
-    def translate(self, sentences):
+    def translate(self, sentences: Sequence[str]) -> list[str]:
         """Translates a list of str to a list of str."""
         result = self(strings(sentences))
         return [text.decode() for text in result["translation"].numpy()]
 
 
-def _most(source):
+def _most(source: tf.Tensor) -> tf.Tensor:
     """Most tokens of a batch of sources."""
     return most_tokens(tf.shape(source)[1], tf.minimum)
 
 
 def translator(
-    model, tokenizer, path, search=None, source_lengths=None, version=None, warmup=()
-):
+    model: Decodable,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    search: Search | None = None,
+    source_lengths: Sequence[int] | None = None,
+    version: int | None = None,
+    warmup: Sequence[Sequence[str | bytes]] = (),
+) -> pathlib.Path:
     """Exports a SavedModel that translates raw text, loadable with tensorflow and tensorflow-text.
 
     Its signature `serving_default` takes `text` string `(batch,)` and gives `translation` string,

@@ -1,11 +1,19 @@
 """Requests that TensorFlow Serving sends itself before it answers others."""
 
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 FILE = "assets.extra/tf_serving_warmup_requests"  # fixed by TensorFlow Serving
 
 
-def warm_up_records(input_name, requests, signatures=("serving_default",)):
+def warm_up_records(
+    input_name: str,
+    requests: Sequence[Sequence[str | bytes]],
+    signatures: Sequence[str] = ("serving_default",),
+) -> list[bytes]:
     """The records of the file with which a server warms up.
 
     The first request to a signature loads, optimises and traces; a server that has answered these
@@ -45,14 +53,14 @@ def warm_up_records(input_name, requests, signatures=("serving_default",)):
     return [log(input_name, *pair).SerializeToString() for pair in pairs]
 
 
-def write_warm_up(path, records):
+def write_warm_up(path: pathlib.Path, records: Sequence[bytes]) -> None:
     """Writes the records of `warm_up_records` into the SavedModel in `path`, a `pathlib.Path`."""
     with tf.io.TFRecordWriter(str(path / FILE)) as writer:
         for record in records:
             writer.write(record)
 
 
-def _log():
+def _log() -> Callable[..., Any]:
     """What makes a `PredictionLog`."""
     try:
         from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
@@ -61,7 +69,7 @@ def _log():
             "`warmup` needs tensorflow-serving-api: pip install 'keras_transformers[serving]'"
         ) from None
 
-    def log(input_name, request, signature):
+    def log(input_name: str, request: Sequence[str | bytes], signature: str) -> Any:
         message = predict_pb2.PredictRequest()
         message.model_spec.signature_name = signature
         message.inputs[input_name].CopyFrom(tf.make_tensor_proto(list(request), tf.string))

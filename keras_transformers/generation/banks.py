@@ -5,10 +5,14 @@ Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 
 from keras import ops
 
-from keras_transformers.generation.request import NEVER, take_beams
+from keras_transformers.annotations import Tensor
+from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.request import NEVER, Beams, take_beams
 
 
-def with_required(constraints, best, ids, logits):
+def with_required(
+    constraints: Constraints, best: Tensor, ids: Tensor, logits: Tensor
+) -> tuple[Tensor, Tensor]:
     """Puts the required tokens behind the best, where they are not among them."""
     required = ops.convert_to_tensor(constraints.required, "int32")
     among = ops.any(ids[..., None] == required, axis=-2)
@@ -17,7 +21,7 @@ def with_required(constraints, best, ids, logits):
     return ops.concatenate([best, extra], -1), ops.concatenate([ids, required], -1)
 
 
-def by_banks(constraints, candidates, beams, most):
+def by_banks(constraints: Constraints, candidates: Beams, beams: int, most: int) -> Beams:
     """Puts first the best few of those with 0, 1, 2 ... required tokens, then the others.
 
     Args:

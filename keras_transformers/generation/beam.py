@@ -1,16 +1,22 @@
 """Beam search over a step function, as a loop that XLA can compile."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.banks import by_banks, with_required
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import (
     NEVER,
     Ancestry,
+    Beams,
+    Decoded,
+    Found,
+    Opening,
+    Request,
     lengths_of,
     limits_of,
     log_normalizer,
@@ -19,7 +25,7 @@ from keras_transformers.generation.request import (
     take_beams,
     top_tokens,
 )
-from keras_transformers.generation.search import Search
+from keras_transformers.generation.search import Search, Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +72,10 @@ class BeamSearch(Search):
     coverage_penalty: float = 0.0
     n_best: int = 1
     constraints: Constraints = Constraints()
-    normalization: str = "gnmt"
+    normalization: Literal["gnmt", "length"] = "gnmt"
     early_stopping: bool | Literal["never"] = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.early_stopping not in (True, False, "never"):
             raise ValueError(
                 'BeamSearch: `early_stopping` must be True, False or "never". '
@@ -87,10 +93,10 @@ class BeamSearch(Search):
             )
 
     @property
-    def beams(self):
+    def beams(self) -> int:
         return self.beam_size
 
-    def start(self, request, opening):
+    def start(self, request: Request, opening: Opening) -> Found:
         batch, max_length = ops.shape(request.forced)
         shape = (batch, self.beam_size)
         ids, tokens, scores = (
@@ -117,24 +123,26 @@ class BeamSearch(Search):
         }
         return {"alive": alive, "finished": finished}
 
-    def _prompt(self, request, opening):
+    def _prompt(self, request: Request, opening: Opening) -> Beams:
         """Length of each prompt, and the log-probability of what of it has been taken."""
         if self.normalization != "length":
             return {}
         return {"prompt": prompt_lengths(request), "given": opening.scores}
 
     @property
-    def _stops_at_once(self):
+    def _stops_at_once(self) -> bool:
         return self.early_stopping not in (False, "never")
 
     @property
-    def _cut_compete(self):
+    def _cut_compete(self) -> bool:
         return self.normalization == "length" or not self._stops_at_once
 
-    def done(self, found):
+    def done(self, found: Found) -> Tensor:
         return found["finished"]["done"]
 
-    def advance(self, step, index, found, state, request):
+    def advance(
+        self, step: Step, index: Index, found: Found, state: Any, request: Request
+    ) -> tuple[Found, Any]:
         alive = found["alive"]
         ancestry = Ancestry(alive["parents"], alive["slots"])
         logits, state = step(alive["ids"], index, state, ancestry)
@@ -153,7 +161,7 @@ class BeamSearch(Search):
         finished["done"] = done
         return {"alive": alive, "finished": finished}, state
 
-    def _done(self, finished, alive, index, request):
+    def _done(self, finished: Beams, alive: Beams, index: Index, request: Request) -> Tensor:
         """Which sources need no further step."""
         enough, most = finished["count"] >= self.beam_size, ops.shape(request.forced)[1]
         if not self._stops_at_once:
@@ -166,7 +174,9 @@ class BeamSearch(Search):
             enough = ops.logical_and(enough, index + 1 < most)
         return ops.logical_or(finished["done"], enough)
 
-    def _extend(self, alive, logits, covered, index, request):
+    def _extend(
+        self, alive: Beams, logits: Tensor, covered: Tensor, index: Index, request: Request
+    ) -> Beams:
         """The best continuations, sorted: enough for `beam_size` that do not end.
 
         With one END those are `2 * beam_size`.
@@ -186,8 +196,7 @@ class BeamSearch(Search):
         logp = ops.where(best > NEVER / 2, logp, NEVER)
         number = ids.shape[-1]
         logp = ops.reshape(alive["logp"][..., None] + logp, (-1, beams * number))
-        # Banks are filled from all of them.
-        enough = beams * number
+        enough = beams * number  # banks are filled from all of them
         if not self.constraints.required:
             enough = min((1 + ends) * beams, enough)
         sorted_logp, places = ops.top_k(logp, enough)
@@ -200,15 +209,13 @@ class BeamSearch(Search):
             "ids": ids,
             "covered": ops.take_along_axis(covered, parents, axis=1),
             "tokens": put(take_beams(alive["tokens"], parents), ids, index),
-            "ends": ops.logical_and(
-                boundaries.ended(ids, index, request), sorted_logp > NEVER / 2
-            ),
+            "ends": ops.logical_and(boundaries.ended(ids, index, request), sorted_logp > NEVER / 2),
         }
         if not self.constraints.required:
             return candidates
         return by_banks(self.constraints, candidates, beams, (1 + ends) * beams)
 
-    def _set_aside(self, finished, candidates, alive, index):
+    def _set_aside(self, finished: Beams, candidates: Beams, alive: Beams, index: Index) -> Beams:
         """Freezes the continuations that end among the best `beam_size`."""
         rank = ops.arange(candidates["ids"].shape[1])
         ends = ops.logical_and(candidates["ends"], (rank < self.beam_size)[None])
@@ -227,7 +234,7 @@ class BeamSearch(Search):
             "done": finished["done"],
         }
 
-    def _score(self, sequences, alive, length):
+    def _score(self, sequences: Beams, alive: Beams, length: Index) -> Tensor:
         """Scores of sequences of a length, a scalar or `(batch, 1)`.
 
         `alive` knows what their prompts were.
@@ -239,15 +246,13 @@ class BeamSearch(Search):
         own_logp = sequences["logp"] - alive["given"][:, None]
         return own_logp / ops.power(own, self.length_penalty) + sequences["covered"]
 
-    def _keep(self, alive, candidates, index):
+    def _keep(self, alive: Beams, candidates: Beams, index: Index) -> Beams:
         """The first `beam_size` of the candidates that go on."""
         size = candidates["ids"].shape[1]
         places = ops.arange(size, dtype="int32") + size * ops.cast(candidates["ends"], "int32")
         best = ops.cast(ops.argsort(places, axis=1), "int32")[:, : self.beam_size]
-        kept = {
-            name: take_beams(candidates[name], best)
-            for name in ("ids", "tokens", "covered", "parents")
-        }
+        names = ("ids", "tokens", "covered", "parents")
+        kept = {name: take_beams(candidates[name], best) for name in names}
         logp = ops.where(candidates["ends"], 2 * NEVER, candidates["logp"])
         logp = ops.take_along_axis(logp, best, axis=1)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
@@ -261,17 +266,17 @@ class BeamSearch(Search):
             "slots": put(take_beams(alive["slots"], kept["parents"]), own, index + 1),
         }
 
-    def finish(self, found, length, request):
+    def finish(self, found: Found, length: Index, request: Request) -> Decoded[Tensor]:
         """The `n_best` of each source."""
         finished = found["finished"]
         going_on = ops.logical_not(finished["done"])
         result = self._with_cut(finished, found["alive"], length, going_on)
-        result["log_probabilities"] = result.pop("logp")
         best = 0 if self.n_best == 1 else slice(self.n_best)
-        result = {name: value[:, best] for name, value in result.items()}
-        return {**result, "lengths": lengths_of(result["tokens"], request.padding_id)}
+        tokens, scores, logp = (result[name][:, best] for name in ("tokens", "scores", "logp"))
+        lengths = lengths_of(tokens, request.padding_id)
+        return {"tokens": tokens, "scores": scores, "lengths": lengths, "log_probabilities": logp}
 
-    def _with_cut(self, finished, alive, length, rows):
+    def _with_cut(self, finished: Beams, alive: Beams, length: Index, rows: Tensor) -> Beams:
         """The best of what has finished and, in `rows` of the batch, of what is cut at a length."""
         cut = self._score(alive, alive, length)
         cut, order = ops.top_k(cut, self.beam_size)
@@ -291,7 +296,4 @@ class BeamSearch(Search):
             ended = ops.where(rows, ops.minimum(finished["count"], self.beam_size), self.beam_size)
             ended = ended[:, None]
             best = ops.where(place < ended, place, place + self.beam_size - ended)
-        return {
-            name: take_beams(ops.concatenate(halves, axis=1), best)
-            for name, halves in joined.items()
-        }
+        return {n: take_beams(ops.concatenate(two, axis=1), best) for n, two in joined.items()}

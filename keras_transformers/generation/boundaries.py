@@ -4,7 +4,8 @@ import dataclasses
 
 from keras import ops
 
-from keras_transformers.generation.request import limits_of, prompt_lengths
+from keras_transformers.annotations import Index, Tensor
+from keras_transformers.generation.request import Request, limits_of, prompt_lengths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,25 +37,25 @@ class Boundaries:
     last: int | None = None
     banned_first: tuple[int, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "ends", tuple(dict.fromkeys(self.ends)))
         object.__setattr__(self, "banned_first", tuple(sorted(set(self.banned_first))))
         if any(token < 0 for token in self.ids):
             raise ValueError(f"Boundaries: ids must be from 0 on. Received: {self}")
 
     @property
-    def ids(self):
+    def ids(self) -> tuple[int, ...]:
         """All ids that are named here."""
         single = tuple(token for token in (self.first, self.last) if token is not None)
         return (*self.ends, *single, *self.banned_first)
 
-    def end_of(self, request):
+    def end_of(self, request: Request) -> int:
         """The id that is forced where a sequence must end."""
         if not self.ends or request.end_id in self.ends:
             return request.end_id
         return self.ends[0]
 
-    def is_end(self, ids, request):
+    def is_end(self, ids: Tensor, request: Request) -> Tensor:
         """Which of integer `ids` end a sequence."""
         end, *others = self.ends or (request.end_id,)
         found = ids == end
@@ -62,7 +63,7 @@ class Boundaries:
             found = ops.logical_or(found, ids == other)
         return found
 
-    def ended(self, ids, index, request):
+    def ended(self, ids: Tensor, index: Index, request: Request) -> Tensor:
         """Which of the tokens `(batch, beams)` at `index` end their sequences.
 
         None does of a prompt that a model takes in.
@@ -73,7 +74,7 @@ class Boundaries:
         free = ops.take(request.forced, index, axis=1) == request.padding_id
         return ops.logical_and(found, free[:, None])
 
-    def forced(self, index, request):
+    def forced(self, index: Index, request: Request) -> Tensor:
         """The token that must be taken at `index`, `(batch,)`; padding where there is a choice."""
         given = ops.take(request.forced, index, axis=1)
         free, forced = given == request.padding_id, given
@@ -87,7 +88,7 @@ class Boundaries:
             forced = ops.where(due, self.last, forced)
         return forced
 
-    def settled(self, index, request):
+    def settled(self, index: Index, request: Request) -> Tensor | None:
         """Where `first` or `last` decides, bool `(batch,)`; None where neither is set."""
         if self.first is None and self.last is None:
             return None
@@ -96,7 +97,7 @@ class Boundaries:
             due = ops.logical_or(due, index + 1 >= limits_of(request))
         return ops.logical_and(ops.take(request.forced, index, axis=1) == request.padding_id, due)
 
-    def begins(self, index, request):
+    def begins(self, index: Index, request: Request) -> Tensor:
         """Whether the token at `index` is the first that is chosen, bool `(batch,)`."""
         before = prompt_lengths(request)
-        return index == (before if self.first is None else ops.maximum(before, 1))
+        return ops.equal(index, before if self.first is None else ops.maximum(before, 1))

@@ -1,13 +1,16 @@
 """What a decoded sequence must and must not hold."""
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.request import (
     NEVER,
+    Request,
     limits_of,
     log_normalizer,
     prompt_lengths,
@@ -58,7 +61,7 @@ class Constraints:
     boundaries: Boundaries = Boundaries()
     renormalize: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "banned", _sorted(self.banned))
         object.__setattr__(self, "required", tuple(dict.fromkeys(self.required)))
         numbers = (self.min_length, self.min_ratio, self.no_repeat_ngram, self.min_new)
@@ -75,16 +78,18 @@ class Constraints:
             )
 
     @property
-    def banned_ids(self):
+    def banned_ids(self) -> tuple[int, ...]:
         """Those of `banned` that are ids."""
         return tuple(each for each in self.banned if not isinstance(each, tuple))
 
     @property
-    def banned_sequences(self):
+    def banned_sequences(self) -> tuple[tuple[int, ...], ...]:
         """Those of `banned` that are sequences of ids."""
         return tuple(each for each in self.banned if isinstance(each, tuple))
 
-    def limits(self, source_lengths, max_lengths=None):
+    def limits(
+        self, source_lengths: Tensor, max_lengths: Tensor | None = None
+    ) -> tuple[Tensor | None, Tensor | None]:
         """`min_lengths` and `max_lengths` of a `Request`, integers `(batch,)` or None each.
 
         Args:
@@ -105,7 +110,7 @@ class Constraints:
             longest = max_lengths if longest is None else ops.minimum(longest, max_lengths)
         return shortest, longest
 
-    def check_no_ratio(self, where):
+    def check_no_ratio(self, where: str) -> None:
         """ValueError if there are lengths relative to a source's, which there is not."""
         if self.min_ratio or self.max_ratio is not None:
             raise ValueError(
@@ -113,7 +118,7 @@ class Constraints:
                 f"relative to its length. Received: {self.min_ratio}, {self.max_ratio}"
             )
 
-    def restrict(self, logits, tokens, index, request):
+    def restrict(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
         """Lowers to `NEVER` what must not be chosen now.
 
         Args:
@@ -143,7 +148,14 @@ class Constraints:
         free = forced == request.padding_id
         return ops.where(ops.where(free, allowed, ids == forced), logits, NEVER)
 
-    def log_probabilities(self, logits, best, normalizer, index, request):
+    def log_probabilities(
+        self,
+        logits: Tensor,
+        best: Tensor,
+        normalizer: tuple[Tensor, Tensor],
+        index: Index,
+        request: Request,
+    ) -> Tensor:
         """What the chosen tokens add to the log-probabilities of their sequences.
 
         Args:
@@ -161,7 +173,9 @@ class Constraints:
             return logp
         return ops.where(ops.reshape(settled, (-1, *[1] * (len(logp.shape) - 1))), 0.0, logp)
 
-    def _at_the_edges(self, allowed, index, request, ids, is_end):
+    def _at_the_edges(
+        self, allowed: Tensor, index: Index, request: Request, ids: Tensor, is_end: Tensor
+    ) -> Tensor:
         """No END too early, and not first what may not be."""
         early = []  # (batch,)
         if request.min_lengths is not None:
@@ -178,7 +192,7 @@ class Constraints:
             allowed = ops.logical_and(allowed, ops.logical_not(ops.logical_and(begins, banned)))
         return allowed
 
-    def _check(self, vocab, padding_id):
+    def _check(self, vocab: int, padding_id: int) -> None:
         named = [*self.banned_ids, *self.boundaries.ids]
         named += [token for sequence in self.banned_sequences for token in sequence]
         wrong = [token for token in named if token >= vocab]
@@ -189,12 +203,20 @@ class Constraints:
                 f"{vocab}, and `required` not padding, {padding_id}. Received: {wrong}"
             )
 
-    def met(self, tokens):
+    def met(self, tokens: Tensor) -> Tensor:
         """Which of `required` occur in `tokens`: bool `(batch, beams, len(required))`."""
         required = ops.convert_to_tensor(self.required, dtype="int32")
         return ops.any(tokens[..., None] == required, axis=-2)
 
-    def _leave_room(self, allowed, tokens, index, request, ids, is_end):
+    def _leave_room(
+        self,
+        allowed: Tensor,
+        tokens: Tensor,
+        index: Index,
+        request: Request,
+        ids: Tensor,
+        is_end: Tensor,
+    ) -> Tensor:
         """No END before all required tokens, and those alone where the room is just enough."""
         lacking = ops.logical_not(self.met(tokens))
         number = ops.sum(ops.cast(lacking, "int32"), axis=-1)[..., None]
@@ -209,7 +231,7 @@ class Constraints:
         tight = ops.logical_and(number > 0, room <= number + 1)
         return ops.where(tight, wanted, allowed)
 
-    def _completing(self, tokens, index, request, vocab):
+    def _completing(self, tokens: Tensor, index: Index, request: Request, vocab: int) -> Tensor:
         """Tokens that would complete a banned sequence, or an n-gram that there is already."""
         batch, beams = ops.shape(tokens)[0], tokens.shape[1]
         start = ops.reshape(ops.cast(request.start_id, "int32"), (-1, 1, 1))
@@ -221,14 +243,14 @@ class Constraints:
         lengths = sorted({len(sequence) for sequence in self.banned_sequences})
         for length in lengths:
             alike = [each for each in self.banned_sequences if len(each) == length]
-            before, last = np.int32(alike)[:, :-1], np.int32(alike)[:, -1]
+            before, last = np.array(alike, "int32")[:, :-1], np.array(alike, "int32")[:, -1]
             places = index + 1 + np.arange(1 - length, 0, dtype="int32")
             chosen = ops.take(tokens, ops.maximum(places, 0), axis=-1)[..., None, :]
             match = ops.logical_and(chosen == before, places >= 0)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
         return _marked(ops.concatenate(found, axis=-1), vocab)
 
-    def _repeating(self, tokens, index, vocab):
+    def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
         size, places = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
         match = ops.logical_and(places < index, places >= size - 1)
@@ -238,7 +260,7 @@ class Constraints:
         return ops.where(match, tokens, vocab)
 
 
-def _sorted(banned):
+def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...], ...]:
     """Ids, then sequences of several, each once."""
     each = [(item,) if isinstance(item, int | np.integer) else tuple(item) for item in banned]
     if not all(each):
@@ -247,7 +269,7 @@ def _sorted(banned):
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
 
 
-def _marked(ids, vocab):
+def _marked(ids: Tensor, vocab: int) -> Tensor:
     """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
     batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
     counters = vocab + 1

@@ -1,14 +1,19 @@
 """A search on a model's decoder, as one traceable function."""
 
+from typing import Any, cast
+
 from keras import ops
 
-from keras_transformers.generation.request import Opening
-from keras_transformers.generation.search import Room
+from keras_transformers.annotations import Index, Tensor
+from keras_transformers.generation.request import Ancestry, Decodable, Decoded, Opening, Request
+from keras_transformers.generation.search import Room, Search
 
 FIRST_PLACES = 16  # of a cache, behind the prompt; twice as many whenever they are full
 
 
-def decode(model, source, search, request, stages=1):
+def decode(
+    model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None = 1
+) -> Decoded[Tensor]:
     """Runs a search on a model's decoder: the traceable heart of `generate`.
 
     Args:
@@ -43,13 +48,15 @@ def decode(model, source, search, request, stages=1):
     if has_prompt and hasattr(model, "prefill"):
         opening, state = _take_in(model, state, search.beams, request)
 
-    def step(ids, index, state, ancestry, shared):
+    def step(
+        ids: Tensor, index: Index, state: Any, ancestry: Ancestry | None, shared: Any
+    ) -> tuple[Tensor, Any]:
         return model.decode_step(ids, index, state, shared, ancestry)
 
     return search(step, state, request, shared, stages, opening, room)
 
 
-def _room(model, beams, request):
+def _room(model: Decodable, beams: int, request: Request) -> Room | None:
     """Caches that grow with the sequences, which are seldom as long as they may be; or None.
 
     A step reads all of a cache. Nothing is compiled, so it may be of any size.
@@ -61,7 +68,7 @@ def _room(model, beams, request):
     return Room(places, lambda state, number: model.grow_caches(state, beams, number))
 
 
-def _take_in(model, state, beams, request):
+def _take_in(model: Decodable, state: Any, beams: int, request: Request) -> tuple[Opening, Any]:
     """The prompts at once, up to where the first of them ends; the search forces the rest.
 
     What the model makes of the places after that is written anew by the steps that come to them.
@@ -70,7 +77,7 @@ def _take_in(model, state, beams, request):
     start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
     start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))
     ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
-    scores, state = model.prefill(ids, prompt, state, beams)
+    scores, state = cast(Any, model).prefill(ids, prompt, state, beams)
     goes_on = prompt != request.padding_id
     places = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
     places = ops.cast(places, "int32")

@@ -1,19 +1,25 @@
 """From a model and ids to decoded ids: one batch, or as many sequences as there are."""
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Ids, Tensor
 from keras_transformers.generation.decode import decode
 from keras_transformers.generation.inputs import buckets, check_marks, checked_ids
 from keras_transformers.generation.request import (
+    Decodable,
+    Decoded,
     Request,
     most_tokens,
     padding_of,
     vocabularies_of,
 )
+from keras_transformers.generation.search import Search
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
 PROMPT_MULTIPLE = 16
@@ -22,24 +28,33 @@ PROMPT_MULTIPLE = 16
 class _Generator(keras.Model):
     """Lets Keras compile `decode` for whichever backend is in use."""
 
-    def __init__(self, model, search, end_id, prompt_length, stages):
+    def __init__(
+        self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None
+    ) -> None:
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
-        self.fixed = {"end_id": end_id, "prompt_length": prompt_length}
+        self.fixed: dict[str, Any] = {"end_id": end_id, "prompt_length": prompt_length}
         self.fixed["padding_id"] = padding_of(model)
         self.stages = stages
         self.compile(jit_compile=True)
         self.built = True
 
-    def call(self, inputs):
-        request = Request(**{k: v for k, v in inputs.items() if k != "source"}, **self.fixed)
+    def call(self, inputs: dict[str, Tensor]) -> Decoded[Tensor]:
+        asked: dict[str, Any] = {k: v for k, v in inputs.items() if k != "source"}
+        request = Request(**asked, **self.fixed)
         return decode(self.model, inputs["source"], self.search, request, self.stages)
 
 
 def generate(
-    model, source=None, prompt=None, search=None, max_length=None, start_id=1, end_id=2
-):
+    model: Decodable,
+    source: Ids | None = None,
+    prompt: Ids | None = None,
+    search: Search | None = None,
+    max_length: int | None = None,
+    start_id: int | None = 1,
+    end_id: int = 2,
+) -> Decoded[Array]:
     """Decodes a batch with XLA; compiled once for each shape of `source` and each search.
 
     Args:
@@ -83,11 +98,12 @@ def generate(
     if source is not None:
         shape = "integer ids of shape (batch, length)"
         source = checked_ids("generate", "source", source, shape, of_sources, padding)
+        limit = 2 * source.shape[1] + 10 if max_length is None else max_length
     elif prompt is None or max_length is None:
         raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
     else:
         search.constraints.check_no_ratio("generate: without `source`")
-    limit = 2 * source.shape[1] + 10 if max_length is None else max_length
+        limit = max_length
     places, first = 0, None
     if prompt is not None:
         shape = f"({'batch' if source is None else len(source)}, at most {limit})"
@@ -95,26 +111,26 @@ def generate(
         prompt = checked_ids("generate", "prompt", prompt, shape, of_targets, padding)
         source = np.zeros((len(prompt), 0), "int32") if source is None else source
         if len(prompt) != len(source) or prompt.shape[1] > limit:
-            raise ValueError(
-                f"generate: `prompt` must be {shape}. Received: shape {prompt.shape}"
-            )
+            raise ValueError(f"generate: `prompt` must be {shape}. Received: shape {prompt.shape}")
         if hasattr(model, "prefill"):
             # A multiple, for each length compiles anew.
             places = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
+    assert source is not None  # since there is a prompt, or it was refused above
     forced = _forced(prompt, len(source), limit, padding)
-    if start_id is None:  # the first token of each stands where START would
+    start: int | Array | None = start_id
+    if start is None:  # the first token of each stands where START would
         if (forced[:, :1] == padding).any() or limit < 2:
             raise ValueError(
                 "generate: with `start_id`=None, every prompt must have a token, and `max_length` "
                 "be at least 2."
             )
-        start_id, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
+        start, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
         places = min(places, limit - 1)
-    found = _run(model, source, forced, None, search, start_id, end_id, prompt_length=places)
+    found = _run(model, source, forced, None, search, start, end_id, prompt_length=places)
     return found if first is None else _with_first(found, first)
 
 
-def _forced(prompt, batch, limit, padding):
+def _forced(prompt: Array | None, batch: int, limit: int, padding: int) -> Array:
     """Prompts, without padding on the left, on as many places as there are tokens."""
     forced = np.full((batch, limit), padding, "int32")
     for row, ids in zip(forced, () if prompt is None else prompt, strict=prompt is not None):
@@ -123,7 +139,7 @@ def _forced(prompt, batch, limit, padding):
     return forced
 
 
-def _with_first(found, first):
+def _with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:
     """Results with the tokens that stood where START would, in front."""
     tokens = found["tokens"]
     first = np.broadcast_to(first.reshape(-1, *[1] * (tokens.ndim - 1)), (*tokens.shape[:-1], 1))
@@ -132,17 +148,17 @@ def _with_first(found, first):
 
 
 def generate_all(
-    model,
-    sources,
-    search=None,
-    lengths=None,
-    batch_size=32,
-    max_length=None,
-    stages=1,
-    start_id=1,
-    end_id=2,
-    verbose=1,
-):
+    model: Decodable,
+    sources: Iterable[Sequence[int] | Array],
+    search: Search | None = None,
+    lengths: Sequence[int] | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    stages: int | None = 1,
+    start_id: int = 1,
+    end_id: int = 2,
+    verbose: int = 1,
+) -> Decoded[Array]:
     """Decodes any number of sequences of any length; compiles at most once for each of `lengths`.
 
     Sequences are sorted by length, padded to the next of `lengths` and decoded in batches of one
@@ -183,32 +199,31 @@ def generate_all(
     check_marks("generate_all", model, start_id, max_length)
     if batch_size < 1:
         raise ValueError(f"generate_all: `batch_size` must be positive. Received: {batch_size}")
-    sources = [np.asarray(source) for source in sources]
-    lengths = buckets(sources, lengths, padding, vocabularies_of(model)[0])
-    if not sources:
-        return {
-            "tokens": np.zeros((0, 0), "int32"),
-            "scores": np.zeros(0, "float32"),
-            "lengths": np.zeros(0, "int32"),
-        }
-    uniform = _uniform(search, len(sources), most_tokens(lengths[-1]))
-    bar = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="sequence")
-    results = [None] * len(sources)
-    for rows, source in _batches(sources, lengths, batch_size, padding):
+    arrays = [np.asarray(source) for source in sources]
+    sizes = buckets(arrays, lengths, padding, vocabularies_of(model)[0])
+    if not arrays:
+        none = np.zeros(0, "int32")
+        return {"tokens": none.reshape(0, 0), "scores": none.astype("float32"), "lengths": none}
+    uniform = _uniform(search, len(arrays), most_tokens(sizes[-1]))
+    bar = keras.utils.Progbar(len(arrays), verbose=verbose, unit_name="sequence")
+    results: list[Any] = [None] * len(arrays)
+    for rows, source in _batches(arrays, sizes, batch_size, padding):
         limits = most_tokens(np.sum(source != padding, axis=1), np.minimum)
         most = most_tokens(source.shape[1])
         if max_length is not None:
             limits, most = np.minimum(limits, max_length), min(most, max_length)
         forced = np.full((batch_size, most), padding, "int32")
         random = None if uniform is None else uniform[_filled(rows, batch_size), :most]
-        found = _run(model, source, forced, limits, search, start_id, end_id, random, stages)
+        found: Any = _run(model, source, forced, limits, search, start_id, end_id, random, stages)
         for place, number in enumerate(rows):
             results[number] = {name: value[place] for name, value in found.items()}
         bar.add(len(rows))
     return _joined(results, padding)
 
 
-def _batches(sources, lengths, batch_size, padding):
+def _batches(
+    sources: list[Array], lengths: Array, batch_size: int, padding: int
+) -> Iterator[tuple[Array, Array]]:
     """Numbers of the sources of each batch, shortest first, and their padded ids."""
     sizes = np.array([len(source) for source in sources])
     bucket, order = np.searchsorted(lengths, sizes), np.argsort(sizes, kind="stable")
@@ -222,22 +237,23 @@ def _batches(sources, lengths, batch_size, padding):
             yield rows, padded
 
 
-def _filled(rows, batch_size):
+def _filled(rows: Array, batch_size: int) -> Array:
     """One size for all: the last batch is filled with its own longest sequence."""
     return np.pad(rows, (0, batch_size - len(rows)), mode="edge")
 
 
-def _joined(results, padding):
+def _joined(results: list[dict[str, Array]], padding: int) -> Decoded[Array]:
     """One dict of arrays from one for each sequence, cut to the longest tokens."""
     longest = max(int(np.max(result["lengths"])) for result in results)
     for result in results:
         tokens = result["tokens"][..., :longest]
         widths = [(0, 0)] * (tokens.ndim - 1) + [(0, longest - tokens.shape[-1])]
         result["tokens"] = np.pad(tokens, widths, constant_values=padding)
-    return {name: np.stack([result[name] for result in results]) for name in results[0]}
+    joined = {name: np.stack([result[name] for result in results]) for name in results[0]}
+    return cast(Decoded[Array], joined)
 
 
-def _uniform(search, batch, max_length):
+def _uniform(search: Search, batch: int, max_length: int) -> Array | None:
     """The random numbers of `Sampling`, `(batch, max_length, samples)`; None for other searches."""
     if not isinstance(search, Sampling):
         return None
@@ -246,22 +262,22 @@ def _uniform(search, batch, max_length):
 
 
 def _run(
-    model,
-    source,
-    forced,
-    max_lengths,
-    search,
-    start_id,
-    end_id,
-    uniform=None,
-    stages=1,
-    prompt_length=0,
-):
+    model: Decodable,
+    source: Array,
+    forced: Array,
+    max_lengths: Array | None,
+    search: Search,
+    start_id: int | Array,
+    end_id: int,
+    uniform: Array | None = None,
+    stages: int | None = 1,
+    prompt_length: int = 0,
+) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     if not model.built:
         first = forced[:1, :1]
         model({"source": source[:1], "target": first} if source.shape[1] else first)
-    inputs = {"source": source.astype("int32"), "forced": forced}
+    inputs: dict[str, Any] = {"source": source.astype("int32"), "forced": forced}
     inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
     sizes = np.sum(source != padding_of(model), axis=1)
     limits = search.constraints.limits(sizes, max_lengths)

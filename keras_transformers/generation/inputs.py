@@ -1,11 +1,16 @@
 """What `generate` and `generate_all` are given, checked before anything is compiled."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from keras_transformers.generation.request import padding_of, vocabularies_of
+from keras_transformers.annotations import Array, Ids
+from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
 
 
-def checked_ids(owner, name, ids, expected, vocab=None, padding=0):
+def checked_ids(
+    owner: str, name: str, ids: Ids, expected: str, vocab: int | None = None, padding: int = 0
+) -> Array:
     """Integer ids of rank 2, as an array.
 
     Args:
@@ -32,7 +37,9 @@ def checked_ids(owner, name, ids, expected, vocab=None, padding=0):
     return found.astype("int32")
 
 
-def check_vocabulary(owner, name, ids, vocab, padding=0):
+def check_vocabulary(
+    owner: str, name: str, ids: Array, vocab: int | None, padding: int = 0
+) -> None:
     """ValueError if an id of an array is not one of a vocabulary of that size, nor padding."""
     wrong = ids[(ids != padding) & ((ids < 0) | (ids >= (vocab or np.inf)))]
     if wrong.size:
@@ -40,7 +47,7 @@ def check_vocabulary(owner, name, ids, vocab, padding=0):
         raise ValueError(f"{owner}: ids of `{name}` must {within}. Received: {wrong.flat[0]}")
 
 
-def check_marks(owner, model, start_id, max_length):
+def check_marks(owner: str, model: Decodable, start_id: int | None, max_length: int | None) -> None:
     """ValueError if START is no token of a model, or nothing may be decoded."""
     if start_id is not None:
         _, vocab = vocabularies_of(model)
@@ -49,7 +56,9 @@ def check_marks(owner, model, start_id, max_length):
         raise ValueError(f"{owner}: `max_length` must be at least 1. Received: {max_length}")
 
 
-def buckets(sources, lengths, padding, vocab):
+def buckets(
+    sources: list[Array], lengths: Sequence[int] | None, padding: int, vocab: int | None
+) -> Array:
     """The lengths that `generate_all` pads to, after checking them and the sources."""
     for number, source in enumerate(sources):
         integers = source.ndim == 1 and np.issubdtype(source.dtype, np.integer)

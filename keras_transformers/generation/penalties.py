@@ -2,8 +2,10 @@
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 
-def length_penalty(length, alpha):
+
+def length_penalty(length: Index, alpha: float) -> Tensor:
     """What a hypothesis' log-probability is divided by: `((5 + |y|) / 6) ** alpha`.
 
     Args:
@@ -21,7 +23,7 @@ def length_penalty(length, alpha):
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
 
 
-def coverage_penalty(coverage, beta):
+def coverage_penalty(coverage: Tensor, beta: float) -> Tensor:
     """What is added to a hypothesis' score for source tokens it never looked at.
 
     `beta * sum_i log(min(sum_j p_ij, 1))` over source tokens i, where `p_ij` is the attention of

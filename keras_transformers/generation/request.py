@@ -4,14 +4,46 @@ A search sees no model, only a function of one step (`generation.search`). Score
 logarithms, in float32.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypeAlias, TypedDict, TypeVar
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers.portable import KERNELS
 
 NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
+
+
+T = TypeVar("T")
+Found: TypeAlias = dict[str, Any]  # what a search hands on from step to step
+Beams: TypeAlias = dict[str, Tensor]  # (batch, beams, ...) each
+
+
+class Decodable(Protocol):
+    """What searches ask of a model, as `models.Transformer` answers it."""
+
+    @property
+    def built(self) -> bool: ...
+    @property
+    def dtype_policy(self) -> Any: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
+    def start_decoding(self, source: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+    def decode_step(self, ids: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+
+
+class Decoded(TypedDict, Generic[T]):
+    """What a search has found, as tensors or as NumPy arrays.
+
+    Of `BeamSearch` with `n_best` over 1, and `Sampling` with `num_samples` over 1, each has an axis
+    `n` behind the batch.
+    """
+
+    tokens: T  # integers (batch, [n,] max_length): padding after END
+    scores: T  # float32 (batch, [n])
+    lengths: T  # integers (batch, [n]): END included
+    log_probabilities: NotRequired[T]  # float32 (batch, [n]): of `BeamSearch`, without penalties
 
 
 class Request(NamedTuple):
@@ -38,15 +70,15 @@ class Request(NamedTuple):
     2
     """
 
-    forced: Any
-    start_id: int
+    forced: Tensor
+    start_id: Index
     end_id: int
-    min_lengths: Any = None
-    max_lengths: Any = None
-    uniform: Any = None
-    prompt_length: int = 0
+    min_lengths: Tensor | None = None
+    max_lengths: Tensor | None = None
+    uniform: Tensor | None = None
+    prompt_length: Index = 0
     padding_id: int = 0
-    cut_lengths: Any = None
+    cut_lengths: Tensor | None = None
 
 
 class Opening(NamedTuple):
@@ -57,10 +89,10 @@ class Opening(NamedTuple):
         scores: float32 `(batch,)`: their log-probability.
     """
 
-    places: Any
-    scores: Any
+    places: Index
+    scores: Tensor
 
-    def sequences(self, request):
+    def sequences(self, request: Request) -> tuple[Tensor, Tensor, Tensor]:
         """Each sequence's last token, all its tokens and its score: `(batch, 1, ...)`."""
         before = ops.arange(ops.shape(request.forced)[1]) < self.places
         tokens = ops.where(before, request.forced, request.padding_id)
@@ -85,17 +117,17 @@ class Ancestry(NamedTuple):
     ('parents', 'slots')
     """
 
-    parents: Any
-    slots: Any
+    parents: Tensor
+    slots: Tensor
 
 
-def prompt_lengths(request):
+def prompt_lengths(request: Request) -> Tensor:
     """Number of tokens that are forced at the beginning of each sequence, `(batch,)`."""
     given = ops.cast(request.forced != request.padding_id, "int32")
     return ops.sum(ops.cumprod(given, axis=1), axis=1)
 
 
-def limits_of(request):
+def limits_of(request: Request) -> Index:
     """Most tokens of all sequences, or of each, `(batch,)`, where limits differ."""
     most = ops.shape(request.forced)[1]
     for limit in (request.max_lengths, request.cut_lengths):
@@ -103,13 +135,13 @@ def limits_of(request):
     return most
 
 
-def put(tokens, ids, index):
+def put(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
     """Writes `ids` (..., ) at place `index` of the last axis of `tokens` (..., length)."""
     here = ops.arange(ops.shape(tokens)[-1]) == index
     return ops.where(here, ids[..., None], tokens)
 
 
-def take_beams(tensor, beams):
+def take_beams(tensor: Tensor, beams: Tensor) -> Tensor:
     """Picks `beams` (batch, n) along axis 1 of `tensor` (batch, beams, ...)."""
     batch, width = ops.shape(tensor)[0], tensor.shape[1]
     rows = beams + width * ops.arange(batch, dtype="int32")[:, None]
@@ -117,7 +149,7 @@ def take_beams(tensor, beams):
     return ops.take(flat, rows, axis=0)
 
 
-def top_tokens(logits, k):
+def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The `k` largest of the last axis, sorted, and their places: `ops.top_k`, sooner.
 
     XLA on a CPU sorts a whole row of the vocabulary to find a few of it. The `k` largest lie in the
@@ -143,7 +175,7 @@ def top_tokens(logits, k):
     return values, BLOCK * block + places % BLOCK
 
 
-def log_normalizer(logits):
+def log_normalizer(logits: Tensor) -> tuple[Tensor, Tensor]:
     """`(max, log sum exp(x - max))` of the last axis, without it: `log p = (x - max) - log sum`.
 
     Kept apart because their sum would round away the log-probabilities of what is nearly certain.
@@ -152,12 +184,12 @@ def log_normalizer(logits):
     return most, ops.log(ops.sum(ops.exp(logits - most[..., None]), axis=-1))
 
 
-def lengths_of(tokens, padding_id):
+def lengths_of(tokens: Tensor, padding_id: int) -> Tensor:
     """Number of tokens of each sequence, END included."""
     return ops.sum(ops.cast(tokens != padding_id, "int32"), axis=-1)
 
 
-def most_tokens(source_length, minimum=min):
+def most_tokens(source_length: Any, minimum: Callable[[Any, Any], Any] = min) -> Any:
     """Most tokens that a sequence may have by default: `min(2 n + 10, n + 50)`.
 
     `n + 50`: Vaswani et al. 2017, section 6.1; END counts on both sides.
@@ -165,13 +197,14 @@ def most_tokens(source_length, minimum=min):
     return minimum(2 * source_length + 10, source_length + 50)
 
 
-def vocabularies_of(model):
+def vocabularies_of(model: object) -> tuple[int | None, int | None]:
     """Sizes of the vocabularies of sources and of targets; None where a model does not say."""
     tables = (("source_embedding", "token_embedding"), ("target_embedding", "token_embedding"))
     found = ([getattr(getattr(model, n, None), "vocab_size", None) for n in ns] for ns in tables)
-    return tuple(next((size for size in sizes if size), None) for sizes in found)
+    of_sources, of_targets = (next((size for size in sizes if size), None) for sizes in found)
+    return of_sources, of_targets
 
 
-def padding_of(model):
+def padding_of(model: object) -> int:
     """The id that a model takes for padding."""
     return getattr(model, "padding_id", 0)

@@ -1,11 +1,17 @@
 """The loop that all searches share, as one that XLA can compile."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
 from keras import ops
 
-from keras_transformers.generation.request import Opening
+from keras_transformers.annotations import Index, Tensor
+from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.request import Ancestry, Decoded, Found, Opening, Request
+
+# step(ids, index, state, ancestry[, shared]) -> (logits, state)
+Step: TypeAlias = Callable[..., tuple[Tensor, Any]]
 
 
 class Room(NamedTuple):
@@ -17,19 +23,52 @@ class Room(NamedTuple):
             have been decoded. None where there is place for all.
     """
 
-    places: Any
-    grow: Any = None
+    places: Index
+    grow: Callable[[Any, Index], Any] | None = None
 
 
 class Search:
     """A way of choosing tokens: what a subclass says about one step, turned into a whole search.
 
-    A subclass has `start(request, opening) -> found`, `advance(step, index, found, state, request)
-    -> found, state`, `done(found) -> bool (batch,)` and `finish(found, length, request) -> dict`;
-    every tensor of `found` starts with the batch.
+    A subclass has `constraints`, `beams` and the four methods that are not implemented here; every
+    tensor of `found`, which they hand on, starts with the batch.
     """
 
-    def __call__(self, step, state, request, shared=None, stages=1, opening=None, room=None):
+    constraints: Constraints
+
+    @property
+    def beams(self) -> int:
+        """Number of sequences that are kept of each source."""
+        raise NotImplementedError
+
+    def start(self, request: Request, opening: Opening) -> Found:
+        """Gives `found` before the first step."""
+        raise NotImplementedError
+
+    def advance(
+        self, step: Step, index: Index, found: Found, state: Any, request: Request
+    ) -> tuple[Found, Any]:
+        """Takes a step; gives `found` and the model's state."""
+        raise NotImplementedError
+
+    def done(self, found: Found) -> Tensor:
+        """Gives bool `(batch,)`: which sources need no further step."""
+        raise NotImplementedError
+
+    def finish(self, found: Found, length: Index, request: Request) -> Decoded[Tensor]:
+        """Gives the results."""
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        step: Step,
+        state: Any,
+        request: Request,
+        shared: Any = None,
+        stages: int | None = 1,
+        opening: Opening | None = None,
+        room: Room | None = None,
+    ) -> Decoded[Tensor]:
         """Searches.
 
         Args:
@@ -74,7 +113,16 @@ class Search:
             found = _put_back(found, done, order)
         return self.finish(found, index, request)
 
-    def _in_dwindling_batches(self, step, index, found, state, request, shared, room):
+    def _in_dwindling_batches(
+        self,
+        step: Step,
+        index: Index,
+        found: Found,
+        state: Any,
+        request: Request,
+        shared: Any,
+        room: Room | None,
+    ) -> tuple[Index, Found]:
         """Loops until half of the rows are done, then goes on with the others alone.
 
         Rows of a batch of known size stay, since it would be known no longer.
@@ -84,12 +132,23 @@ class Search:
         asked = {name: part for name, part in request._asdict().items() if _is_of_rows(name, part)}
         room = Room(max_length) if room is None else room
 
-        def more(index, places, rows, kept, found, *_):
+        def more(
+            index: Index, places: Index, rows: Tensor, kept: Any, found: Found, *_: Any
+        ) -> Tensor:
             left = ops.logical_not(self.done(found))
             return ops.logical_and(index < max_length, ops.any(left))
 
-        def advance(index, places, rows, kept, found, state, asked, shared):
-            batch, of_rows = ops.shape(rows)[0], request._replace(**asked)
+        def advance(
+            index: Index,
+            places: Index,
+            rows: Tensor,
+            kept: Any,
+            found: Found,
+            state: Any,
+            asked: dict[str, Tensor],
+            shared: Any,
+        ) -> tuple[Any, ...]:
+            batch, of_rows = ops.shape(rows)[0], Request(**{**request._asdict(), **asked})
             most, end = 0 if stay else batch // 2, ops.minimum(places, max_length)
             index, found, state = self._loop(step, index, found, state, of_rows, shared, most, end)
             if room.grow is not None:
@@ -111,15 +170,27 @@ class Search:
         index, _, _, kept, *_ = ops.while_loop(more, advance, first)
         return index, kept
 
-    def _loop(self, step, index, found, state, request, shared, most, end):
+    def _loop(
+        self,
+        step: Step,
+        index: Index,
+        found: Found,
+        state: Any,
+        request: Request,
+        shared: Any,
+        most: Index,
+        end: Index,
+    ) -> tuple[Index, Found, Any]:
         """Until at most `most` rows are open, or the place `end` is reached."""
 
-        def more(index, found, state):
+        def more(index: Index, found: Found, state: Any) -> Tensor:
             number = ops.sum(ops.cast(ops.logical_not(self.done(found)), "int32"))
             return ops.logical_and(index < end, number > most)
 
-        def advance(index, found, state):
-            def shared_step(ids, index, state, ancestry):
+        def advance(index: Index, found: Found, state: Any) -> tuple[Any, ...]:
+            def shared_step(
+                ids: Tensor, index: Index, state: Any, ancestry: Ancestry | None
+            ) -> tuple[Tensor, Any]:
                 return step(ids, index, state, ancestry, shared)
 
             after = self.advance(shared_step, index, found, state, request)
@@ -128,10 +199,10 @@ class Search:
         return ops.while_loop(more, advance, (index, found, state))
 
 
-def _rows(tree, rows, batch):
+def _rows(tree: Any, rows: Tensor, batch: Index) -> Any:
     """Takes rows of the batch from tensors whose first axis is the batch, or a multiple of it."""
 
-    def take(tensor):
+    def take(tensor: Tensor) -> Tensor:
         rest = ops.shape(tensor)[1:]
         grouped = ops.reshape(tensor, (batch, -1, *rest))
         return ops.reshape(ops.take(grouped, rows, axis=0), (-1, *rest))
@@ -141,7 +212,7 @@ def _rows(tree, rows, batch):
     return keras.tree.map_structure(take, tree)
 
 
-def _of_known_shape(after, before):
+def _of_known_shape(after: Tensor, before: Tensor) -> Tensor:
     """A tensor of the loop with the sizes that were known when it entered, as loops want."""
     sizes = [-1 if size is None else size for size in before.shape]
     if after.shape == before.shape or sizes.count(-1) > 1:
@@ -149,24 +220,23 @@ def _of_known_shape(after, before):
     return ops.reshape(after, sizes)
 
 
-def _put_back(first, last, order):
+def _put_back(first: Any, last: Any, order: Tensor) -> Any:
     """The rows of both in the order that they had before `order` was taken."""
     back = ops.cast(ops.argsort(order), "int32")
 
-    def join(a, b):
+    def join(a: Tensor, b: Tensor) -> Tensor:
         return ops.take(ops.concatenate([a, b], axis=0), back, axis=0)
 
     return keras.tree.map_structure(join, first, last)
 
 
-def _rows_of_request(request, rows, batch):
-    parts = request._asdict().items()
-    return request._replace(
-        **{name: _rows(part, rows, batch) for name, part in parts if _is_of_rows(name, part)}
-    )
+def _rows_of_request(request: Request, rows: Tensor, batch: Index) -> Request:
+    parts = request._asdict()
+    parts.update({n: _rows(part, rows, batch) for n, part in parts.items() if _is_of_rows(n, part)})
+    return Request(**parts)
 
 
-def _is_of_rows(name, part):
+def _is_of_rows(name: str, part: Any) -> bool:
     """Whether a part of a request is a tensor with a row for each sequence."""
     of_rows = ("forced", "start_id", "min_lengths", "max_lengths", "cut_lengths", "uniform")
     return name in of_rows and part is not None and not isinstance(part, int)

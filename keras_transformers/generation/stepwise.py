@@ -1,24 +1,33 @@
 """Searches that decide token by token and never look back: greedy and sampling."""
 
 import dataclasses
+from typing import Any
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import (
     NEVER,
+    Decoded,
+    Found,
+    Opening,
+    Request,
     lengths_of,
     log_normalizer,
     put,
     top_tokens,
 )
-from keras_transformers.generation.search import Search
+from keras_transformers.generation.search import Search, Step
 
 
 class _Stepwise(Search):
     """The loop; `_choose` says which token each sequence takes."""
 
-    def start(self, request, opening):
+    def _choose(self, logits: Tensor, index: Index, request: Request) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def start(self, request: Request, opening: Opening) -> Found:
         ids, tokens, scores = (
             ops.repeat(part, self.beams, axis=1) for part in opening.sequences(request)
         )
@@ -29,10 +38,12 @@ class _Stepwise(Search):
             "finished": ops.zeros_like(ids, "bool"),
         }
 
-    def done(self, found):
+    def done(self, found: Found) -> Tensor:
         return ops.all(found["finished"], axis=1)
 
-    def advance(self, step, index, found, state, request):
+    def advance(
+        self, step: Step, index: Index, found: Found, state: Any, request: Request
+    ) -> tuple[Found, Any]:
         finished = found["finished"]
         logits, state = step(found["ids"], index, state, None)
         logits = ops.cast(logits, "float32")
@@ -53,7 +64,7 @@ class _Stepwise(Search):
         }
         return found, state
 
-    def finish(self, found, length, request):
+    def finish(self, found: Found, length: Index, request: Request) -> Decoded[Tensor]:
         tokens, scores = found["tokens"], found["scores"]
         if self.beams == 1:
             tokens, scores = tokens[:, 0], scores[:, 0]
@@ -79,7 +90,7 @@ class Greedy(_Stepwise):
     constraints: Constraints = Constraints()
     beams = 1
 
-    def _choose(self, logits, index, request):
+    def _choose(self, logits: Tensor, index: Index, request: Request) -> tuple[Tensor, Tensor]:
         logit, ids = top_tokens(logits, 1)
         return logit[..., 0], ids[..., 0]
 
@@ -121,7 +132,7 @@ class Sampling(_Stepwise):
     seed: int | None = None
     constraints: Constraints = Constraints()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         wrong = [
             name
             for name, fine in {
@@ -141,10 +152,10 @@ class Sampling(_Stepwise):
             )
 
     @property
-    def beams(self):
+    def beams(self) -> int:
         return self.num_samples
 
-    def _choose(self, logits, index, request):
+    def _choose(self, logits: Tensor, index: Index, request: Request) -> tuple[Tensor, Tensor]:
         vocab = logits.shape[-1]
         if self.top_k or self.top_p:
             kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))

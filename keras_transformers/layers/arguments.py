@@ -2,8 +2,12 @@
 
 import functools
 import inspect
+from collections.abc import Callable, Collection
+from typing import Any, Self, cast
 
 import numpy as np
+
+from keras_transformers.annotations import LayerMixin
 
 # Keras's, KerasHub's, PyTorch's and transformers' words for what is called by one here.
 WORDS = {
@@ -49,24 +53,24 @@ OF_PARTS = {
 }
 
 
-class Arguments:
+class Arguments(LayerMixin):
     """A layer or model that knows what it was made with, and the words that others use.
 
     Comes before Keras's class among the bases. NumPy's numbers become Python's on their way into a
     constructor, so that they are what they are checked for, and can be written as JSON.
     """
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _of_plain_numbers(cls.__init__)
+            cls.__init__ = _of_plain_numbers(cls.__init__)  # type: ignore[method-assign]
 
-    def __new__(cls, *args, **kwargs):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         known = None
         for word in kwargs:
             if word not in OURS and word not in ("hidden_dim", *OF_PARTS):
                 continue
-            known = _parameters(cls) if known is None else known
+            known = _parameters(cast(Any, cls)) if known is None else known
             if word not in known:
                 _refuse_word(cls, word, kwargs[word], known)
         made = super().__new__(cls, *args, **kwargs)
@@ -75,16 +79,17 @@ class Arguments:
         return made
 
 
-def _of_plain_numbers(make):
+def _of_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *_plain(args), **_plain(kwargs))
 
-    __init__.__signature__ = inspect.signature(make)  # Keras asks for it without unwrapping
+    # Keras asks for it without unwrapping.
+    vars(__init__)["__signature__"] = inspect.signature(make)
     return __init__
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if type(value) in (list, tuple):
@@ -94,7 +99,7 @@ def _plain(value):
     return value
 
 
-def _refuse_word(cls, word, value, known):
+def _refuse_word(cls: type, word: str, value: Any, known: Collection[str]) -> None:
     ours = OURS.get(word, word)
     if ours in known:
         raise ValueError(f"{cls.__name__}: `{word}` is called `{ours}` here. "
@@ -112,7 +117,7 @@ def _refuse_word(cls, word, value, known):
 
 
 @functools.cache
-def _parameters(cls):
+def _parameters(cls: Any) -> frozenset[str]:
     """What the constructors of a class and of those it comes from take by name."""
     return frozenset(
         name

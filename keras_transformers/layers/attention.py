@@ -1,8 +1,12 @@
 """Multi-head attention, and attention of a sequence to itself."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import MaybeWeights, Shape, Tensor
 from keras_transformers.layers.attention_settings import AttentionSettings
 from keras_transformers.layers.masks import (
     causal_mask,
@@ -88,22 +92,14 @@ class MultiHeadAttention(Traced, AttentionSettings):
     """
 
     def call(
-        self,
-        query,
-        value=None,
-        key=None,
-        attention_mask=None,
-        use_causal_mask=False,
-        attention_bias=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-    ):
+        self, query: Tensor, value: Tensor | None = None, key: Tensor | None = None,
+        attention_mask: Tensor | None = None, use_causal_mask: bool = False,
+        attention_bias: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, mask: Tensor | None = None, query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None, key_mask: Tensor | None = None
+    ) -> MaybeWeights:
         masks, itself = (mask, query_mask, value_mask, key_mask), value is None
-        value = query if itself else value
+        value = query if value is None else value
         key = value if key is None else key
         for name, x, width in zip(self.input_names, (query, value, key), self._widths, strict=True):
             if len(x.shape) != 3 or x.shape[-1] not in (None, width):
@@ -137,7 +133,7 @@ class MultiHeadAttention(Traced, AttentionSettings):
         (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
         return (y, weights) if return_attention_scores else y
 
-    def prepare_query(self, query, positions):
+    def prepare_query(self, query: Tensor, positions: Tensor | None) -> Tensor:
         """A hook: queries as they are compared.
 
         Args:
@@ -151,13 +147,16 @@ class MultiHeadAttention(Traced, AttentionSettings):
             query = self.position.transform(query, positions)
         return self.score.prepare_query(query)
 
-    def prepare_key(self, key, positions):
+    def prepare_key(self, key: Tensor, positions: Tensor | None) -> Tensor:
         """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
         if self.position is not None:
             key = self.position.transform(key, positions)
         return self.score.prepare_key(key)
 
-    def make_mask(self, query, key, attention_mask, padding, causal):
+    def make_mask(
+        self, query: Tensor, key: Tensor, attention_mask: Tensor | None, padding: Tensor | None,
+        causal: bool
+    ) -> Tensor | None:
         """A hook: what each query may attend to.
 
         Args:
@@ -178,7 +177,10 @@ class MultiHeadAttention(Traced, AttentionSettings):
             masks.append(ops.expand_dims(padding, (1, 2)))  # LiteRT has no `[:, None, None]` here
         return combine_masks(*masks) if masks else None
 
-    def attend(self, query, key, value, mask, bias, positions, training=None):
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None,
+        positions: Sequence[Tensor], training: bool | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """A hook: from what was prepared to the output of the heads.
 
         Args:
@@ -208,7 +210,10 @@ class MultiHeadAttention(Traced, AttentionSettings):
         more = None if self.position is None else self.position.values(dropped, *positions)
         return y if more is None else y + more, weights
 
-    def _without_padding(self, query, value, key, itself, mask, query_mask, value_mask, key_mask):
+    def _without_padding(
+        self, query: Tensor, value: Tensor, key: Tensor, itself: bool, mask: Tensor | None,
+        query_mask: Tensor | None, value_mask: Tensor | None, key_mask: Tensor | None
+    ) -> tuple[Any, ...]:
         """Inputs with zeros at padding, and the keys' padding; what was one tensor stays one."""
         of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
         masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
@@ -262,20 +267,15 @@ class SelfAttention(MultiHeadAttention):
     causal = False
     input_names = ("x", "x", "x")
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         super().build(x_shape)
 
     def call(
-        self,
-        x,
-        attention_mask=None,
-        attention_bias=None,
-        positions=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-        x_mask=None,
-    ):
+        self, x: Tensor, attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None, positions: Tensor | None = None,
+        return_attention_scores: bool = False, training: bool | None = None,
+        mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:
         if self.position is not None:
             x = self.position.fits(x, self.causal)
         if mask is not None or x_mask is not None:
@@ -293,5 +293,5 @@ class SelfAttention(MultiHeadAttention):
             value_mask=x_mask,
         )
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return super().compute_output_shape(x_shape)

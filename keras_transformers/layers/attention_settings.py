@@ -1,18 +1,23 @@
 """Multi-head attention: its arguments, its projections and its configuration."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, TypeAlias, cast
+
 import keras
 
+from keras_transformers.annotations import Initializer, Part, Shape
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
 from keras_transformers.layers.keras_attention import our_arguments
-from keras_transformers.layers.learned_scores import SCORES
+from keras_transformers.layers.learned_scores import SCORES, GivenScore
 from keras_transformers.layers.parts import part, serialized
 from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.regularization import Dropout
 from keras_transformers.layers.scores import Score
 
-PROJECTIONS = ("query", "key", "value", "output")
+Projection: TypeAlias = Literal["query", "key", "value", "output"]
+PROJECTIONS: tuple[Projection, ...] = ("query", "key", "value", "output")
 
 
 class AttentionSettings(Arguments, Composite, keras.layers.Layer):
@@ -28,24 +33,24 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim=None,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        score="scaled_dot",
-        num_key_value_heads=None,
-        position=None,
-        output_shape=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        seed=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool | Projection | Sequence[Projection] = True,
+        score: GivenScore = "scaled_dot",
+        num_key_value_heads: int | None = None,
+        position: Part | None = None,
+        output_shape: int | None = None,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Any = None,
+        seed: int | None = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)
         self.key_dim = whole_number(self, "key_dim", key_dim, optional=True)
@@ -82,7 +87,9 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         self.supports_masking = True
         self.attention_observer = None  # a function that is shown the weights of every call
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> None:
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
         shapes = (query_shape, value_shape, key_shape)
@@ -113,7 +120,7 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
 
-    def _check_shapes(self, *shapes):
+    def _check_shapes(self, *shapes: Any) -> None:
         """Raises ValueError unless inputs of these shapes can attend to one another."""
         for name, shape in zip(self.input_names, shapes, strict=True):
             if len(shape) != 3 or shape[-1] is None:
@@ -121,22 +128,25 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
                 self._refuse(name, expected, f"shape {tuple(shape)}")
         self._check_lengths(shapes[1][1], shapes[2][1])
 
-    def _check_lengths(self, values, keys):
+    def _check_lengths(self, values: Any, keys: Any) -> None:
         if None not in (values, keys) and values != keys:
             _, value, key = self.input_names
             self._refuse(key, f"as long as `{value}`, {values}", f"length {keys}")
 
-    def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> Shape:
         if value_shape is not None:
             key_shape = value_shape if key_shape is None else key_shape
             self._check_shapes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], self._output_shape or query_shape[-1])
 
-    def _projection(self, name, equation, output_shape):
-        def fresh(initializer):  # one instance for several kernels would make them equal
+    def _projection(self, name: str, equation: str, output_shape: Any) -> keras.layers.Layer:
+        # One instance for several kernels would make them equal.
+        def fresh(initializer: Any) -> Any:
             return type(initializer).from_config(initializer.get_config())
 
-        name_of_bias, biased = name.removeprefix("attention_"), self.use_bias
+        name_of_bias, biased = name.removeprefix("attention_"), cast(Any, self.use_bias)
         if biased not in (True, False):
             biased = name_of_bias == biased if isinstance(biased, str) else name_of_bias in biased
         projection = keras.layers.EinsumDense(
@@ -156,11 +166,11 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         return projection
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """From a configuration of this class, or of Keras's layer."""
         return super().from_config(our_arguments(cls, config))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,7 +1,10 @@
 """What a block is made of: its arguments, its parts and its configuration."""
 
+from typing import Any
+
 import keras
 
+from keras_transformers.annotations import Activation, Part, Shape
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
@@ -30,24 +33,25 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
 
     def __init__(
         self,
-        num_heads=None,
-        mlp_dim=None,
-        dropout=0.0,
-        activation="relu",
-        norm_first=False,
-        mixer=None,
-        feed_forward=None,
-        norm=None,
-        drop_path=0.0,
-        layer_scale=None,
-        **kwargs,
-    ):
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
+        dropout: float = 0.0,
+        activation: Activation | None = "relu",
+        norm_first: bool = False,
+        mixer: Part | None = None,
+        feed_forward: Part | None = None,
+        norm: Part | None = None,
+        drop_path: float = 0.0,
+        layer_scale: float | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self._given = {
+        self._given: dict[str, Prototype] = {
             **self._part("mixer", mixer, num_heads=num_heads),
             **self._part("feed_forward", feed_forward, mlp_dim=mlp_dim),
         }
-        self.mixer = self.feed_forward = None
+        self.mixer: Any = None
+        self.feed_forward: Any = None
         self.num_heads = whole_number(self, "num_heads", num_heads, optional=mixer is not None)
         network = feed_forward is not None
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim, optional=network)
@@ -63,7 +67,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         self.layer_scale = layer_scale
         self.supports_masking = True
 
-    def _part(self, argument, given, **numbers):
+    def _part(self, argument: str, given: Any, **numbers: Any) -> dict[str, Prototype]:
         """A part that was given, copied, by its name; beside it there is no number.
 
         It becomes an attribute in `build`, so that weights come in the order of the branches.
@@ -77,7 +81,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
                 refuse(self, name, expected, f"{name}={number}")
         return {argument: Prototype(self, argument, made, keras.layers.Layer)}
 
-    def _check(self, x_shape):
+    def _check(self, x_shape: Shape) -> None:
         """Raises ValueError unless the block's own attention can be made for `x`."""
         if "mixer" in self._given:  # it has shapes of its own, a grid's perhaps
             return
@@ -88,7 +92,14 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
                 f"{x_shape[-1]}. Received: num_heads={self.num_heads}"
             )
 
-    def _build_branch(self, name, default, *shapes, norm_shape=None, branch_shape=None):
+    def _build_branch(
+        self,
+        name: str,
+        default: tuple[Any, ...],
+        *shapes: Any,
+        norm_shape: Shape | None = None,
+        branch_shape: Shape | None = None,
+    ) -> None:
         """Builds a part, its norm, and the factor on it, if there is one.
 
         Args:
@@ -115,20 +126,20 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
             scale.build(branch_shape or norm_shape or shapes[0])
         setattr(self, f"{name}_scale", scale)
 
-    def _build_feed_forward(self, x_shape):
+    def _build_feed_forward(self, x_shape: Shape) -> None:
         default = (FeedForward, self.mlp_dim, self.activation)
         self._build_branch("feed_forward", default, x_shape)
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.drop_path_layer = DropPath(self.drop_path, dtype=self.dtype_policy)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return tuple(x_shape)
 
-    def _serialized(self, argument):
+    def _serialized(self, argument: str) -> Any:
         """The configuration of a part that was given; None of a default one."""
         return self._given[argument].serialized() if argument in self._given else None
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,7 +1,18 @@
 """The encoder block and the decoder block: residuals and norms, wired."""
 
+from typing import Any
+
 import keras
 
+from keras_transformers.annotations import (
+    Activation,
+    Cache,
+    Index,
+    MaybeWeights,
+    Part,
+    Shape,
+    Tensor,
+)
 from keras_transformers.layers.attention import SelfAttention
 from keras_transformers.layers.block_settings import BlockSettings
 from keras_transformers.layers.decoder_attention import CausalSelfAttention, CrossAttention
@@ -12,7 +23,9 @@ from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 class Block(BlockSettings):
     """What all blocks compute: `x` and a branch of it, added."""
 
-    def _residual(self, x, name, function, *arguments, **options):
+    def _residual(
+        self, x: Tensor, name: str, function: Any, *arguments: Any, **options: Any
+    ) -> tuple[Tensor, Any]:
         """Post-norm `LN(x + f(x))` or pre-norm `x + f(LN(x))`, and what else `f` gives, or None.
 
         `f` is, or is of, the part called `name`; `options` say whether it trains.
@@ -24,10 +37,10 @@ class Block(BlockSettings):
         y = self._drop(y) if options.get("training") else y
         return (x + y if self.norm_first else norm(x + y)), other
 
-    def _drop(self, y):
+    def _drop(self, y: Tensor) -> Tensor:
         return self.drop_path_layer(self.dropout_layer(y, training=True), training=True)
 
-    def _options(self, name, **options):
+    def _options(self, name: str, **options: Any) -> dict[str, Any]:
         """Those of a part's call that are neither None nor False; unknown ones are refused."""
         said = {key: x for key, x in options.items() if x is not None and x is not False}
         for key in said.keys() - getattr(self, f"_{name}_takes"):
@@ -36,7 +49,9 @@ class Block(BlockSettings):
             refuse(self, key, expected, "one")
         return said
 
-    def _without_padding(self, x, padding_mask, mask, x_mask):
+    def _without_padding(
+        self, x: Tensor, padding_mask: Tensor | None, mask: Tensor | None, x_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         """`x` with zeros at padding, and bool `(batch, length)`, True = real token, or None."""
         if padding_mask is None and mask is None and x_mask is None:
             return x, None
@@ -100,23 +115,17 @@ class EncoderBlock(Block):
     (3, 5, 8)
     """
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self._check(x_shape)
         self._build_branch("mixer", (SelfAttention, self.num_heads), x_shape)
         self._build_feed_forward(x_shape)
 
     def call(
-        self,
-        x,
-        attention_mask=None,
-        padding_mask=None,
-        positions=None,
-        attention_bias=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-        x_mask=None,
-    ):
+        self, x: Tensor, attention_mask: Tensor | None = None, padding_mask: Tensor | None = None,
+        positions: Tensor | None = None, attention_bias: Tensor | None = None,
+        return_attention_scores: bool = False, training: bool | None = None,
+        mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:
         x, padding = self._without_padding(x, padding_mask, mask, x_mask)
         options = self._options(
             "mixer", attention_mask=attention_mask, attention_bias=attention_bias, mask=padding,
@@ -174,19 +183,12 @@ class DecoderBlock(Block):
     """
 
     def __init__(
-        self,
-        num_heads=None,
-        mlp_dim=None,
-        dropout=0.0,
-        activation="relu",
-        norm_first=False,
-        mixer=None,
-        cross_attention=None,
-        feed_forward=None,
-        norm=None,
-        causal=True,
-        **kwargs,
-    ):
+        self, num_heads: int | None = None, mlp_dim: int | None = None, dropout: float = 0.0,
+        activation: Activation | None = "relu", norm_first: bool = False,
+        mixer: Part | None = None, cross_attention: Part | None = None,
+        feed_forward: Part | None = None, norm: Part | None = None, causal: bool = True,
+        **kwargs: Any
+    ) -> None:
         across = mixer is not None and cross_attention is None  # `num_heads` is of that attention
         settings = (dropout, activation, norm_first, mixer, feed_forward, norm)
         super().__init__(None if across else num_heads, mlp_dim, *settings, **kwargs)
@@ -200,7 +202,7 @@ class DecoderBlock(Block):
             expected = f"{'' if causal else 'not '}causal, as `causal` is {causal}"
             refuse(self, "mixer", expected, type(given).__name__)
 
-    def build(self, x_shape, context_shape=None):
+    def build(self, x_shape: Shape, context_shape: Shape | None = None) -> None:
         self._check(x_shape)
         attention = CausalSelfAttention if self.causal else SelfAttention
         self._build_branch("mixer", (attention, self.num_heads), x_shape)
@@ -214,20 +216,12 @@ class DecoderBlock(Block):
         self._build_feed_forward(x_shape)
 
     def call(
-        self,
-        x,
-        context=None,
-        attention_mask=None,
-        context_mask=None,
-        padding_mask=None,
-        positions=None,
-        context_positions=None,
-        attention_bias=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-        x_mask=None,
-    ):
+        self, x: Tensor, context: Tensor | None = None, attention_mask: Tensor | None = None,
+        context_mask: Tensor | None = None, padding_mask: Tensor | None = None,
+        positions: Tensor | None = None, context_positions: Tensor | None = None,
+        attention_bias: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:
         if (context is None) != (self.cross_attention is None):
             expected, received = ("given", "None") if context is None else ("None", "a tensor")
             refuse(self, "context", f"{expected}, as when the block was built", received)
@@ -249,23 +243,26 @@ class DecoderBlock(Block):
         x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
         return (x, weights) if return_attention_scores else x
 
-    def compute_output_shape(self, x_shape, context_shape=None):
+    def compute_output_shape(self, x_shape: Shape, context_shape: Shape | None = None) -> Shape:
         return super().compute_output_shape(x_shape)
 
-    def _context_mask(self, mask):
+    def _context_mask(self, mask: Tensor | None) -> dict[str, Tensor]:
         """The argument of the cross-attention that a mask of padding, or of pairs, is."""
         if mask is None:
             return {}
         mask = as_mask(mask, named(self, "context_mask"))
         return {"context_mask" if len(mask.shape) == 2 else "attention_mask": mask}
 
-    def start_cache(self, batch, beams, max_length):
+    def start_cache(self, batch: Any, beams: int, max_length: Index) -> Cache:
         """Empty keys and values of the self-attention; see `CausalSelfAttention.start_cache`."""
         if not hasattr(self.mixer, "start_cache"):
             refuse(self, "mixer", "able to decode token by token", type(self.mixer).__name__)
         return self.mixer.start_cache(batch, beams, max_length)
 
-    def step(self, x, cache, index, visible=None, context_cache=None, context_mask=None):
+    def step(
+        self, x: Tensor, cache: Cache, index: Index, visible: Tensor | None = None,
+        context_cache: Cache | None = None, context_mask: Tensor | None = None
+    ) -> tuple[Tensor, Cache, Tensor | None]:
         """Decodes one token of `beams` sequences for each batch element.
 
         Args:
@@ -288,12 +285,12 @@ class DecoderBlock(Block):
         x, _ = self._residual(x, "feed_forward", feed)
         return x, cache, weights
 
-    def prefill(self, x, cache, beams):
+    def prefill(self, x: Tensor, cache: Cache, beams: int) -> tuple[Tensor, Cache]:
         """The first tokens at once, without a context; see `CausalSelfAttention.prefill`."""
         x, cache = self._residual(x, "mixer", self.mixer.prefill, cache, beams)
         x, _ = self._residual(x, "feed_forward", self.feed_forward)
         return x, cache
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         across = self._serialized("cross_attention")
         return {**super().get_config(), "cross_attention": across, "causal": self.causal}

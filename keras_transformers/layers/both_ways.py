@@ -1,8 +1,11 @@
 """A recurrent network that reads in both directions."""
 
+from typing import Any, Literal
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 
@@ -29,13 +32,13 @@ class BothWays(Composite, keras.layers.Layer):
         `(batch, length, 2 * units)`, and the last state of either direction `(batch, units)`.
     """
 
-    def __init__(self, kind, units, **kwargs):
+    def __init__(self, kind: Literal["gru", "lstm"], units: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.kind = kind
         self.units = units
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self.forward_layer, self.backward_layer = (
             KINDS[self.kind](
                 self.units,
@@ -51,14 +54,14 @@ class BothWays(Composite, keras.layers.Layer):
         for layer in (self.forward_layer, self.backward_layer):
             layer.build((None, None, x_shape[-1]))
 
-    def call(self, x, mask=None):
+    def call(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         forward, state, *_ = self.forward_layer(x, mask=mask)
         backward, last, *_ = self.backward_layer(x, mask=mask)
         return ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1), state, last
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> tuple[Shape, Shape, Shape]:
         batch, length, _ = x_shape
         return (batch, length, 2 * self.units), (batch, self.units), (batch, self.units)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "kind": self.kind, "units": self.units}

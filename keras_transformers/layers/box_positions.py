@@ -4,10 +4,11 @@ import math
 
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers.positions import sinusoidal_encoding
 
 
-def relative_places(mask):
+def relative_places(mask: Tensor) -> Tensor:
     """Where the places of padded grids lie in their pictures, as shares of the pictures' sides.
 
     The lower and the right border of a place: `cumsum(mask) / sum(mask)` along each axis, in
@@ -35,7 +36,9 @@ def relative_places(mask):
     return ops.stack(shares, axis=-1)
 
 
-def sinusoidal_coordinates(coordinates, hidden_dim, max_wavelength=10000.0):
+def sinusoidal_coordinates(
+    coordinates: Tensor, hidden_dim: int, max_wavelength: float = 10000.0
+) -> Tensor:
     """Sinusoidal encodings of coordinates in [0, 1], side by side.
 
     `[PE(2 pi c_1); PE(2 pi c_2); ...]` with `sinusoidal_encoding`, an equal share of the features

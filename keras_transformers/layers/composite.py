@@ -1,11 +1,16 @@
 """What is saved of the layers inside a layer: how they were quantised, and which are frozen."""
 
+from collections.abc import Container
+from typing import Any
+
 import keras
+
+from keras_transformers.annotations import LayerMixin
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 
 
-class Composite:
+class Composite(LayerMixin):
     """Mixed into layers and models that are made of layers.
 
     Keras saves the arguments of a layer. What was done later to the layers inside it is kept here:
@@ -15,13 +20,13 @@ class Composite:
     already, whatever its parts have.
     """
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         if name == "trainable":
             set_trainable(self, value)
         else:
             super().__setattr__(name, value)
 
-    def _post_build(self):
+    def _post_build(self) -> None:
         """Called by Keras when everything in the layer is built: each part gets its own policy.
 
         Saving, Keras asks the policy of a quantised layer for its mode, not for that of its path.
@@ -32,7 +37,7 @@ class Composite:
                 if layer.built and layer.quantization_mode is not None:
                     layer._dtype_policy = _policy_of(layer)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         policies = {
             _path_from(self, layer): _policy_of(layer)
@@ -44,11 +49,11 @@ class Composite:
             config["dtype"] = keras.dtype_policies.serialize(PolicyOfParts(policy, policies))
         return config
 
-    def get_build_config(self):
+    def get_build_config(self) -> Any:
         config = super().get_build_config()
         return config and {**config, TRAINABLE: _unlike_their_owner(self)}
 
-    def build_from_config(self, config):
+    def build_from_config(self, config: dict[str, Any]) -> None:
         config = dict(config)
         parts = config.pop(TRAINABLE, None)
         super().build_from_config(config)
@@ -63,12 +68,12 @@ class PolicyOfParts(keras.dtype_policies.DTypePolicyMap):
     Keras looks for the whole path, which is another one as soon as the layer is inside something.
     """
 
-    def __getitem__(self, path):
+    def __getitem__(self, path: str) -> Any:
         found = _of_tail(path, self)
         return self.default_policy if found is None else super().__getitem__(found)
 
 
-def _of_tail(path, known):
+def _of_tail(path: str, known: Container[str]) -> str | None:
     """The longest end of a path that is known; None where none is."""
     while path not in known:
         _, slash, path = path.partition("/")
@@ -77,20 +82,20 @@ def _of_tail(path, known):
     return path
 
 
-def _path_from(owner, layer):
+def _path_from(owner: Any, layer: keras.layers.Layer) -> str:
     """The path of a layer, which begins with the name of what has it."""
     inside = layer.path.removeprefix(f"{owner.path}/")
     return layer.path if inside == layer.path else f"{owner.name}/{inside}"
 
 
-def _policy_of(layer):
+def _policy_of(layer: keras.layers.Layer) -> Any:
     policy = layer.dtype_policy
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
         return policy[layer.path]
     return policy
 
 
-def _check_kept(layer):
+def _check_kept(layer: keras.layers.Layer) -> bool:
     """True; ValueError where a layer was quantised in a way that its policy does not tell."""
     config = getattr(layer, "quantization_config", None)
     quantizers = [] if config is None else [config, type(config)()]
@@ -103,7 +108,7 @@ def _check_kept(layer):
     return True
 
 
-def _unlike_their_owner(owner):
+def _unlike_their_owner(owner: Any) -> dict[str, bool]:
     """Path -> `trainable`, of layers with weights where it is another than that of what has them.
 
     Outer layers come first: setting one sets those inside it.
@@ -118,13 +123,13 @@ def _unlike_their_owner(owner):
     return found
 
 
-def set_trainable(layer, value):
+def set_trainable(layer: keras.layers.Layer, value: bool) -> None:
     """Sets `trainable` of a layer and of all that is in it."""
     for each in layer._flatten_layers():
         type(each).trainable.fset(each, value)
 
 
-def _set_parts(owner, parts):
+def _set_parts(owner: Any, parts: dict[str, Any]) -> None:
     set_trainable(owner, owner.trainable)  # some of what is in it was made just now
     layers = [each for each in owner._flatten_layers(include_self=False) if each.weights]
     for path, trainable in parts.items():

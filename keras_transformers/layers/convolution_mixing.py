@@ -1,8 +1,11 @@
 """Lightweight and dynamic convolution over the tokens of a sequence."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.mixers import Mixer
@@ -50,14 +53,14 @@ class ConvolutionMixing(Mixer):
 
     def __init__(
         self,
-        kernel_size,
-        num_heads,
-        dynamic=False,
-        causal=False,
-        dropout=0.0,
-        seed=None,
-        **kwargs,
-    ):
+        kernel_size: int,
+        num_heads: int,
+        dynamic: bool = False,
+        causal: bool = False,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.kernel_size = whole_number(self, "kernel_size", kernel_size)
         if self.kernel_size % 2 == 0 and not causal:
@@ -68,12 +71,13 @@ class ConvolutionMixing(Mixer):
         self.dropout = rate(self, "dropout", dropout)
         self.seed = seed
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         width = self._check_heads(x_shape)
         self.input_dense = self._dense(2 * width, "input")
         self.input_dense.build(x_shape)
         size = self.num_heads * self.kernel_size
-        self.kernel = self.kernel_dense = None
+        self.kernel = None
+        self.kernel_dense: Any = None
         if self.dynamic:
             self.kernel_dense = self._dense(size, "kernel", use_bias=False)
             self.kernel_dense.build(x_shape)
@@ -87,7 +91,7 @@ class ConvolutionMixing(Mixer):
         self.output_dense.build(x_shape)
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
 
-    def call(self, x, training=None, mask=None):
+    def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         length, width = ops.shape(x)[1], x.shape[2]
         mask = given_padding(self, x, mask=mask)
         x = hide_padding(x, mask)
@@ -113,7 +117,7 @@ class ConvolutionMixing(Mixer):
         )
         return self.output_dense(ops.reshape(y, (-1, length, width)))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "kernel_size": self.kernel_size,

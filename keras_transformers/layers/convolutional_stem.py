@@ -1,8 +1,11 @@
 """A few convolutions instead of one projection, from an image to tokens."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Array, Shape, Tensor
 from keras_transformers.layers.patch_embedding import ToPatches
 from keras_transformers.layers.patches import whole
 
@@ -39,7 +42,7 @@ class ConvolutionalStem(ToPatches):
     (2, 49, 32)
     """
 
-    def __init__(self, patch_size, hidden_dim, **kwargs):
+    def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(patch_size, hidden_dim, **kwargs)
         halvings = int(patch_size).bit_length() - 1 if isinstance(patch_size, int) else 0
         if halvings < 1 or patch_size != 2**halvings:
@@ -48,7 +51,7 @@ class ConvolutionalStem(ToPatches):
                 f"Received: {patch_size!r}"
             )
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         sizes = self._remember(x_shape)
         if len(x_shape) != 4:
             raise ValueError(
@@ -75,13 +78,13 @@ class ConvolutionalStem(ToPatches):
             self.norms.append(norm)
         self._build_projection(shape[-1])
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         x = whole(x, self._check_input(x), self._owner)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = ops.relu(norm(convolution(x)))
         rows, columns = ops.shape(x)[1:3]
         return self.projection(ops.reshape(x, (-1, rows * columns, x.shape[3])))
 
-    def filters(self):
+    def filters(self) -> Array:
         """Kernel of the first convolution, `(3, 3, c, width)`, NumPy float32."""
         return ops.convert_to_numpy(ops.cast(self.convolutions[0].kernel, "float32"))

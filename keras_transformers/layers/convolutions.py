@@ -1,8 +1,11 @@
 """Convolutions with their norms, and residual blocks of them."""
 
+from typing import Any, Literal
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
@@ -13,7 +16,7 @@ GROUPS = 8  # of a group norm; fewer where they do not divide the width
 NORMS = ("batch", "frozen", "group")
 
 
-def _norm(kind, width, **kwargs):
+def _norm(kind: str, width: int, **kwargs: Any) -> keras.layers.Layer:
     """A norm of maps; "frozen" is a batch norm that neither learns nor measures."""
     if kind == "group":
         groups = next(number for number in range(GROUPS, 0, -1) if width % number == 0)
@@ -26,11 +29,11 @@ class _FrozenBatchNormalization(keras.layers.BatchNormalization):
     """Neither learns nor measures, whatever `trainable` is set to in what it is a part of."""
 
     @property
-    def trainable(self):
+    def trainable(self) -> bool:
         return False
 
     @trainable.setter
-    def trainable(self, value):
+    def trainable(self, value: bool) -> None:
         pass
 
 
@@ -70,8 +73,14 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, filters, kernel_size=3, stride=1, norm="batch", activation="relu", **kwargs
-    ):
+        self,
+        filters: int,
+        kernel_size: int = 3,
+        stride: int = 1,
+        norm: Literal["batch", "frozen", "group"] = "batch",
+        activation: Activation | None = "relu",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if min(filters, kernel_size, stride) < 1 or kernel_size % 2 == 0 or norm not in NORMS:
             raise ValueError(
@@ -85,7 +94,7 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
         self.norm = norm
         self.activation = keras.activations.get(activation)
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         self.convolution = keras.layers.Conv2D(
             self.filters,
@@ -102,7 +111,7 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
         self.norm_layer = _norm(self.norm, self.filters, name="norm", dtype=self.dtype_policy)
         self.norm_layer.build(shape)
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         check_map(self, x.shape)
         check_floating(self, "x", x)
         border = self.kernel_size // 2
@@ -112,10 +121,10 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
         x = self.norm_layer(x) if self.norm == "group" else self.norm_layer(x, training=training)
         return self.activation(x)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*_strided(x_shape, self.stride), self.filters)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "filters": self.filters,
@@ -126,7 +135,7 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
         }
 
 
-def _strided(x_shape, stride):
+def _strided(x_shape: Shape, stride: int) -> Shape:
     batch, *grid, _ = x_shape
     return (batch, *(None if side is None else -(-side // stride) for side in grid))
 
@@ -163,16 +172,25 @@ class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
     (2, 5, 4, 32)
     """
 
-    def __init__(self, filters, stride=1, bottleneck=False, norm="batch", **kwargs):
+    def __init__(
+        self,
+        filters: int,
+        stride: int = 1,
+        bottleneck: bool = False,
+        norm: Literal["batch", "frozen", "group"] = "batch",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.filters = filters
         self.stride = stride
         self.bottleneck = bottleneck
         self.norm = norm
-        self.convolutions = [self._convolution(i, *args) for i, args in enumerate(self._sizes())]
-        self.short_cut = None
+        self.convolutions = [
+            self._convolution(f"convolution_{i}", *args) for i, args in enumerate(self._sizes())
+        ]
+        self.short_cut: ConvolutionNorm | None = None
 
-    def _sizes(self):
+    def _sizes(self) -> list[tuple[int, int, int, str | None]]:
         """Width, kernel, stride and activation of every convolution."""
         filters, stride = self.filters, self.stride
         middle = (filters, 3, stride, "relu")
@@ -180,14 +198,15 @@ class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
             return [(filters, 1, 1, "relu"), middle, (4 * filters, 1, 1, None)]
         return [middle, (filters, 3, 1, None)]
 
-    def _convolution(self, name, filters, kernel_size, stride, activation):
-        name = f"convolution_{name}" if isinstance(name, int) else name
+    def _convolution(
+        self, name: str, filters: int, kernel_size: int, stride: int, activation: Activation | None
+    ) -> ConvolutionNorm:
         policy = self.dtype_policy
         return ConvolutionNorm(
             filters, kernel_size, stride, self.norm, activation, name=name, dtype=policy
         )
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         shape = tuple(x_shape)
         for convolution in self.convolutions:
@@ -197,18 +216,18 @@ class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
             self.short_cut = self._convolution("short_cut", shape[-1], 1, self.stride, None)
             self.short_cut.build(x_shape)
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         y = x
         for convolution in self.convolutions:
             y = convolution(y, training=training)
         x = x if self.short_cut is None else self.short_cut(x, training=training)
         return ops.relu(x + y)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         width = self.filters * (4 if self.bottleneck else 1)
         return (*_strided(x_shape, self.stride), width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "filters": self.filters,

@@ -7,9 +7,12 @@ slot it was written to. When a search moves its beams nothing is copied: `visibl
 each beam's own past lies.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Cache, Index, MaybeWeights, Shape, Tensor
 from keras_transformers.layers.attention import MultiHeadAttention, SelfAttention
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.portable import KERNELS
@@ -49,7 +52,7 @@ class CausalSelfAttention(SelfAttention):
 
     causal = True
 
-    def start_cache(self, batch, beams, max_length):
+    def start_cache(self, batch: Any, beams: int, max_length: Index) -> Cache:
         """Empty keys and values for `beams` sequences of each batch element.
 
         They take `batch * beams * max_length * key_value_heads * (key_dim + value_dim)` numbers of
@@ -69,7 +72,9 @@ class CausalSelfAttention(SelfAttention):
             "value": ops.zeros((batch, heads, places, value_dim), self.compute_dtype),
         }
 
-    def step(self, x, cache, index, visible=None):
+    def step(
+        self, x: Tensor, cache: Cache, index: Index, visible: Tensor | None = None
+    ) -> tuple[Tensor, Cache]:
         """Attends from the token at position `index` to itself and those before it.
 
         Args:
@@ -95,7 +100,9 @@ class CausalSelfAttention(SelfAttention):
         y = self.attend_past(query, *read_cache(cache, beams), visible, index)
         return project_token(self.output_dense, swap_heads(y)), cache
 
-    def attend_past(self, query, key, value, visible, index):
+    def attend_past(
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, index: Index
+    ) -> Tensor:
         """A hook: `attend` of a step, to what is in the cache.
 
         Args:
@@ -113,7 +120,7 @@ class CausalSelfAttention(SelfAttention):
         positions = (here, ops.arange(ops.shape(value)[2], dtype="int32") // beams)
         return self.attend(query, key, value, visible[:, None], None, positions)[0]
 
-    def prefill(self, x, cache, beams):
+    def prefill(self, x: Tensor, cache: Cache, beams: int) -> tuple[Tensor, Cache]:
         """Attends between the first tokens of every sequence, and puts them into the cache.
 
         Args:
@@ -171,44 +178,33 @@ class CrossAttention(MultiHeadAttention):
 
     input_names = ("x", "context", "context")
 
-    def build(self, x_shape, context_shape):
+    def build(self, x_shape: Shape, context_shape: Shape) -> None:
         if self.position is not None:
             expected = "None, for places in two sequences have no common origin"
             self._refuse("position", expected, type(self.position).__name__)
         super().build(x_shape, context_shape)
 
     def call(
-        self,
-        x,
-        context,
-        attention_mask=None,
-        attention_bias=None,
-        positions=None,
-        context_positions=None,
-        return_attention_scores=False,
-        training=None,
-        context_mask=None,
-    ):
+        self, x: Tensor, context: Tensor, attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None, positions: Tensor | None = None,
+        context_positions: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, context_mask: Tensor | None = None
+    ) -> MaybeWeights:
         query, key = x, context
         if positions is not None:
             query = with_positions(self, "positions", x, positions)
         if context_positions is not None:
             key = with_positions(self, "context_positions", context, context_positions)
         return super().call(
-            query,
-            context,
-            key,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            return_attention_scores=return_attention_scores,
-            training=training,
+            query, context, key, attention_mask=attention_mask, attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores, training=training,
             value_mask=context_mask,
         )
 
-    def compute_output_shape(self, x_shape, context_shape=None):
+    def compute_output_shape(self, x_shape: Shape, context_shape: Shape | None = None) -> Shape:
         return super().compute_output_shape(x_shape)
 
-    def project_context(self, context, context_mask=None):
+    def project_context(self, context: Tensor, context_mask: Tensor | None = None) -> Cache:
         """Keys and values of `context`, computed once for all steps and beams of `step`.
 
         They take `batch * context_length * key_value_heads * (key_dim + value_dim)` numbers of the
@@ -223,7 +219,9 @@ class CrossAttention(MultiHeadAttention):
         key, value = swap_heads(key), swap_heads(value)  # (batch, heads, context_length, dim)
         return {"key": self.prepare_key(key, None), "value": value}
 
-    def step(self, x, cache, context_mask=None):
+    def step(
+        self, x: Tensor, cache: Cache, context_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Attends from one token of each of several sequences that share a context.
 
         Args:
@@ -236,11 +234,11 @@ class CrossAttention(MultiHeadAttention):
         query = swap_heads(project_token(self.query_dense, x))  # (batch, heads, beams, key_dim)
         query = self.prepare_query(query, None)
         mask = None if context_mask is None else ops.expand_dims(context_mask, (1, 2))
-        y, weights = self.attend(query, cache["key"], cache["value"], mask, None, None)
+        y, weights = self.attend(query, cache["key"], cache["value"], mask, None, ())
         return project_token(self.output_dense, swap_heads(y)), weights
 
 
-def write_cache(cache, key, value, index):
+def write_cache(cache: Cache, key: Tensor, value: Tensor, index: Index) -> Cache:
     """Puts one token of every beam, `(batch, heads, beams, dim)`, at position `index`."""
     beams, kernels = key.shape[2], KERNELS.get()
     if kernels is not None:
@@ -255,7 +253,7 @@ def write_cache(cache, key, value, index):
     return {"key": key, "value": ops.slice_update(cache["value"], place, value)}
 
 
-def fill_cache(cache, key, value, beams):
+def fill_cache(cache: Cache, key: Tensor, value: Tensor, beams: int) -> Cache:
     """Puts the first tokens of sequences, `(batch, heads, length, dim)`, into all beams' slots."""
     key, value = (ops.repeat(x, beams, axis=2) if beams > 1 else x for x in (key, value))
     filled = ops.shape(value)[2]
@@ -267,18 +265,18 @@ def fill_cache(cache, key, value, beams):
     return {"key": key, "value": ops.concatenate([value, cache["value"][:, :, filled:]], axis=2)}
 
 
-def read_cache(cache, beams):
+def read_cache(cache: Cache, beams: int) -> tuple[Tensor, Tensor]:
     """Keys and values, both `(batch, heads, places, dim)`."""
     key, value = cache["key"], cache["value"]
     return (ops.swapaxes(key, 2, 3) if _in_columns(beams) else key), value
 
 
-def _in_columns(beams):
+def _in_columns(beams: int) -> bool:
     """Whether keys are columns."""
     return beams > 1 and KERNELS.get() is None
 
 
-def visible_slots(index, cache, beams, slots=None):
+def visible_slots(index: Index, cache: Cache, beams: int, slots: Tensor | None = None) -> Tensor:
     """Which places of the cache each beam may attend to at position `index`.
 
     Args:

@@ -1,12 +1,14 @@
 """From token ids to vectors and back to logits; learned tokens."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
+from keras_transformers.annotations import Initializer, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
@@ -17,7 +19,7 @@ from keras_transformers.layers.positions import check_sequence
 BLOCKS = 8  # as many as rows would be slow
 
 
-def _times_table(table, rows, blocks):
+def _times_table(table: Any, rows: Tensor, blocks: int) -> Tensor:
     """`rows E^T`, computed as `(E rows^T)^T` for each block of `E`."""
     table = ops.reshape(table, (blocks, -1, table.shape[1]))
     y = ops.matmul(table, ops.tile(ops.transpose(rows)[None], (blocks, 1, 1)))
@@ -29,9 +31,9 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
-    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Beside
-    `keras.layers.ReversibleEmbedding` it is always tied, its logits have no soft cap and the
-    compute dtype, and it is quantised by "int8" alone, with Keras's own quantizers.
+    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Unlike
+    `keras.layers.ReversibleEmbedding` it is always tied; its logits have no soft cap and the
+    compute dtype; and it is quantised by "int8" alone, with Keras's own quantizers.
 
     Args:
         vocab_size: Number of rows of the table.
@@ -62,7 +64,14 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     (1, 3, 11)
     """
 
-    def __init__(self, vocab_size, hidden_dim, scale=True, mask_zero=False, **kwargs):
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_dim: int,
+        scale: bool = True,
+        mask_zero: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if vocab_size < 1 or hidden_dim < 1:
             raise ValueError(
@@ -76,9 +85,9 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self.supports_masking = True
         self.autocast = False  # half precision would round ids that are held in floats
         self._reversed = False
-        self.table_scale = None  # of a quantised table
+        self.table_scale: Any = None  # of a quantised table
 
-    def build(self, ids_shape=None):
+    def build(self, ids_shape: Shape | None = None) -> None:
         if self.quantization_mode == "int8":  # out of a file
             self._make_int8_table()
             return
@@ -90,27 +99,27 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             initializer=keras.initializers.RandomNormal(stddev=stddev),
         )
 
-    def call(self, ids, reverse=False):
+    def call(self, ids: Tensor, reverse: bool = False) -> Tensor:
         self._check(ids, reverse)
         if reverse:
             return self.logits(ids)
         return self.vectors(as_ids(self, "ids", ids, self.vocab_size - 1))
 
-    def vectors(self, ids):
+    def vectors(self, ids: Tensor) -> Tensor:
         """`call` without checks, for int32 ids that a program has made."""
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         if self.table_scale is not None:
             x = x / ops.cast(ops.take(self.table_scale, ids, axis=0)[..., None], x.dtype)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scale else x
 
-    def _check(self, x, reverse):
+    def _check(self, x: Any, reverse: bool) -> None:
         """Notes which way, for `compute_mask` is not told, and checks vectors."""
         self._reversed = reverse
         if reverse and (not x.shape or x.shape[-1] not in (None, self.hidden_dim)):
             expected = f"vectors of shape (..., {self.hidden_dim}) in reverse"
             refuse(self, "ids", expected, f"shape {tuple(x.shape)}")
 
-    def logits(self, x):
+    def logits(self, x: Tensor) -> Tensor:
         """Scores every token of the vocabulary: `x E^T`, `(..., hidden_dim)` -> `(..., vocab)`.
 
         In a functional model this is a call of the layer, with `reverse=True`.
@@ -123,7 +132,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         table = ops.cast(self.table, self.compute_dtype)
         return ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table))
 
-    def step_logits(self, x):
+    def step_logits(self, x: Tensor) -> Tensor:
         """`logits` for one token of every sequence, `(batch, beams, hidden_dim)`: `(E x^T)^T`.
 
         XLA on a CPU is quicker at few rows this way round, and slower at the many of training. Up
@@ -143,7 +152,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             y = _times_table(ops.cast(self.table, rows.dtype), rows, blocks)
         return ops.reshape(y, (-1, x.shape[1], self.vocab_size))
 
-    def quantize(self, mode, type_check=True, config=None):
+    def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
         """Keeps the table in 8 bits with a scale for each row, for inference; see `in_precision`.
 
         Raises:
@@ -167,11 +176,11 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
         self.dtype_policy = f"int8_from_{policy.name}"
 
-    def _padding_rows(self):
+    def _padding_rows(self) -> int:
         """Rows that make whole blocks of the table, or its product would be the slow one."""
         return -self.vocab_size % BLOCKS
 
-    def _make_int8_table(self):
+    def _make_int8_table(self) -> None:
         rows = self.vocab_size + self._padding_rows()
         self.table, self.table_scale = (
             self.add_weight(
@@ -184,11 +193,11 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         )
         self._is_quantized = True
 
-    def _int8_call(self, ids, reverse=False):
+    def _int8_call(self, ids: Tensor, reverse: bool = False) -> Tensor:
         """What Keras calls where the policy is an 8-bit one."""
         return self.call(ids, reverse)
 
-    def _int8_logits(self, rows):
+    def _int8_logits(self, rows: Tensor) -> Tensor:
         """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
         rows, scale = abs_max_quantize(rows, axis=-1)
         alone = rows.shape[0] == 1  # takes longer than two
@@ -196,22 +205,22 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         y = ops.cast(y[:1] if alone else y, "float32") / (self.table_scale * scale)
         return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
 
-    def compute_mask(self, ids, previous_mask=None):
+    def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         reverse, self._reversed = self._reversed, False
         real = ops.not_equal(ids, 0) if self.mask_zero and not reverse else None
         return combine_masks(previous_mask, real)
 
-    def compute_output_shape(self, ids_shape, reverse=False):
+    def compute_output_shape(self, ids_shape: Shape, reverse: bool = False) -> Shape:
         return (*ids_shape[:-1], self.vocab_size) if reverse else (*ids_shape, self.hidden_dim)
 
-    def compute_output_spec(self, ids, reverse=False):
+    def compute_output_spec(self, ids: Any, reverse: bool = False) -> keras.KerasTensor:
         self._check(ids, reverse)
         if not reverse:
             check_ids(self, "ids", ids, self.vocab_size - 1)
         shape = self.compute_output_shape(ids.shape, reverse)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,
@@ -248,32 +257,32 @@ class ClassToken(Arguments, keras.layers.Layer):
     (2, 6, 8)
     """
 
-    def __init__(self, initializer="zeros", **kwargs):
+    def __init__(self, initializer: Initializer = "zeros", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
         self.token = self.add_weight(
             name="class_token", shape=(1, 1, x_shape[-1]), initializer=self.initializer
         )
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         token = ops.cast(self.token, x.dtype)
         token = ops.broadcast_to(token, (ops.shape(x)[0], 1, x.shape[-1]))
         return ops.concatenate([token, x], axis=1)
 
-    def compute_mask(self, x, previous_mask=None):
+    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         if previous_mask is None:
             return None
         return ops.pad(previous_mask, ((0, 0), (1, 0)), constant_values=True)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         batch, length, width = x_shape
         return (batch, None if length is None else length + 1, width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "initializer": keras.initializers.serialize(self.initializer),

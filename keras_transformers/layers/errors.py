@@ -1,11 +1,14 @@
 """How layers refuse what does not fit."""
 
 import numbers
+from typing import Any, NoReturn
 
 import keras
 
+from keras_transformers.annotations import Tensor
 
-def refuse(layer, argument, expected, received):
+
+def refuse(layer: Any, argument: str, expected: str, received: Any) -> NoReturn:
     """Raises ValueError: names layer and argument, what was expected and what was received.
 
     Classes take it as a method, `_refuse = refuse`.
@@ -13,12 +16,14 @@ def refuse(layer, argument, expected, received):
     raise ValueError(f"{named(layer, argument)} must be {expected}. Received: {received}")
 
 
-def named(layer, argument):
+def named(layer: Any, argument: str) -> str:
     """An argument of a layer as errors name it."""
     return f"{type(layer).__name__} '{layer.name}': `{argument}`"
 
 
-def whole_number(layer, argument, value, least=1, optional=False):
+def whole_number(
+    layer: Any, argument: str, value: Any, least: int = 1, optional: bool = False
+) -> Any:
     """A number of things as an int, NumPy's too; None where it is optional."""
     if value is None and optional:
         return None
@@ -29,7 +34,7 @@ def whole_number(layer, argument, value, least=1, optional=False):
     return int(value)
 
 
-def rate(layer, argument, value):
+def rate(layer: Any, argument: str, value: Any) -> float:
     """A probability of dropping as a float."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not (number and 0 <= value < 1):
@@ -37,7 +42,7 @@ def rate(layer, argument, value):
     return float(value)
 
 
-def check_floating(layer, argument, x):
+def check_floating(layer: Any, argument: str, x: Tensor) -> None:
     """Raises ValueError unless `x` is a floating tensor."""
     dtype = keras.backend.standardize_dtype(x.dtype)
     if not keras.backend.is_float_dtype(dtype):

@@ -1,7 +1,10 @@
 """Position-wise networks: the same small network on every token."""
 
+from typing import Any
+
 import keras
 
+from keras_transformers.annotations import Activation, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.depthwise import Depthwise
@@ -12,7 +15,7 @@ from keras_transformers.layers.regularization import Dropout
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-def gelu_tanh(x):
+def gelu_tanh(x: Tensor) -> Tensor:
     """The Gaussian error linear unit by its approximation with a hyperbolic tangent.
 
     `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016,
@@ -37,8 +40,14 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
     def __init__(
-        self, mlp_dim, activation="relu", dropout=0.0, use_bias=True, seed=None, **kwargs
-    ):
+        self,
+        mlp_dim: int,
+        activation: Activation | None = "relu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
         self.activation = keras.activations.get(activation)
@@ -47,12 +56,14 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
         self.seed = seed
         self.supports_masking = True
 
-    def _dense(self, units, name, activation=None):
+    def _dense(
+        self, units: int, name: str, activation: Activation | None = None
+    ) -> keras.layers.Dense:
         return keras.layers.Dense(
             units, activation, self.use_bias, name=name, dtype=self.dtype_policy
         )
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         if len(x_shape) < 2 or x_shape[-1] is None:
             raise ValueError(
                 f"{type(self).__name__} '{self.name}': `x` must have shape (..., hidden_dim) with "
@@ -64,10 +75,10 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
         self.output_dense = self._dense(x_shape[-1], "output")
         self.output_dense.build((*x_shape[:-1], self.mlp_dim))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "mlp_dim": self.mlp_dim,
@@ -110,16 +121,16 @@ class FeedForward(_FeedForward):
     (8, 552)
     """
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         super().build(x_shape)
         self.hidden_dense = self._dense(self.mlp_dim, "hidden", self.activation)
         self.hidden_dense.build(x_shape)
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         hidden = self.hidden_dense(x)  # (..., mlp_dim)
         return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
 
-    def step(self, x):
+    def step(self, x: Tensor) -> Tensor:
         """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
         return project_token(self.output_dense, project_token(self.hidden_dense, x))
 
@@ -158,22 +169,28 @@ class GatedFeedForward(_FeedForward):
     """
 
     def __init__(
-        self, mlp_dim, activation="silu", dropout=0.0, use_bias=True, seed=None, **kwargs
-    ):
+        self,
+        mlp_dim: int,
+        activation: Activation | None = "silu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(mlp_dim, activation, dropout, use_bias, seed, **kwargs)
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         super().build(x_shape)
         self.gate_dense = self._dense(self.mlp_dim, "gate", self.activation)
         self.gate_dense.build(x_shape)
         self.hidden_dense = self._dense(self.mlp_dim, "hidden")
         self.hidden_dense.build(x_shape)
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         hidden = self.gate_dense(x) * self.hidden_dense(x)  # (..., mlp_dim)
         return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
 
-    def step(self, x):
+    def step(self, x: Tensor) -> Tensor:
         """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
         hidden = project_token(self.gate_dense, x) * project_token(self.hidden_dense, x)
         return project_token(self.output_dense, hidden)
@@ -208,7 +225,7 @@ class ConvolutionalFeedForward(_FeedForward):
     (2, 5, 6, 8)
     """
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         super().build(x_shape)
         self.hidden_dense = self._dense(self.mlp_dim, "hidden")
@@ -218,7 +235,7 @@ class ConvolutionalFeedForward(_FeedForward):
         )
         self.depthwise.build((*x_shape[:-1], self.mlp_dim))
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         check_map(self, x.shape)
         hidden = self.activation(self.depthwise(self.hidden_dense(x)))  # (..., mlp_dim)
         return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)

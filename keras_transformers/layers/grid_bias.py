@@ -1,11 +1,14 @@
 """A bias for each two-dimensional offset between the patches of an image."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import named
@@ -14,7 +17,7 @@ from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.positions import rows_of
 
 
-def relative_position_index(grid, prefix_tokens=0):
+def relative_position_index(grid: Sequence[int], prefix_tokens: int = 0) -> Array:
     """Which row of a table of relative positions belongs to each pair of places.
 
     The offset of key from query along each axis, counted from the most negative one, the first axis
@@ -75,7 +78,7 @@ class GridRelativeBias(GridTable, PositionTerm):
 
     relative = False
 
-    def __init__(self, grid, prefix_tokens=0, **kwargs):
+    def __init__(self, grid: Sequence[int], prefix_tokens: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         grid = tuple(grid)
         if not grid or min(grid) < 1 or prefix_tokens < 0:
@@ -88,28 +91,28 @@ class GridRelativeBias(GridTable, PositionTerm):
         self.prefix_tokens = prefix_tokens
         self._index = relative_position_index(grid, prefix_tokens)
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         self.table = self.add_weight(
             name="relative_bias",
             shape=(self._rows(self.grid), query_shape[1]),
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         )
 
-    def fits(self, x, causal):
+    def fits(self, x: Tensor, causal: bool) -> Tensor:
         return _of_grid(self, x, self.prefix_tokens + math.prod(self.grid), causal)
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         return _of_pairs(self.table, self._index, query_positions, key_positions)
 
-    def _rows(self, grid):
+    def _rows(self, grid: Sequence[int]) -> int:
         return math.prod(_offsets(grid)) + (3 if self.prefix_tokens else 0)
 
-    def _resized(self, table, grid):
+    def _resized(self, table: Array, grid: Sequence[int]) -> Array:
         rows = math.prod(_offsets(grid))
         offsets = resize_positions(table[:rows], _offsets(grid), _offsets(self.grid))
         return np.concatenate([ops.convert_to_numpy(offsets), table[rows:]])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "grid": list(self.grid),
@@ -117,7 +120,7 @@ class GridRelativeBias(GridTable, PositionTerm):
         }
 
 
-def _of_grid(term, x, tokens, causal):
+def _of_grid(term: keras.layers.Layer, x: Tensor, tokens: int, causal: bool) -> Tensor:
     """`x`, if it fills the grid: of another grid its tokens would have other offsets.
 
     What is causal may end before the grid does.
@@ -128,12 +131,12 @@ def _of_grid(term, x, tokens, causal):
     return require(x, [fits], rule)
 
 
-def _offsets(grid):
+def _offsets(grid: Sequence[int]) -> list[int]:
     """How many different offsets there are along each axis."""
     return [2 * side - 1 for side in grid]
 
 
-def _of_pairs(table, index, query_positions, key_positions):
+def _of_pairs(table: Any, index: Array, query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Rows of a table for pairs of positions: `(rows, heads)` -> `(heads, queries, keys)`."""
     index = ops.take(index, query_positions, axis=0)
     index = ops.take(index, key_positions, axis=1)
@@ -167,7 +170,13 @@ class LogGridBias(Composite, PositionTerm):
 
     relative = False
 
-    def __init__(self, grid, pretrained_grid=None, units=512, **kwargs):
+    def __init__(
+        self,
+        grid: Sequence[int],
+        pretrained_grid: int | Sequence[int] | None = None,
+        units: int = 512,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         grid = tuple(grid)
         measure = grid if pretrained_grid is None else pretrained_grid
@@ -187,7 +196,7 @@ class LogGridBias(Composite, PositionTerm):
         log = np.sign(share) * np.log2(1 + 8 * np.abs(share)) / np.log2(8)
         self._offsets = np.float32(log.reshape(-1, len(grid)))
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         self.hidden = keras.layers.Dense(
             self.units, "relu", name="hidden", dtype=self.dtype_policy
         )
@@ -197,15 +206,15 @@ class LogGridBias(Composite, PositionTerm):
         )
         self.output_dense.build((None, self.units))
 
-    def fits(self, x, causal):
+    def fits(self, x: Tensor, causal: bool) -> Tensor:
         return _of_grid(self, x, math.prod(self.grid), causal)
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         table = self.output_dense(self.hidden(self._offsets))
         bias = _of_pairs(table, self._index, query_positions, key_positions)
         return 16 * ops.sigmoid(ops.cast(bias, "float32"))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "grid": list(self.grid),

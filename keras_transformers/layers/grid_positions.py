@@ -1,18 +1,21 @@
 """Positions on a grid of patches: the learned table, which can be resized, and sinusoids."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Index, Initializer, LayerMixin, Shape, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import named
 from keras_transformers.layers.positions import PositionEmbedding, sinusoidal_encoding
 
 
-def resize_positions(table, old_grid, new_grid):
+def resize_positions(table: Any, old_grid: Sequence[int], new_grid: Sequence[Index]) -> Tensor:
     """Resamples a table of position embeddings from one grid of patches to another.
 
     Bicubic and, where the grid shrinks, antialiased: Keys's kernel (a = -0.5) widened by the factor
@@ -57,12 +60,13 @@ def resize_positions(table, old_grid, new_grid):
     return ops.concatenate([table[:prefix], ops.reshape(grid, (-1, hidden_dim))], axis=0)
 
 
-def _resampling(old, new):
+def _resampling(old: int, new: Index) -> Tensor:
     """float32 `(new, old)`: the weight of each old place in each new one."""
+    xp: Any = np if isinstance(new, int) else ops
     if isinstance(new, int):
-        xp, scale, count = np, old / new, np.arange(new)
+        scale, count = old / new, np.arange(new)
     else:  # known when the call is made; equal sizes then give the identity
-        xp, scale = ops, old / ops.cast(new, "float64")
+        scale = old / ops.cast(new, "float64")
         count = ops.cast(ops.arange(new, dtype="int32"), "float64")
     centers = (count + 0.5) * scale
     distance = xp.abs(np.arange(old) + 0.5 - centers[:, None]) / xp.maximum(scale, 1.0)
@@ -72,7 +76,9 @@ def _resampling(old, new):
     return ops.cast(weights / xp.sum(weights, axis=1, keepdims=True), "float32")
 
 
-def fills_grid(layer, x, grid, prefix_tokens):
+def fills_grid(
+    layer: keras.layers.Layer, x: Tensor, grid: Sequence[Index], prefix_tokens: int
+) -> Tensor:
     """`x`, if it has as many tokens as the grid has places, and the prefix."""
     known = all(isinstance(side, int) for side in grid)
     length = prefix_tokens + math.prod(grid)
@@ -81,21 +87,21 @@ def fills_grid(layer, x, grid, prefix_tokens):
     return require(x, [same(ops.shape(x)[1], length)], rule)
 
 
-class GridTable:
+class GridTable(LayerMixin):
     """What layers share whose only weight, `table`, has rows for the places of a `grid`.
 
     Weights saved with one grid load into a layer with another, resized. A layer has `_rows(grid)`,
     the number of rows for a grid, and `_resized(table, grid)`, those for its own.
     """
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
         store["grid"] = np.array(self.grid)
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store: Any) -> None:
         self.assign_resized(store["0"], tuple(int(side) for side in store["grid"]))
 
-    def assign_resized(self, table, grid):
+    def assign_resized(self, table: Array, grid: Sequence[int]) -> None:
         """Takes over a table that was made for `grid`."""
         table = np.asarray(table)
         expected = (self._rows(grid), self.table.shape[1])
@@ -141,7 +147,10 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
     (2, 101, 8)
     """
 
-    def __init__(self, grid, prefix_tokens=0, initializer="truncated_normal", **kwargs):
+    def __init__(
+        self, grid: Sequence[int], prefix_tokens: int = 0,
+        initializer: Initializer = "truncated_normal", **kwargs: Any
+    ) -> None:
         grid = tuple(grid)
         if not grid or min(grid) < 1 or prefix_tokens < 0:
             raise ValueError(
@@ -152,7 +161,7 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
         self.grid = grid
         self.prefix_tokens = prefix_tokens
 
-    def call(self, x, grid=None):
+    def call(self, x: Tensor, grid: Sequence[Index] | None = None) -> Tensor:
         grid = self.grid if grid is None else tuple(grid)
         x = fills_grid(self, x, grid, self.prefix_tokens)
         known = all(isinstance(side, int) for side in grid)
@@ -160,19 +169,21 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
         table = self.table if same else resize_positions(self.table, self.grid, grid)
         return x + ops.cast(table, x.dtype)
 
-    def _rows(self, grid):
+    def _rows(self, grid: Sequence[int]) -> int:
         return self.prefix_tokens + math.prod(grid)
 
-    def _resized(self, table, grid):
+    def _resized(self, table: Array, grid: Sequence[int]) -> Any:
         return resize_positions(table, grid, self.grid)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["max_length"]
         return {**config, "grid": list(self.grid), "prefix_tokens": self.prefix_tokens}
 
 
-def sinusoidal_grid(grid, hidden_dim, max_wavelength=10000.0):
+def sinusoidal_grid(
+    grid: Sequence[Index], hidden_dim: int, max_wavelength: float = 10000.0
+) -> Tensor:
     """Sinusoidal encodings of the places of a grid, the axes side by side.
 
     Each axis gets an equal share of the features, the first axis (rows) the first share:
@@ -205,7 +216,7 @@ def sinusoidal_grid(grid, hidden_dim, max_wavelength=10000.0):
     parts = []
     for axis, side in enumerate(grid):
         table = sinusoidal_encoding(ops.arange(side, dtype="int32"), share, max_wavelength)
-        shape = [1] * len(grid) + [share]
+        shape: list[Index] = [*[1] * len(grid), share]
         shape[axis] = side
         parts.append(ops.broadcast_to(ops.reshape(table, shape), (*grid, share)))
     return ops.reshape(ops.concatenate(parts, axis=-1), (-1, hidden_dim))
@@ -241,21 +252,24 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
     (2, 3, 5, 8)
     """
 
-    def __init__(self, grid=None, prefix_tokens=0, max_wavelength=10000.0, **kwargs):
+    def __init__(
+        self, grid: Sequence[int] | None = None, prefix_tokens: int = 0,
+        max_wavelength: float = 10000.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.grid = None if grid is None else tuple(grid)
         self.prefix_tokens = prefix_tokens
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         if x_shape[-1] is None or len(x_shape) not in (3, 4):
             raise ValueError(
                 f"SinusoidalGrid '{self.name}': `x` must have shape (batch, tokens, hidden_dim) or "
                 f"(batch, rows, columns, hidden_dim). Received: shape {tuple(x_shape)}"
             )
 
-    def call(self, x, grid=None):
+    def call(self, x: Tensor, grid: Sequence[Index] | None = None) -> Tensor:
         if len(x.shape) == 4:
             extents = ops.shape(x)[1:]  # which may be unknown until the call
             table = sinusoidal_grid(extents[:2], x.shape[-1], self.max_wavelength)
@@ -270,10 +284,10 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
         table = sinusoidal_grid(grid, x.shape[-1], self.max_wavelength)
         return x + ops.cast(ops.pad(table, ((self.prefix_tokens, 0), (0, 0))), x.dtype)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "grid": self.grid,

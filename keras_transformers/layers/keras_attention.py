@@ -1,5 +1,7 @@
 """What the configuration of Keras's attention means here."""
 
+from typing import Any
+
 # What Keras's layer can do and ours cannot, and the values of those arguments that ask for nothing.
 NOT_HERE = {
     "attention_axes": (None, 1, [1], (1,)),
@@ -9,7 +11,7 @@ NOT_HERE = {
 }
 
 
-def our_arguments(cls, config):
+def our_arguments(cls: type, config: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a `keras.layers.MultiHeadAttention` without what asks for nothing.
 
     Raises:

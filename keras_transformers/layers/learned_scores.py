@@ -1,10 +1,13 @@
 """Alignment scores with weights of their own, and the names of all."""
 
 import math
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.scores import DotScore, ScaledDotScore, Score
 
 FEATURES_AT_A_TIME = 8
@@ -28,23 +31,23 @@ class ScaledCosineScore(Score):
     [[[[10.0, 10.0]]]]
     """
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.log_scale = self.add_weight(
             name="log_scale",
             shape=(query_shape[1], 1, 1),
             initializer=keras.initializers.Constant(math.log(10)),
         )
 
-    def prepare_query(self, query):
+    def prepare_query(self, query: Tensor) -> Tensor:
         precise = keras.backend.result_type(query.dtype, "float32")
         log_scale = ops.minimum(ops.cast(self.log_scale, precise), math.log(100))
         return ops.cast(_unit(query) * ops.exp(log_scale), query.dtype)
 
-    def prepare_key(self, key):
+    def prepare_key(self, key: Tensor) -> Tensor:
         return ops.cast(_unit(key), key.dtype)
 
 
-def _unit(x):
+def _unit(x: Tensor) -> Tensor:
     """Vectors of length 1, in float32 at least; zero stays zero."""
     x = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
     return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
@@ -70,7 +73,7 @@ class GeneralScore(Score):
     32
     """
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         heads, width = query_shape[1], query_shape[-1]
         self.kernel = self.add_weight(
             name="kernel",
@@ -78,7 +81,7 @@ class GeneralScore(Score):
             initializer=keras.initializers.RandomNormal(stddev=1 / width),
         )
 
-    def prepare_query(self, query):
+    def prepare_query(self, query: Tensor) -> Tensor:
         return ops.matmul(query, ops.cast(self.kernel, query.dtype))
 
 
@@ -104,14 +107,14 @@ class AdditiveScore(Score):
     8
     """
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         self.vector = self.add_weight(
             name="vector",
             shape=(query_shape[1], query_shape[-1]),
             initializer="glorot_uniform",
         )
 
-    def compare(self, query, key):
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
         heads, width = self.vector.shape
         shared, group, keys = key.shape[1], heads // key.shape[1], ops.shape(key)[2]
         queries = ops.shape(query)[2]  # of all heads of a group
@@ -123,7 +126,7 @@ class AdditiveScore(Score):
         return ops.reshape(scores, (-1, shared, queries, keys))
 
 
-def _additive_scores(query, key, vector):
+def _additive_scores(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     """`sum_d v_d tanh(q_d + k_d)` in float32, some features `d` at a time.
 
     Shapes `(batch, shared, group, queries, width)`, `(batch, shared, 1, keys, width)` and
@@ -133,17 +136,19 @@ def _additive_scores(query, key, vector):
     width = query.shape[-1]
     blocks = [slice(i, i + FEATURES_AT_A_TIME) for i in range(0, width, FEATURES_AT_A_TIME)]
 
-    def tanh_of(query, key, block):
+    def tanh_of(query: Tensor, key: Tensor, block: slice) -> Tensor:
         return ops.tanh(query[..., None, block] + key[..., None, :, block])
 
     @ops.custom_gradient
-    def scores_of(query, key, vector):
+    def scores_of(
+        query: Tensor, key: Tensor, vector: Tensor
+    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
         weights = vector[..., None, None, :]
         scores = sum(
             ops.sum(tanh_of(query, key, block) * weights[..., block], axis=-1) for block in blocks
         )
 
-        def gradient(*arguments, upstream=None):
+        def gradient(*arguments: Any, upstream: Any = None) -> tuple[Tensor, ...]:
             upstream = (arguments[0] if upstream is None else upstream)[..., None]
             of_query, of_key, of_vector = [], [], []
             for block in blocks:
@@ -160,7 +165,9 @@ def _additive_scores(query, key, vector):
 
 
 # What `score=` of an attention may be called.
-SCORES = {
+ScoreName: TypeAlias = Literal["scaled_dot", "scaled_cosine", "dot", "general", "additive"]
+GivenScore: TypeAlias = ScoreName | Score | dict[str, Any]
+SCORES: dict[str, type[Score]] = {
     "scaled_dot": ScaledDotScore,
     "scaled_cosine": ScaledCosineScore,
     "dot": DotScore,

@@ -1,8 +1,12 @@
 """Self-attention whose cost is linear in the length, by a feature map in place of the softmax."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers.attention import SelfAttention
 
 CHUNK = 64
@@ -42,7 +46,7 @@ class LinearAttention(SelfAttention):
     (3, 5, 8)
     """
 
-    def __init__(self, num_heads, causal=False, **kwargs):
+    def __init__(self, num_heads: int, causal: bool = False, **kwargs: Any) -> None:
         unused = sorted({"score", "position", "dropout", "num_key_value_heads"} & kwargs.keys())
         if unused:
             raise ValueError(
@@ -52,13 +56,35 @@ class LinearAttention(SelfAttention):
         super().__init__(num_heads, score="dot", **kwargs)
         self.causal = causal
 
-    def call(self, x, training=None, mask=None, x_mask=None):
+    def call(
+        self,
+        x: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+    ) -> Any:
         return super().call(x, training=training, mask=mask, x_mask=x_mask)
 
-    def make_mask(self, query, key, attention_mask, padding, causal):
+    def make_mask(
+        self,
+        query: Tensor,
+        key: Tensor,
+        attention_mask: Tensor,
+        padding: Tensor | None,
+        causal: bool,
+    ) -> Tensor | None:
         return padding
 
-    def attend(self, query, key, value, mask, bias, positions, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | None,
+        positions: Sequence[Tensor],
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         dtype, precise = query.dtype, keras.backend.result_type(query.dtype, "float32")
         query, key, value = (ops.cast(x, precise) for x in (query, key, value))
         query, key = ops.elu(query) + 1, ops.elu(key) + 1
@@ -70,24 +96,24 @@ class LinearAttention(SelfAttention):
         output = ops.divide_no_nan(sums[..., :-1], sums[..., -1:])
         return ops.cast(output, dtype), None
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         for name in ("score", "position", "dropout", "num_key_value_heads"):
             del config[name]
         return {**config, "causal": self.causal}
 
 
-def _sums(query, key, value):
+def _sums(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """`q_i^T sum_j k_j v_j^T`: `(batch, heads, length, value_dim)`."""
     return ops.matmul(query, ops.matmul(ops.swapaxes(key, 2, 3), value))
 
 
-def _causal_sums(query, key, value):
+def _causal_sums(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """`q_i^T sum_(j <= i) k_j v_j^T`, by pairs inside a chunk and by sums before it."""
     length = ops.shape(query)[2]
     chunks = (length + CHUNK - 1) // CHUNK
 
-    def cut(x):
+    def cut(x: Tensor) -> Tensor:
         x = ops.pad(x, ((0, 0), (0, 0), (0, chunks * CHUNK - length), (0, 0)))
         return ops.reshape(x, (-1, x.shape[1], chunks, CHUNK, x.shape[3]))
 

@@ -1,8 +1,12 @@
 """Self-attention inside a window that moves along the sequence."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers.decoder_attention import CausalSelfAttention
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.masks import combine_masks, near
@@ -48,7 +52,9 @@ class LocalAttention(CausalSelfAttention):
     (3, 37, 8)
     """
 
-    def __init__(self, num_heads, window_size, causal=False, **kwargs):
+    def __init__(
+        self, num_heads: int, window_size: int, causal: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(num_heads, **kwargs)
         if self.position is not None and not self.position.relative:
             name = type(self.position).__name__
@@ -56,13 +62,35 @@ class LocalAttention(CausalSelfAttention):
         self.window_size = whole_number(self, "window_size", window_size, least=2)
         self.causal = causal
 
-    def call(self, x, training=None, mask=None, x_mask=None):
+    def call(
+        self,
+        x: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+    ) -> Any:
         return super().call(x, training=training, mask=mask, x_mask=x_mask)
 
-    def make_mask(self, query, key, attention_mask, padding, causal):
+    def make_mask(
+        self,
+        query: Tensor,
+        key: Tensor,
+        attention_mask: Tensor,
+        padding: Tensor | None,
+        causal: bool,
+    ) -> Tensor | None:
         return padding  # the window is cut out block by block
 
-    def attend(self, query, key, value, mask, bias, positions, training=None):
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | None,
+        positions: Sequence[Tensor],
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         # Queries of a block see the blocks from `before` before theirs to `after` after it.
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1
@@ -81,17 +109,28 @@ class LocalAttention(CausalSelfAttention):
         for start in starts:
             part = query[:, :, start : start + step]
             seen = ops.shape(part)[2] + -ops.shape(part)[2] % block + (before + after) * block
-            keys = [x[:, :, start : start + seen] for x in (key, value, real)]
-            outputs.append(self._attend_blocks(part, *keys, block, before, after, training))
+            k, v, there = (x[:, :, start : start + seen] for x in (key, value, real))
+            output = self._attend_blocks(part, k, v, there, block, before, after, training)
+            outputs.append(output)
         return outputs[0] if len(outputs) == 1 else ops.concatenate(outputs, axis=2), None
 
-    def _attend_blocks(self, query, key, value, real, block, before, after, training):
+    def _attend_blocks(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        real: Tensor,
+        block: Any,
+        before: Any,
+        after: Any,
+        training: bool | None,
+    ) -> Tensor:
         """Output `(batch, heads, length, value_dim)`; what is seen has its margins already."""
         batch, heads, length = ops.shape(query)[0], query.shape[1], ops.shape(query)[2]
         blocks, window = (length + block - 1) // block, before + 1 + after
         query = ops.pad(query, ((0, 0), (0, 0), (0, -length % block), (0, 0)))
 
-        def cut(x, window=1):
+        def cut(x: Tensor, window: int = 1) -> Tensor:
             """`(batch, heads, length, dim)` -> `(batch * blocks, heads, window * block, dim)`."""
             x = ops.reshape(x, (batch, x.shape[1], -1, block, x.shape[3]))
             parts = [x[:, :, i : i + blocks] for i in range(window)]
@@ -116,7 +155,9 @@ class LocalAttention(CausalSelfAttention):
         output = ops.reshape(output, (batch, heads, blocks * block, output.shape[-1]))
         return output[:, :, :length]
 
-    def attend_past(self, query, key, value, visible, index):
+    def attend_past(
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, index: Index
+    ) -> Tensor:
         if not self.causal:
             self._refuse("causal", "True for decoding token by token", self.causal)
         beams, index = visible.shape[1], ops.cast(index, "int32")
@@ -126,16 +167,16 @@ class LocalAttention(CausalSelfAttention):
             first = ops.clip(index + 1 - self.window_size, 0, (places - window) // beams)
             recent = first + ops.arange(window, dtype="int32") // beams > index - self.window_size
             key, value, visible = (_recent(x, first * beams, window) for x in (key, value, visible))
-            visible = combine_masks(visible, recent)  # (batch or 1, beams, window)
+            visible = ops.logical_and(visible, recent)  # (batch or 1, beams, window)
         there = first + ops.arange(ops.shape(value)[2], dtype="int32") // beams
         positions = (ops.broadcast_to(index, (beams,)), there)
         return super().attend(query, key, value, visible[:, None], None, positions)[0]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "window_size": self.window_size, "causal": self.causal}
 
 
-def _recent(x, start, size):
+def _recent(x: Tensor, start: Any, size: int) -> Tensor:
     """As many places of axis 2, from `start` on."""
     shape = list(ops.shape(x))
     shape[2] = size

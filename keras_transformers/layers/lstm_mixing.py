@@ -1,8 +1,12 @@
 """Recurrent networks over the tokens of a sequence or of a grid."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.errors import named, whole_number
@@ -46,7 +50,13 @@ class LSTMMixing(Mixer):
     (3, 6, 8)
     """
 
-    def __init__(self, units=None, grid=None, causal=False, **kwargs):
+    def __init__(
+        self,
+        units: int | None = None,
+        grid: Sequence[int] | None = None,
+        causal: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.units = whole_number(self, "units", units, optional=True)
         self.grid = None if grid is None else tuple(grid)
@@ -54,13 +64,13 @@ class LSTMMixing(Mixer):
         if causal and grid is not None:
             self._refuse("causal", "False on a grid", causal)
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
         width = x_shape[-1]
         share = width // (2 if self.grid is None else 4)
         units = self.units or max(share, 1)
         names = ("sequence",) if self.grid is None else ("vertical", "horizontal")
-        self.lstms = []
+        self.lstms: list[Any] = []
         for name in names:
             if self.causal:
                 lstm = keras.layers.LSTM(
@@ -79,7 +89,7 @@ class LSTMMixing(Mixer):
         directions = len(names) * (1 if self.causal else 2)
         self.output_dense.build((*x_shape[:-1], directions * units))
 
-    def call(self, x, mask=None):
+    def call(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if self.grid is None:
             mask = given_padding(self, x, mask=mask)
             return self.output_dense(self.lstms[0](hide_padding(x, mask), mask=mask)[0])
@@ -97,7 +107,7 @@ class LSTMMixing(Mixer):
         y = self.output_dense(ops.concatenate([ops.swapaxes(down, 1, 2), across], axis=-1))
         return ops.reshape(y, (-1, rows * columns, x.shape[2]))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "units": self.units,

@@ -3,15 +3,19 @@
 True always means "may be attended" or "is a real token".
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers.errors import named, refuse
 from keras_transformers.layers.ids import known_values
 
 
-def padding_mask(ids, ignore_id=0):
+def padding_mask(ids: Tensor, ignore_id: int = 0) -> Tensor:
     """Marks the real tokens of a batch of padded sequences.
 
     Args:
@@ -30,7 +34,7 @@ def padding_mask(ids, ignore_id=0):
     return ops.not_equal(ids, ignore_id)
 
 
-def causal_mask(query_length, key_length=None, start=0):
+def causal_mask(query_length: Index, key_length: Index | None = None, start: Index = 0) -> Tensor:
     """Lets query `i`, which stands at position `start + i`, see keys `0 .. start + i` only.
 
     Args:
@@ -52,7 +56,7 @@ def causal_mask(query_length, key_length=None, start=0):
     return queries >= ops.expand_dims(ops.arange(key_length, dtype="int32"), 0)
 
 
-def window_mask(query_length, window_size, causal=False):
+def window_mask(query_length: Index, window_size: int, causal: bool = False) -> Tensor:
     """Lets every token see those near it only (Beltagy et al. 2020).
 
     Source: "Longformer", https://arxiv.org/abs/2004.05150, section 3.1.
@@ -76,7 +80,7 @@ def window_mask(query_length, window_size, causal=False):
     return near(places, places, window_size, causal)
 
 
-def near(query_positions, key_positions, window_size, causal):
+def near(query_positions: Tensor, key_positions: Tensor, window_size: int, causal: bool) -> Tensor:
     """`window_mask` between any positions: bool `(queries, keys)`."""
     before = query_positions[:, None] - key_positions[None, :]
     if causal:
@@ -84,7 +88,7 @@ def near(query_positions, key_positions, window_size, causal):
     return ops.absolute(before) <= window_size // 2
 
 
-def segment_mask(query_segments, key_segments=None):
+def segment_mask(query_segments: Tensor, key_segments: Tensor | None = None) -> Tensor:
     """Keeps apart the sequences that were packed into one row (Krell et al. 2021).
 
     Args:
@@ -106,7 +110,7 @@ def segment_mask(query_segments, key_segments=None):
     return ops.logical_and(same, (key_segments != 0)[:, None, :])
 
 
-def segment_positions(same_segment):
+def segment_positions(same_segment: Tensor) -> Tensor:
     """Position of every token inside its own sequence of a packed row, counted from 0.
 
     Args:
@@ -128,7 +132,7 @@ def segment_positions(same_segment):
     return ops.sum(ops.cast(before, "int32"), axis=-1)
 
 
-def as_mask(mask, name):
+def as_mask(mask: Any, name: str) -> Any:
     """A mask as a bool tensor; None of None.
 
     Floats are taken if they are 0 and 1, integers if none is negative (0 is False). Others, the 0
@@ -164,7 +168,7 @@ def as_mask(mask, name):
     return ops.cast(mask, "bool")
 
 
-def combine_masks(*masks):
+def combine_masks(*masks: Tensor | None) -> Tensor | None:
     """The conjunction of masks, any of which may be None ("everything allowed").
 
     Args:
@@ -189,7 +193,7 @@ def combine_masks(*masks):
     return combined
 
 
-def hide_padding(x, mask):
+def hide_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     """Zeros at padding, `(batch, length, ...)`, whatever stood there: NaN and infinity too.
 
     What is zero here stays harmless: a weight of 0 times NaN would be NaN, in sums over keys as in
@@ -206,7 +210,7 @@ def hide_padding(x, mask):
     return ops.where(mask, x, ops.zeros((), x.dtype))
 
 
-def given_padding(layer, x, **masks):
+def given_padding(layer: Any, x: Tensor, **masks: Any) -> Tensor | None:
     """Padding masks as one bool mask, after checking that each fits; None where all are None.
 
     Args:
@@ -227,7 +231,9 @@ def given_padding(layer, x, **masks):
     return combine_masks(*known)
 
 
-def given_pairs(layer, name, given, full, is_mask=True):
+def given_pairs(
+    layer: Any, name: str, given: Any, full: Sequence[Any], is_mask: bool = True
+) -> Tensor | None:
     """A mask or bias of pairs of tokens with an axis for the heads; None of None.
 
     Of two axes, `(queries, keys)` is meant. Where they could as well be `(batch, keys)`, a padding
@@ -262,7 +268,7 @@ def given_pairs(layer, name, given, full, is_mask=True):
     return given[:, None] if rank == 3 else given
 
 
-def _fits(shape, expected):
+def _fits(shape: Any, expected: Any) -> bool:
     """Whether a shape broadcasts to the expected one, as far as both are known."""
     return len(shape) == len(expected) and all(
         None in (have, want) or have in (1, want)
@@ -270,12 +276,12 @@ def _fits(shape, expected):
     )
 
 
-def _may_be_rows(size, batch):
+def _may_be_rows(size: Any, batch: Any) -> bool:
     """Whether an axis may be the batch; of size 1 both readings say the same."""
     return size != 1 and size == batch
 
 
-def hidden_from_all(mask):
+def hidden_from_all(mask: Tensor | None) -> Tensor | None:
     """Bool `(batch or 1, 1, keys, 1)` of a mask that says the same for all queries and heads.
 
     None of any other; `mask` is from `given_pairs`.

@@ -5,9 +5,12 @@ A mixer takes `x` `(batch, length, hidden_dim)`, gives the same shape, and is ha
 and however much there is of it.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
@@ -22,11 +25,11 @@ class Mixer(Arguments, Composite, keras.layers.Layer):
 
     _refuse = refuse
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def _check_heads(self, x_shape):
+    def _check_heads(self, x_shape: Shape) -> int:
         """The width of `x`, which the heads share evenly."""
         check_sequence(self, x_shape)
         width = x_shape[-1]
@@ -34,28 +37,30 @@ class Mixer(Arguments, Composite, keras.layers.Layer):
             self._refuse("num_heads", f"a divisor of the width of `x`, {width}", self.num_heads)
         return width
 
-    def _known_length(self, max_length, x_shape):
+    def _known_length(self, max_length: int | None, x_shape: Shape) -> int:
         """Number of places that the weights are made for."""
         length = x_shape[1] if max_length is None else max_length
         if length is None:
             self._refuse("max_length", "given where the length of `x` is not known", None)
         return length
 
-    def _at_most(self, x, length):
+    def _at_most(self, x: Tensor, length: int) -> Tensor:
         """`x`, if it is no longer than the weights."""
         rule = f"{named(self, 'x')} must be at most {length} long, as its weights are."
         return require(x, [at_most(ops.shape(x)[1], length)], rule)
 
-    def _hidden(self, x, mask):
+    def _hidden(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """`x` with zeros at padding."""
         return hide_padding(x, given_padding(self, x, mask=mask))
 
-    def _dense(self, units, name, activation=None, use_bias=True):
+    def _dense(
+        self, units: int, name: str, activation: Activation | None = None, use_bias: bool = True
+    ) -> keras.layers.Dense:
         return keras.layers.Dense(
             units, activation, use_bias, name=name, dtype=self.dtype_policy
         )
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
 
@@ -88,21 +93,21 @@ class FourierMixing(Mixer):
     (3, 5, 8)
     """
 
-    def __init__(self, ignore_mask=False, **kwargs):
+    def __init__(self, ignore_mask: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.ignore_mask = ignore_mask
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
 
-    def call(self, x, mask=None):
+    def call(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None and not self.ignore_mask:
             expected = "None, for padding changes the transform; see `ignore_mask`"
             self._refuse("mask", expected, "a mask")
         precise = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
         return ops.cast(ops.fft2((precise, ops.zeros_like(precise)))[0], x.dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ignore_mask": self.ignore_mask}
 
 
@@ -140,8 +145,14 @@ class MLPMixing(Mixer):
     """
 
     def __init__(
-        self, mlp_dim, max_length=None, activation="gelu", dropout=0.0, seed=None, **kwargs
-    ):
+        self,
+        mlp_dim: int,
+        max_length: int | None = None,
+        activation: Activation | None = "gelu",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
         self.max_length = whole_number(self, "max_length", max_length, optional=True)
@@ -149,7 +160,7 @@ class MLPMixing(Mixer):
         self.dropout = rate(self, "dropout", dropout)
         self.seed = seed
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
         self._length = self._known_length(self.max_length, x_shape)
         shapes = {"hidden": (self._length, self.mlp_dim), "output": (self.mlp_dim, self._length)}
@@ -161,7 +172,7 @@ class MLPMixing(Mixer):
             setattr(self, f"{name}_weights", (kernel, bias))
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
 
-    def call(self, x, training=None, mask=None):
+    def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         x = self._at_most(x, self._length)
         length = ops.shape(x)[1]
         kernels, biases = zip(self.hidden_weights, self.output_weights, strict=True)
@@ -173,7 +184,7 @@ class MLPMixing(Mixer):
         y = ops.matmul(hidden, out[:, :length]) + outer[:length]
         return ops.transpose(y, (0, 2, 1))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "mlp_dim": self.mlp_dim,

@@ -1,8 +1,11 @@
 """Tokens of patches that overlap, on a grid."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
@@ -42,8 +45,14 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, hidden_dim, kernel_size=3, stride=2, use_norm=True, norm_epsilon=1e-6, **kwargs
-    ):
+        self,
+        hidden_dim: int,
+        kernel_size: int = 3,
+        stride: int = 2,
+        use_norm: bool = True,
+        norm_epsilon: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         sizes = {"hidden_dim": hidden_dim, "kernel_size": kernel_size, "stride": stride}
         for name, size in sizes.items():
@@ -60,7 +69,7 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
         self.use_norm = use_norm
         self.norm_epsilon = norm_epsilon
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         self.projection = keras.layers.Conv2D(
             self.hidden_dim,
@@ -78,20 +87,20 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
             )
             self.norm.build((None, None, None, self.hidden_dim))
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         check_map(self, x.shape)
         check_floating(self, "x", x)
         border = (self.kernel_size // 2,) * 2
         x = self.projection(ops.pad(x, ((0, 0), border, border, (0, 0))))
         return x if self.norm is None else self.norm(x)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         check_map(self, x_shape)
         batch, *grid, _ = x_shape
         sides = (None if side is None else -(-side // self.stride) for side in grid)
         return (batch, *sides, self.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,

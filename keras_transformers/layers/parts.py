@@ -6,16 +6,21 @@ has weights of its own.
 
 import inspect
 import types
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
+from keras_transformers.annotations import Part
 from keras_transformers.layers.errors import refuse
 
 # What every layer's configuration has and not every constructor takes.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")
 
 
-def part(owner, argument, given, kind, names=None):
+def part(
+    owner: Any, argument: str, given: Any, kind: type, names: Mapping[str, type] | None = None
+) -> Any:
     """A copy of a layer given as an argument, in its owner's precision and without weights.
 
     Args:
@@ -40,9 +45,16 @@ class Prototype:
         owner, argument, given, kind, names: See `part`.
     """
 
-    def __init__(self, owner, argument, given, kind, names=None):
+    def __init__(
+        self,
+        owner: Any,
+        argument: str,
+        given: Any,
+        kind: type,
+        names: Mapping[str, type] | None = None,
+    ) -> None:
         names = names or {}
-        layer = given
+        layer: Any = given
         if isinstance(given, str) and given in names:
             layer = names[given]()
         elif isinstance(given, dict):
@@ -56,9 +68,9 @@ class Prototype:
                 hint = "; a function of one's own goes into `call` of such a layer"
             refuse(owner, argument, f"{choice}a {kind.__name__}{hint}", repr(given))
         self.argument = argument
-        self.layer = layer
+        self.layer: Any = layer
 
-    def copy(self, owner, name):
+    def copy(self, owner: Any, name: str) -> Any:
         """A new layer of that name, in the precision of `owner`."""
         try:
             return _copied(self.layer, name, owner.dtype_policy)
@@ -68,19 +80,19 @@ class Prototype:
             expected = "a layer that can be made again from its `get_config()`"
             refuse(owner, self.argument, expected, f"{layer}, for which it fails: {reason}")
 
-    def serialized(self):
+    def serialized(self) -> Any:
         """The configuration of the layer, as `part` takes it."""
         return serialized(self.layer)
 
 
-def norm_prototype(owner, norm):
+def norm_prototype(owner: Any, norm: Part | None) -> Prototype:
     """The `Prototype` of a norm that was given, or of a layer norm with epsilon 1e-6."""
     if norm is None:
         norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
     return Prototype(owner, "norm", norm, keras.layers.Layer)
 
 
-def _copied(layer, name, policy):
+def _copied(layer: keras.layers.Layer, name: str, policy: Any) -> Any:
     if hasattr(layer, "make_again"):  # of ours: with the very objects it was made with
         again = layer.make_again
         taken = _fitting(again.func, {"name": name, "dtype": policy})
@@ -89,7 +101,7 @@ def _copied(layer, name, policy):
         config = _unshared(layer.get_config())
         config.update(name=name, dtype=keras.dtype_policies.serialize(policy))
         taken = _reloadable(type(layer), config)
-        with keras.saving.custom_object_scope(_functions(layer)):
+        with keras.saving.CustomObjectScope(_functions(layer)):
             copy = type(layer).from_config(taken)
     if copy.name != name:
         copy.name = name
@@ -99,18 +111,18 @@ def _copied(layer, name, policy):
     return copy
 
 
-def _functions(layer):
+def _functions(layer: keras.layers.Layer) -> dict[str, Any]:
     """A layer's functions by name, for Keras looks for them among the registered ones."""
     functions = (each for each in vars(layer).values() if isinstance(each, types.FunctionType))
     return {each.__name__: each for each in functions}
 
 
-def arguments_of_call(layer):
+def arguments_of_call(layer: keras.layers.Layer) -> frozenset[str]:
     """The names of what a part can be called with, a frozenset."""
     return frozenset(inspect.signature(layer.call).parameters)
 
 
-def _fitting(kind, config):
+def _fitting(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     """A configuration without what is every layer's and this constructor does not take."""
     parameters = inspect.signature(kind.__init__).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
@@ -120,14 +132,14 @@ def _fitting(kind, config):
     return {key: value for key, value in items if key in known or key not in OF_EVERY_LAYER}
 
 
-def _reloadable(kind, config):
+def _reloadable(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     """`_fitting`, unless the class reads configurations in a way of its own."""
     own = getattr(kind.from_config, "__func__", None)
-    plain = own is keras.layers.Layer.from_config.__func__
+    plain = own is getattr(keras.layers.Layer.from_config, "__func__", None)
     return _fitting(kind, config) if plain else config
 
 
-def serialized(layer):
+def serialized(layer: Any) -> Any:
     """The configuration of a layer given as an argument, as `part` takes it; None of None."""
     config = layer if isinstance(layer, dict) else keras.saving.serialize_keras_object(layer)
     if isinstance(layer, keras.layers.Layer):
@@ -136,7 +148,7 @@ def serialized(layer):
     return _unshared(config)
 
 
-def _unshared(config):
+def _unshared(config: Any) -> Any:
     """A configuration without Keras's marks of objects that are shared.
 
     Layers own their parts. And while a file is loaded, Keras marks objects as shared that had the

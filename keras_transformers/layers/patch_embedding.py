@@ -1,10 +1,13 @@
 """From images, signals and volumes to tokens: patches, projected."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Array, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
@@ -14,7 +17,7 @@ from keras_transformers.layers.patches import AXES, check_grid, cut, patch_sizes
 class ToPatches(Arguments, Composite, keras.layers.Layer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
-    def __init__(self, patch_size, hidden_dim, **kwargs):
+    def __init__(self, patch_size: int | Sequence[int], hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not (isinstance(hidden_dim, int) and hidden_dim > 0):
             raise ValueError(
@@ -25,10 +28,10 @@ class ToPatches(Arguments, Composite, keras.layers.Layer):
         self.hidden_dim = hidden_dim
 
     @property
-    def _owner(self):
+    def _owner(self) -> str:
         return f"{type(self).__name__} '{self.name}'"
 
-    def _check(self, x_shape):
+    def _check(self, x_shape: Any) -> tuple[int, ...]:
         sizes = patch_sizes(self.patch_size, len(x_shape) - 2, self._owner)
         check_grid(self._owner, x_shape, sizes)
         if x_shape[-1] is None:
@@ -38,12 +41,12 @@ class ToPatches(Arguments, Composite, keras.layers.Layer):
             )
         return sizes
 
-    def _remember(self, x_shape):
+    def _remember(self, x_shape: Shape) -> tuple[int, ...]:
         """Checks the shape that the layer is built for."""
         self._channels, self._dims = x_shape[-1], len(x_shape) - 2
         return self._check(x_shape)
 
-    def _check_input(self, x):
+    def _check_input(self, x: Tensor) -> tuple[int, ...]:
         """What differs from the input that the layer was built for is refused."""
         check_floating(self, "x", x)
         if len(x.shape) != self._dims + 2 or x.shape[-1] != self._channels:
@@ -54,13 +57,13 @@ class ToPatches(Arguments, Composite, keras.layers.Layer):
             )
         return self._check(x.shape)
 
-    def _build_projection(self, values):
+    def _build_projection(self, values: int) -> None:
         self.projection = keras.layers.Dense(
             self.hidden_dim, name="projection", dtype=self.dtype_policy
         )
         self.projection.build((None, None, values))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         sizes = self._check(x_shape)
         extents = x_shape[1:-1]
         number = None
@@ -68,7 +71,7 @@ class ToPatches(Arguments, Composite, keras.layers.Layer):
             number = math.prod(e // size for e, size in zip(extents, sizes, strict=True))
         return (x_shape[0], number, self.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "patch_size": self.patch_size,
@@ -110,13 +113,13 @@ class PatchEmbedding(ToPatches):
     (2, 49, 6)
     """
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self._build_projection(math.prod(self._remember(x_shape)) * x_shape[-1])
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return self.projection(cut(x, self._check_input(x), self._owner))
 
-    def filters(self):
+    def filters(self) -> Array:
         """The projection as filters over pixels, `(*patch, c, hidden_dim)`, NumPy float32."""
         sizes = patch_sizes(self.patch_size, self._dims, self._owner)
         kernel = ops.convert_to_numpy(ops.cast(self.projection.kernel, "float32"))
@@ -153,7 +156,7 @@ class ShiftedPatchEmbedding(PatchEmbedding):
     (2, 49, 6)
     """
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         sizes = self._remember(x_shape)
         if len(x_shape) != 4 or any(size % 2 for size in sizes):
             raise ValueError(
@@ -167,7 +170,7 @@ class ShiftedPatchEmbedding(PatchEmbedding):
         self.norm.build((None, None, values))
         self._build_projection(values)
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         sizes = self._check_input(x)
         down, right = (size // 2 for size in sizes)
         padded = ops.pad(x, ((0, 0), (down, down), (right, right), (0, 0)))

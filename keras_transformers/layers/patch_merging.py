@@ -1,8 +1,11 @@
 """From one stage of a hierarchical network to the next: fewer places, wider tokens."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 
@@ -36,12 +39,12 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
     (2, 4, 3, 10)
     """
 
-    def __init__(self, norm_first=True, norm_epsilon=1e-5, **kwargs):
+    def __init__(self, norm_first: bool = True, norm_epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.norm_first = norm_first
         self.norm_epsilon = norm_epsilon
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         width = x_shape[-1]
         self.norm = keras.layers.LayerNormalization(
@@ -53,7 +56,7 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
         )
         self.projection.build((None, None, 4 * width))
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         check_map(self, x.shape)
         rows, columns = ops.shape(x)[1:3]
         x = pad_map(x, rows % 2, columns % 2)
@@ -61,13 +64,13 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
         x = ops.concatenate(parts, axis=-1)
         return self.projection(self.norm(x)) if self.norm_first else self.norm(self.projection(x))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         check_map(self, x_shape)
         batch, *grid, width = x_shape
         half = (None if side is None else (side + 1) // 2 for side in grid)
         return (batch, *half, 2 * width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "norm_first": self.norm_first,
@@ -75,7 +78,7 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
         }
 
 
-def check_map(layer, x_shape):
+def check_map(layer: Any, x_shape: Shape) -> None:
     """Raises ValueError unless `x` is `(batch, rows, columns, hidden_dim)` of known width."""
     if len(x_shape) != 4 or x_shape[-1] is None:
         raise ValueError(
@@ -84,7 +87,7 @@ def check_map(layer, x_shape):
         )
 
 
-def pad_map(x, rows, columns):
+def pad_map(x: Tensor, rows: Index, columns: Index) -> Tensor:
     """Adds so many rows and columns of zeros at the lower and the right border."""
     none = (isinstance(side, int) and side == 0 for side in (rows, columns))
     return x if all(none) else ops.pad(x, ((0, 0), (0, rows), (0, columns), (0, 0)))

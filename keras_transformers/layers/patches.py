@@ -1,15 +1,18 @@
 """Images, signals and volumes cut into patches, and put together again."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import at_most, divides, require, same
 
 AXES = {1: "length", 2: "height, width", 3: "depth, height, width"}
 
 
-def patchify(x, patch_size):
+def patchify(x: Tensor, patch_size: int | Sequence[int]) -> Tensor:
     """Cuts an image (a signal, a volume) into patches and lays each of them flat.
 
     `(H, W, C) -> (H W / P^2, P^2 C)`, patches row by row, and inside a patch row by row with the
@@ -35,7 +38,7 @@ def patchify(x, patch_size):
     return cut(x, patch_sizes(patch_size, len(x.shape) - 2, "patchify"), "patchify")
 
 
-def cut(x, sizes, owner):
+def cut(x: Tensor, sizes: Sequence[int], owner: str) -> Tensor:
     """`patchify` with an int for each axis, in the name of `owner`."""
     x = whole(x, sizes, owner)
     shape = ops.shape(x)
@@ -49,7 +52,7 @@ def cut(x, sizes, owner):
     )
 
 
-def whole(x, sizes, owner):
+def whole(x: Tensor, sizes: Sequence[int], owner: str) -> Tensor:
     """`x`, if whole patches fill it: what is over would become part of another sample."""
     check_grid(owner, x.shape, sizes)
     extents = ops.shape(x)[1:]
@@ -66,7 +69,7 @@ def whole(x, sizes, owner):
     return require(x, fits, _rule(owner, sizes))
 
 
-def unpatchify(patches, patch_size, grid):
+def unpatchify(patches: Tensor, patch_size: int | Sequence[int], grid: Sequence[Index]) -> Tensor:
     """Puts flat patches back together; the inverse of `patchify`.
 
     Args:
@@ -107,14 +110,15 @@ def unpatchify(patches, patch_size, grid):
     return ops.reshape(x, (-1, *extents, values // places))
 
 
-def patch_sizes(patch_size, dims, owner):
+def patch_sizes(patch_size: int | Sequence[int], dims: int, owner: str) -> tuple[int, ...]:
     """`patch_size` as a tuple with an int for each of `dims` axes."""
     if dims not in AXES:
         raise ValueError(
             f"{owner}: the input must have 1, 2 or 3 axes between batch and channels. "
             f"Received: {dims}"
         )
-    sizes = tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size,) * dims
+    given: Any = patch_size
+    sizes = tuple(given) if isinstance(given, (tuple, list)) else (given,) * dims
     if len(sizes) != dims or not all(isinstance(size, int) and size > 0 for size in sizes):
         raise ValueError(
             f"{owner}: `patch_size` must be a positive integer, or {dims} of them for "
@@ -123,7 +127,7 @@ def patch_sizes(patch_size, dims, owner):
     return sizes
 
 
-def check_grid(owner, shape, sizes):
+def check_grid(owner: str, shape: Any, sizes: Sequence[int]) -> None:
     """Raises ValueError unless whole patches fill the input, where its extents are known."""
     for extent, size in zip(shape[1:-1], sizes, strict=True):
         if isinstance(extent, int) and (extent < size or extent % size):
@@ -131,7 +135,7 @@ def check_grid(owner, shape, sizes):
             raise ValueError(f"{_rule(owner, sizes)} Received: shape {tuple(shape)}, {problem}")
 
 
-def _rule(owner, sizes):
+def _rule(owner: str, sizes: Sequence[int]) -> str:
     return (
         f"{owner}: each of {AXES[len(sizes)]} must be a multiple of the patch size {sizes}; resize "
         "or pad the input."

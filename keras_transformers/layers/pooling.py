@@ -1,8 +1,11 @@
 """From a sequence to one vector, by attention."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.decoder_attention import CrossAttention
@@ -42,14 +45,16 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
     (3, 8)
     """
 
-    def __init__(self, num_heads, mlp_dim, norm_epsilon=1e-6, **kwargs):
+    def __init__(
+        self, num_heads: int, mlp_dim: int, norm_epsilon: float = 1e-6, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
         self.norm_epsilon = norm_epsilon
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         policy = self.dtype_policy
         self.attention = CrossAttention(self.num_heads, name="attention", dtype=policy)
         self.attention.input_names = ("x", "x", "x")
@@ -65,7 +70,13 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
         self.feed_forward = FeedForward(self.mlp_dim, "gelu", name="feed_forward", dtype=policy)
         self.feed_forward.build(one)
 
-    def call(self, x, training=None, mask=None, x_mask=None):
+    def call(
+        self,
+        x: Tensor,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+    ) -> Tensor:
         query = ops.broadcast_to(
             ops.cast(self.query, x.dtype), (ops.shape(x)[0], 1, x.shape[-1])
         )
@@ -73,13 +84,13 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
         pooled = self.attention(query, x, context_mask=padding, training=training)
         return (pooled + self.feed_forward(self.norm(pooled)))[:, 0]
 
-    def compute_mask(self, x, previous_mask=None):
+    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         return None
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (x_shape[0], x_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,9 +1,13 @@
 """Self-attention of a grid whose queries, keys and values are pooled."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Index, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
@@ -13,7 +17,7 @@ from keras_transformers.layers.positions import rows_of
 from keras_transformers.layers.projections import project, swap_heads
 
 
-def _steps(places, others, known):
+def _steps(places: Any, others: Any, known: bool) -> Any:
     """Where the places are, in units of the finer of the two grids; float64."""
     if known:
         return np.arange(places) * max(others / places, 1.0)
@@ -24,18 +28,18 @@ def _steps(places, others, known):
 class OffsetVectors(GridTable, keras.layers.Layer):
     """A learned vector for each offset of two of `grid[0]` places along an axis."""
 
-    def __init__(self, grid, **kwargs):
+    def __init__(self, grid: Sequence[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grid = tuple(grid)
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         self.table = self.add_weight(
             name="table",
             shape=(self._rows(self.grid), query_shape[-1]),
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
         )
 
-    def between(self, queries, keys):
+    def between(self, queries: Index, keys: Index) -> Tensor:
         """Vectors `(queries, keys, dim)` between so many places over the same extent.
 
         The fewer ones are as far apart as there are of the others between them. Both numbers are
@@ -47,12 +51,12 @@ class OffsetVectors(GridTable, keras.layers.Layer):
             table = resize_positions(table, (table.shape[0],), (self._rows(grid),))
         query, key = _steps(queries, keys, known), _steps(keys, queries, known)
         offset = query[:, None] - key[None, :] + key[-1]
-        return rows_of(table, np.int32(offset) if known else ops.cast(offset, "int32"))
+        return rows_of(table, offset.astype("int32") if known else ops.cast(offset, "int32"))
 
-    def _rows(self, grid):
+    def _rows(self, grid: Sequence[Any]) -> Any:
         return 2 * grid[0] - 1
 
-    def _resized(self, table, grid):
+    def _resized(self, table: Array, grid: Sequence[int]) -> Any:
         return resize_positions(table, (self._rows(grid),), (self._rows(self.grid),))
 
 
@@ -101,8 +105,14 @@ class PoolingAttention(MultiHeadAttention):
     input_names = ("x", "x", "x")
 
     def __init__(
-        self, num_heads, grid, query_stride=1, key_stride=1, norm=None, **kwargs
-    ):
+        self,
+        num_heads: int,
+        grid: Sequence[int],
+        query_stride: int = 1,
+        key_stride: int = 1,
+        norm: Part | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(num_heads, **kwargs)
         strides = {"query_stride": query_stride, "key_stride": key_stride}
         for name, stride in strides.items():
@@ -113,7 +123,7 @@ class PoolingAttention(MultiHeadAttention):
         self.key_stride = key_stride
         self._norm = norm_prototype(self, norm)
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         super().build((None, None, x_shape[-1]))
         _, self._width, value_width = self.head_dims
@@ -140,7 +150,9 @@ class PoolingAttention(MultiHeadAttention):
         for table in (self.row_offsets, self.column_offsets):
             table.build((None, None, width))
 
-    def call(self, x, return_attention_scores=False, training=None):
+    def call(
+        self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
+    ) -> MaybeWeights:
         check_map(self, x.shape)
         _, rows, columns, width = ops.shape(x)
         tokens = ops.reshape(x, (-1, rows * columns, width))
@@ -158,17 +170,17 @@ class PoolingAttention(MultiHeadAttention):
             for part in (query, key, value)
         )
         prepared = self.prepare_query(query, None), self.prepare_key(key, None)
-        output, weights = self.attend(*prepared, value, None, bias, None, training)
+        output, weights = self.attend(*prepared, value, None, bias, (), training)
         (output,) = project(swap_heads(output + query), self.output_dense)
         output = ops.reshape(output, (-1, *grid, output.shape[-1]))
         return (output, weights) if return_attention_scores else output
 
-    def _pool(self, x, grid, pooling, norm):
+    def _pool(self, x: Tensor, grid: Sequence[Any], pooling: Any, norm: Any) -> Tensor:
         """`(batch, tokens, heads, dim)` -> `(batch, heads, rows, columns, dim)` of the pooled."""
         x = norm(pooling(ops.reshape(swap_heads(x), (-1, *grid, self._width))))
         return ops.reshape(x, (-1, self.num_heads, *ops.shape(x)[1:]))
 
-    def _bias(self, query, key_grid):
+    def _bias(self, query: Tensor, key_grid: Sequence[Any]) -> Tensor:
         """`(batch, heads, queries, keys)` of `(batch, heads, rows, columns, dim)`."""
         rows, columns = ops.shape(query)[2:4]
         by_row = self.row_offsets.between(rows, key_grid[0])
@@ -178,15 +190,15 @@ class PoolingAttention(MultiHeadAttention):
         bias = by_row[..., :, None] + by_column[..., None, :]
         return ops.reshape(bias, (-1, self.num_heads, rows * columns, key_grid[0] * key_grid[1]))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         batch, *sides, width = super().compute_output_shape(x_shape)
         sides = (None if side is None else -(-side // self.query_stride) for side in sides)
         return (batch, *sides, width)
 
-    def compute_mask(self, x, previous_mask=None):
+    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         return None  # that of `x` is none of the pooled
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "grid": list(self.grid),

@@ -2,10 +2,13 @@
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, MaybeWeights, Shape, Tensor
 from keras_transformers.layers.blocks import Block
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.pooling_attention import PoolingAttention
@@ -52,16 +55,16 @@ class PoolingBlock(Block):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        hidden_dim,
-        grid,
-        query_stride=1,
-        key_stride=1,
-        activation="gelu",
-        norm_first=True,
-        **kwargs,
-    ):
+        num_heads: int,
+        mlp_dim: int | None,
+        hidden_dim: int,
+        grid: Sequence[int],
+        query_stride: int = 1,
+        key_stride: int = 1,
+        activation: Activation | None = "gelu",
+        norm_first: bool = True,
+        **kwargs: Any,
+    ) -> None:
         mixer = kwargs.get("mixer")
         if mixer is not None or not norm_first:
             raise ValueError(
@@ -76,7 +79,7 @@ class PoolingBlock(Block):
         self.query_stride = query_stride
         self.key_stride = key_stride
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         if self.hidden_dim % self.num_heads:
             raise ValueError(
@@ -103,7 +106,9 @@ class PoolingBlock(Block):
             self.skip_projection.build(x_shape)
         self._build_feed_forward(output_shape)
 
-    def call(self, x, return_attention_scores=False, training=None):
+    def call(
+        self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
+    ) -> MaybeWeights:
         normed = self.mixer_norm(x)
         y = self.mixer(
             normed, return_attention_scores=return_attention_scores, training=training
@@ -115,21 +120,21 @@ class PoolingBlock(Block):
         x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
         return (x, weights) if return_attention_scores else x
 
-    def _skip(self, x):
+    def _skip(self, x: Tensor) -> Tensor:
         if self.query_stride == 1:
             return x
         x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-math.inf)
         return ops.max_pool(x, 3, self.query_stride, data_format="channels_last")
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         batch, *sides, _ = x_shape
         sides = (None if side is None else -(-side // self.query_stride) for side in sides)
         return (batch, *sides, self.hidden_dim)
 
-    def compute_mask(self, x, previous_mask=None):
+    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         return None  # that of `x` is none of the pooled
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "hidden_dim": self.hidden_dim,

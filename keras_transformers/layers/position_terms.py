@@ -1,11 +1,13 @@
 """Positions inside attention: what a score, or a value, owes to where query and key stand."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse, whole_number
 from keras_transformers.layers.positions import rows_of
@@ -40,18 +42,18 @@ class PositionTerm(Arguments, keras.layers.Layer):
     relative = True
     _refuse = refuse
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         pass
 
-    def fits(self, x, causal):
+    def fits(self, x: Tensor, causal: bool) -> Tensor:
         """`x` `(batch, length, width)` of self-attention, if the term is made for that length."""
         return x
 
-    def transform(self, x, positions):
+    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys `(batch, heads, length, key_dim)` as they are compared at positions."""
         return x
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """What is added to the scores: broadcasts against `(batch, heads, queries, keys)`, or None.
 
         `query` is `(batch, heads, queries, key_dim)` as the score prepared it (for the scaled dot
@@ -59,18 +61,20 @@ class PositionTerm(Arguments, keras.layers.Layer):
         """
         return None
 
-    def values(self, weights, query_positions, key_positions):
+    def values(
+        self, weights: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor | None:
         """What is added to the output, `(batch, heads, queries, value_dim)`, or None.
 
         `weights` is `(batch, heads, queries, keys)`.
         """
         return None
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config()  # Keras's automatic one knows no dtype policy
 
 
-def _distances(query_positions, key_positions):
+def _distances(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """`j - i` for a query at `i` and a key at `j`, int32 `(queries, keys)`."""
     return key_positions[None, :] - query_positions[:, None]
 
@@ -92,14 +96,14 @@ class ALiBi(PositionTerm):
     (3, 5, 8)
     """
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         heads = query_shape[1]
         power = 2 ** math.floor(math.log2(heads))
         slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
         between = [2 ** (-8 * (i + 0.5) / power) for i in range(power)]
-        self._slopes = np.float32(slopes + between[: heads - power])
+        self._slopes = np.array(slopes + between[: heads - power], "float32")
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = ops.absolute(_distances(query_positions, key_positions))
         return -ops.cast(distance, "float32") * self._slopes[:, None, None]
 
@@ -130,7 +134,13 @@ class RelativePositionBias(PositionTerm):
     (3, 5, 8)
     """
 
-    def __init__(self, num_buckets=32, max_distance=128, bidirectional=True, **kwargs):
+    def __init__(
+        self,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         num_buckets = whole_number(self, "num_buckets", num_buckets)
         max_distance = whole_number(self, "max_distance", max_distance)
@@ -145,7 +155,7 @@ class RelativePositionBias(PositionTerm):
         self.bidirectional = bidirectional
         self._buckets = self._bucket_of_distance()
 
-    def _bucket_of_distance(self):
+    def _bucket_of_distance(self) -> Array:
         """int32 `(max_distance + 1,)`: the bucket of each distance in one direction."""
         buckets = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         exact = buckets // 2
@@ -155,14 +165,14 @@ class RelativePositionBias(PositionTerm):
         wide = exact + np.int32(np.floor(growth * (buckets - exact) + 1e-6))
         return np.where(distance < exact, distance, np.minimum(wide, buckets - 1)).astype("int32")
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         self.table = self.add_weight(
             name="relative_bias",
             shape=(self.num_buckets, query_shape[1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = _distances(query_positions, key_positions)
         near = ops.absolute(distance) if self.bidirectional else ops.maximum(-distance, 0)
         bucket = ops.take(self._buckets, ops.minimum(near, self.max_distance), axis=0)
@@ -171,7 +181,7 @@ class RelativePositionBias(PositionTerm):
             bucket = bucket + after * (self.num_buckets // 2)
         return ops.transpose(rows_of(self.table, bucket), (2, 0, 1))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_buckets": self.num_buckets,
@@ -205,13 +215,19 @@ class ShawRelativePosition(PositionTerm):
     (3, 5, 8)
     """
 
-    def __init__(self, max_distance=16, use_values=True, value_dim=None, **kwargs):
+    def __init__(
+        self,
+        max_distance: int = 16,
+        use_values: bool = True,
+        value_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.max_distance = whole_number(self, "max_distance", max_distance, least=0)
         self.use_values = use_values
         self.value_dim = whole_number(self, "value_dim", value_dim, optional=True)
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         distances = 2 * self.max_distance + 1
         self.keys = self.add_weight(
             name="relative_key", shape=(distances, query_shape[-1]), initializer="glorot_uniform"
@@ -224,16 +240,20 @@ class ShawRelativePosition(PositionTerm):
                 initializer="glorot_uniform",
             )
 
-    def _of_pairs(self, table, query_positions, key_positions, dtype):
+    def _of_pairs(
+        self, table: Any, query_positions: Tensor, key_positions: Tensor, dtype: Any
+    ) -> Tensor:
         distance = _distances(query_positions, key_positions)
         place = ops.clip(distance, -self.max_distance, self.max_distance) + self.max_distance
         return ops.cast(rows_of(table, place), dtype)  # (queries, keys, dim)
 
-    def bias(self, query, query_positions, key_positions):
+    def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         keys = self._of_pairs(self.keys, query_positions, key_positions, query.dtype)
         return ops.einsum("bhqd,qkd->bhqk", query, keys)
 
-    def values(self, weights, query_positions, key_positions):
+    def values(
+        self, weights: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor | None:
         if self.table_of_values is None:
             return None
         values = self._of_pairs(
@@ -241,7 +261,7 @@ class ShawRelativePosition(PositionTerm):
         )
         return ops.einsum("bhqk,qkd->bhqd", weights, values)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_distance": self.max_distance,

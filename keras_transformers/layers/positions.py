@@ -1,9 +1,12 @@
 """Where a token stands: the sinusoidal encoding and the learned table."""
 
+from typing import Any, Literal, Self
+
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Index, Initializer, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import named, refuse
@@ -12,7 +15,12 @@ from keras_transformers.layers.ids import as_ids
 SMALL = 10_000  # below the usual wavelength, where widths and lengths are
 
 
-def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0, layout="pairs"):
+def sinusoidal_encoding(
+    positions: Tensor,
+    hidden_dim: int,
+    max_wavelength: float = 10000.0,
+    layout: Literal["pairs", "halves"] = "pairs",
+) -> Tensor:
     """Sines and cosines of a position at geometrically spaced wavelengths.
 
     `PE(pos, 2i) = sin(pos / w^(2i/D))`, `PE(pos, 2i+1) = cos(pos / w^(2i/D))` with
@@ -45,7 +53,7 @@ def sinusoidal_encoding(positions, hidden_dim, max_wavelength=10000.0, layout="p
     return table[..., :hidden_dim]
 
 
-def check_sequence(layer, x_shape):
+def check_sequence(layer: Any, x_shape: Shape) -> None:
     """Raises ValueError unless `x` is a batch of sequences of known width."""
     if len(x_shape) != 3 or x_shape[-1] is None:
         raise ValueError(
@@ -54,7 +62,7 @@ def check_sequence(layer, x_shape):
         )
 
 
-def check_wavelength(layer, max_wavelength):
+def check_wavelength(layer: Any, max_wavelength: Any) -> None:
     """Raises ValueError for what is meant as a width or a length: a small int.
 
     Layers of other libraries take those in the first place; here they would be a wavelength.
@@ -66,7 +74,7 @@ def check_wavelength(layer, max_wavelength):
         refuse(layer, "max_wavelength", f"{expected}; {reason}", f"{max_wavelength} ({hint})")
 
 
-def rows_of(table, index):
+def rows_of(table: Any, index: Any) -> Tensor:
     """Rows of a learned table that many places share, with a gradient that is a plain tensor.
 
     TensorFlow's gradient of `take` lists a row once for each place. Optimizers square what they are
@@ -75,7 +83,7 @@ def rows_of(table, index):
     return ops.take(table * 1, index, axis=0)
 
 
-def with_positions(layer, name, x, positions):
+def with_positions(layer: Any, name: str, x: Tensor, positions: Tensor | None) -> Tensor:
     """`x + positions`, as queries or keys are made of; `x` itself where `positions` is None.
 
     `positions` are `(length, width)` or `(batch, length, width)`, of any floating dtype.
@@ -126,7 +134,13 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
     8
     """
 
-    def __init__(self, max_wavelength=10000.0, combine="add", layout="pairs", **kwargs):
+    def __init__(
+        self,
+        max_wavelength: float = 10000.0,
+        combine: Literal["add", "concat"] = "add",
+        layout: Literal["pairs", "halves"] = "pairs",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_wavelength(self, max_wavelength)
         if layout not in ("pairs", "halves"):
@@ -143,10 +157,10 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         self.layout = layout
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
 
-    def call(self, x, start=0, positions=None):
+    def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
         table = sinusoidal_encoding(positions, x.shape[-1], self.max_wavelength, self.layout)
@@ -155,10 +169,10 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         table = ops.broadcast_to(ops.cast(table, x.dtype), ops.shape(x))
         return ops.concatenate([x, table], axis=-1)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*x_shape[:-1], x_shape[-1] * (1 if self.combine == "add" else 2))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
@@ -167,7 +181,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         # Of a word that is the name of a layer's function, Keras's reader of .h5 files makes that.
         combine = config.get("combine", "add")
         return cls(**{**config, "combine": getattr(combine, "__name__", combine)})
@@ -201,7 +215,9 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
     5
     """
 
-    def __init__(self, max_length, initializer="truncated_normal", **kwargs):
+    def __init__(
+        self, max_length: int, initializer: Initializer = "truncated_normal", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if max_length < 1:
             raise ValueError(
@@ -215,7 +231,7 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
         )
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
         self.table = self.add_weight(
             name="position_embedding",
@@ -223,7 +239,7 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
             initializer=self.initializer,
         )
 
-    def call(self, x, start=0, positions=None):
+    def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
         if positions is None:
             if isinstance(start, int):  # who decodes has seen to it
                 rule = (
@@ -236,10 +252,10 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
             positions = as_ids(self, "positions", positions, self.max_length - 1)
         return x + ops.cast(rows_of(self.table, positions), x.dtype)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_length": self.max_length,

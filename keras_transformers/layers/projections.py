@@ -5,17 +5,20 @@ much, but one wide product is quicker than three narrow ones there too.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 4
 
 
-def project(x, *denses):
+def project(x: Tensor, *denses: Any) -> list[Tensor]:
     """Projections of the same `x` `(batch, length, ...)`, as one product: a list of them.
 
     With all tokens of the batch in one row, XLA on a CPU is quicker at the product, its bias and
@@ -48,16 +51,16 @@ def project(x, *denses):
     return parts
 
 
-def project_each(inputs, denses):
+def project_each(inputs: Sequence[Tensor], denses: Sequence[Any]) -> list[Tensor]:
     """`project` of each input by a layer of its own, those of the same input together."""
-    outputs = {}
+    outputs: dict[int, Tensor] = {}
     for x in {id(x): x for x in inputs}.values():
         same = [dense for each, dense in zip(inputs, denses, strict=True) if each is x]
         outputs.update(zip(map(id, same), project(x, *same), strict=True))
     return [outputs[id(dense)] for dense in denses]
 
 
-def _project_on_each_device(x, denses):
+def _project_on_each_device(x: Tensor, denses: Sequence[Any]) -> list[Tensor]:
     """The same where every device holds some heads, or columns, of each kernel.
 
     Whole kernels side by side would have to be dealt out anew; head by head they need not, and the
@@ -77,7 +80,7 @@ def _project_on_each_device(x, denses):
     return parts
 
 
-def project_token(dense, x):
+def project_token(dense: Any, x: Tensor) -> Tensor:
     """Calls a `Dense` or `EinsumDense` with one token of every sequence, `(batch, beams, ...)`.
 
     A single row is multiplied with blocks of the kernel, whose products are summed. Memory is what
@@ -98,15 +101,15 @@ def project_token(dense, x):
     row = ops.reshape(ops.cast(x, dense.compute_dtype), (blocks, 1, width // blocks))
     kernel = ops.reshape(ops.cast(dense.kernel, row.dtype), (blocks, width // blocks, -1))
     y = ops.sum(ops.matmul(row, kernel), axis=0)
-    y = ops.reshape(y, (1, 1, *dense.kernel.shape[x.ndim - 2 :]))
+    y = ops.reshape(y, (1, 1, *dense.kernel.shape[len(x.shape) - 2 :]))
     if dense.bias is not None:
         y = y + ops.cast(dense.bias, y.dtype)
     return y if dense.activation is None else dense.activation(y)
 
 
-def _product(kernels, dense, x):
+def _product(kernels: Any, dense: Any, x: Tensor) -> Tensor:
     """The projection of `(batch, length, ...)` as one product of two matrices."""
-    outputs = dense.kernel.shape[x.ndim - 2 :]
+    outputs = dense.kernel.shape[len(x.shape) - 2 :]
     rows = ops.reshape(ops.cast(x, dense.compute_dtype), (-1, math.prod(x.shape[2:])))
     kernel = ops.reshape(ops.cast(dense.kernel, rows.dtype), (rows.shape[1], -1))
     y = kernels.product(rows, kernel)
@@ -118,7 +121,7 @@ def _product(kernels, dense, x):
     return y if dense.activation is None else dense.activation(y)
 
 
-def swap_heads(x):
+def swap_heads(x: Tensor) -> Tensor:
     """`(batch, length, heads, dim)` -> `(batch, heads, length, dim)`, and back."""
     if 1 in x.shape[1:3]:  # nothing moves
         batch, length, heads, dim = x.shape

@@ -1,8 +1,11 @@
 """Self-attention of a grid to a smaller copy of itself."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.patch_embedding import PatchEmbedding
@@ -46,18 +49,21 @@ class SpatialReductionAttention(MultiHeadAttention):
 
     input_names = ("x", "x", "x")
 
-    def __init__(self, num_heads, reduction=1, norm=None, **kwargs):
+    def __init__(
+        self, num_heads: int, reduction: int = 1, norm: Part | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(num_heads, **kwargs)
         if not (isinstance(reduction, int) and reduction > 0):
             self._refuse("reduction", "a positive integer", repr(reduction))
         self.reduction = reduction
         self._norm = norm_prototype(self, norm)
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         width = x_shape[-1]
         super().build((None, None, width))
-        self.reduce = self.norm = None
+        self.reduce: keras.layers.Layer | None = None
+        self.norm: Any = None
         if self.reduction > 1:
             self.reduce = PatchEmbedding(
                 self.reduction, width, name="reduce", dtype=self.dtype_policy
@@ -66,20 +72,22 @@ class SpatialReductionAttention(MultiHeadAttention):
             self.norm = self._norm.copy(self, "norm")
             self.norm.build((None, None, width))
 
-    def call(self, x, return_attention_scores=False, training=None):
+    def call(
+        self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
+    ) -> MaybeWeights:
         check_map(self, x.shape)
         _, rows, columns, width = ops.shape(x)
         tokens = context = ops.reshape(x, (-1, rows * columns, width))
         if self.reduce is not None:
             context = self.norm(self.reduce(self._whole_patches(x, rows, columns)))
-        found = super().call(
+        found: Any = super().call(
             tokens, context, return_attention_scores=return_attention_scores, training=training
         )
         y, weights = found if return_attention_scores else (found, None)
         y = ops.reshape(y, (-1, rows, columns, y.shape[-1]))
         return (y, weights) if return_attention_scores else y
 
-    def _whole_patches(self, x, rows, columns):
+    def _whole_patches(self, x: Tensor, rows: Any, columns: Any) -> Tensor:
         most, more = [], []
         for side in (rows, columns):
             larger = max if isinstance(side, int) else ops.maximum  # unknown until the call
@@ -87,10 +95,10 @@ class SpatialReductionAttention(MultiHeadAttention):
             more.append(larger(most[-1] - side, 0))
         return pad_map(x, *more)[:, : most[0], : most[1]]
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return super().compute_output_shape(x_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "reduction": self.reduction,

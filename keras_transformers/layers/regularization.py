@@ -1,18 +1,22 @@
 """Regularisers: dropout, stochastic depth, and a learned scale of residual branches."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import errors
 from keras_transformers.layers.arguments import Arguments
 
 # Which share of the batch a mask is drawn for, where each replica runs a program of its own
 # (tf.distribute): `keras_transformers.distribution` puts a function here. On JAX there is one
 # program over the whole batch.
-replica = None
+replica: Callable[[], Tensor] | None = None
 
 
-def keep_mask(shape, rate, seed):
+def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Tensor:
     """Random booleans, False with probability `rate`: one hash of (seed, index) for each.
 
     On a CPU the generators behind `keras.random` take longer than the matrix product they are
@@ -48,7 +52,7 @@ def keep_mask(shape, rate, seed):
     return _mix(ops.bitwise_xor(index, key), _mix(key + 1)) >= threshold
 
 
-def _mix(x, key=None):
+def _mix(x: Any, key: Any = None) -> Tensor:
     """Every bit of int32 `x` changes every bit of the result with probability about 1/2."""
     x = ops.bitwise_xor(x, _shift(x, 16)) * 0x7FEB352D
     x = x if key is None else ops.bitwise_xor(x, key)
@@ -56,7 +60,7 @@ def _mix(x, key=None):
     return ops.bitwise_xor(x, _shift(x, 16))
 
 
-def _shift(x, bits):
+def _shift(x: Any, bits: int) -> Tensor:
     return ops.bitwise_and(ops.right_shift(x, bits), 2 ** (32 - bits) - 1)  # a logical shift
 
 
@@ -89,30 +93,30 @@ class Dropout(Arguments, keras.layers.Layer):
     [0.0, 2.0]
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = rate = errors.rate(self, "rate", rate)
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed) if rate else None
+        self.seed_generator: Any = keras.random.SeedGenerator(seed) if rate else None
         self.supports_masking = True
         self.built = True  # no weights; as in keras.layers.Dropout
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         pass  # so that a model's summary knows the shape, if the model says it
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         if not training or self.rate == 0:
             return x
         kept = keep_mask(self._mask_shape(ops.shape(x)), self.rate, self.seed_generator.next())
         return ops.where(kept, x * ops.cast(1 / (1 - self.rate), x.dtype), ops.zeros((), x.dtype))
 
-    def _mask_shape(self, x_shape):
+    def _mask_shape(self, x_shape: Any) -> Any:
         return x_shape
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
@@ -146,7 +150,7 @@ class DropPath(Dropout):
     [0.0, 2.0]
     """
 
-    def _mask_shape(self, x_shape):
+    def _mask_shape(self, x_shape: Any) -> Any:
         return (x_shape[0],) + (1,) * (len(x_shape) - 1)
 
 
@@ -172,23 +176,23 @@ class LayerScale(Arguments, keras.layers.Layer):
     [[0.5, 0.5, 0.5]]
     """
 
-    def __init__(self, initial_value=1e-5, **kwargs):
+    def __init__(self, initial_value: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.initial_value = initial_value
         self.supports_masking = True
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self.factor = self.add_weight(
             name="factor",
             shape=(x_shape[-1],),
             initializer=keras.initializers.Constant(self.initial_value),
         )
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         return x * ops.cast(self.factor, x.dtype)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "initial_value": self.initial_value}

@@ -1,9 +1,13 @@
 """Blocks that keep their input only, and compute the rest again in the backward pass."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
+
+from keras_transformers.annotations import LayerMixin
 
 
 class _BlockNames:
@@ -11,14 +15,14 @@ class _BlockNames:
 
     PATTERN = re.compile(r"(en|de)coder_\d+|stage_\d+_block_\d+|\w+_block(_\d+)?")
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return self.PATTERN.fullmatch(name) is not None
 
 
 BLOCK_NAMES = _BlockNames()
 
 
-def rematerialized_blocks():
+def rematerialized_blocks() -> keras.RematScope:
     """A scope in which models are made that keep of each block its input only.
 
     The backward pass computes the rest again: activations for a little more than one block instead
@@ -38,7 +42,7 @@ def rematerialized_blocks():
     return keras.RematScope(mode="list_of_layers", layer_names=BLOCK_NAMES)
 
 
-class Rematerialized:
+class Rematerialized(LayerMixin):
     """Makes `keras.RematScope` right for a layer with masks, options and dropout.
 
     Keras's own wrapper takes no keyword arguments on TensorFlow, draws another dropout mask the
@@ -47,7 +51,9 @@ class Rematerialized:
     first one again (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
     """
 
-    def rematerialized_call(self, layer_call, *args, **kwargs):
+    def rematerialized_call(
+        self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Callable[..., Any]:
         """Called by Keras for a layer made inside `keras.RematScope`."""
         wrapped = super().rematerialized_call(layer_call, *args, **kwargs)
         # The scope may be for other layers. Without training nothing is kept anyway, and a
@@ -57,7 +63,12 @@ class Rematerialized:
         return lambda *args, **kwargs: _rematerialized(self, layer_call, args, kwargs)
 
 
-def _rematerialized(layer, call, args, kwargs):
+def _rematerialized(
+    layer: keras.layers.Layer,
+    call: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     """`call(*args, **kwargs)`, of which the backward pass finds the inputs only."""
     flat = keras.tree.flatten((args, kwargs))
     if any(isinstance(each, keras.KerasTensor) for each in flat):
@@ -67,7 +78,7 @@ def _rematerialized(layer, call, args, kwargs):
     # Times one, for on TensorFlow a variable would be read when the backward pass comes to it.
     states = [variable * 1 for variable in others]
 
-    def pure(inputs, values):
+    def pure(inputs: Any, values: Any) -> Any:
         known = list(flat)
         for place, tensor in zip(places, inputs, strict=True):
             known[place] = tensor
@@ -84,7 +95,7 @@ def _rematerialized(layer, call, args, kwargs):
     return outputs
 
 
-def _is_floating(value):
+def _is_floating(value: Any) -> bool:
     return ops.is_tensor(value) and keras.backend.is_float_dtype(
         keras.backend.standardize_dtype(value.dtype)
     )

@@ -1,11 +1,13 @@
 """Rotary position embedding."""
 
 import math
+from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array, Index, Shape, Tensor
 from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.positions import check_wavelength
 
@@ -56,14 +58,14 @@ class RotaryEmbedding(PositionTerm):
 
     def __init__(
         self,
-        max_wavelength=10000.0,
-        rotary_dim=None,
-        interleaved=False,
-        scaling=None,
-        scaling_factor=1.0,
-        original_length=None,
-        **kwargs,
-    ):
+        max_wavelength: float = 10000.0,
+        rotary_dim: int | None = None,
+        interleaved: bool = False,
+        scaling: Literal["linear", "ntk", "yarn"] | None = None,
+        scaling_factor: float = 1.0,
+        original_length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_wavelength(self, max_wavelength)
         wrong = None
@@ -83,7 +85,7 @@ class RotaryEmbedding(PositionTerm):
         self.original_length = original_length
         self.supports_masking = True
 
-    def build(self, query_shape):
+    def build(self, query_shape: Shape) -> None:
         width = query_shape[-1]
         turned = width if self.rotary_dim is None else self.rotary_dim
         if turned % 2 or not 0 < turned <= width:
@@ -91,7 +93,7 @@ class RotaryEmbedding(PositionTerm):
             self._refuse("rotary_dim", expected, turned)
         self._rates, self._gain = self._rates_and_gain(turned)
 
-    def _rates_and_gain(self, width):
+    def _rates_and_gain(self, width: int) -> tuple[Array, float]:
         """Radians a position for each pair, float32, and what cosine and sine are multiplied by."""
         pairs, factor, wavelength = np.arange(width // 2), self.scaling_factor, self.max_wavelength
         if self.scaling == "ntk":
@@ -100,25 +102,25 @@ class RotaryEmbedding(PositionTerm):
         if self.scaling == "linear":
             rates = rates / factor
         if self.scaling != "yarn":
-            return np.float32(rates), 1.0
+            return rates.astype("float32"), 1.0
         # Pairs that turn more than 32 times within the original length keep their rates, those
         # that turn less than once are divided, and those between are mixed.
         first, last = (
             width
-            * math.log(self.original_length / (turns * 2 * math.pi))
+            * math.log((self.original_length or 0) / (turns * 2 * math.pi))
             / (2 * math.log(wavelength))
             for turns in (32, 1)
         )
         first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
         divided = np.clip((pairs - first) / max(last - first, 1e-3), 0, 1)
         rates = rates * (1 - divided) + rates / factor * divided
-        return np.float32(rates), 0.1 * math.log(factor) + 1
+        return rates.astype("float32"), 0.1 * math.log(factor) + 1
 
-    def call(self, x, start=0):
+    def call(self, x: Tensor, start: Index = 0) -> Tensor:
         positions = ops.arange(ops.shape(x)[2], dtype="int32") + start
         return self.transform(x, positions)
 
-    def transform(self, x, positions):
+    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
         angles = ops.cast(positions, "float32")[:, None] * self._rates  # (length, pairs)
         cosine, sine = (
             ops.cast(function(angles) * self._gain, x.dtype) for function in (ops.cos, ops.sin)
@@ -136,10 +138,10 @@ class RotaryEmbedding(PositionTerm):
             turned = ops.concatenate([first, second], axis=-1)
         return turned if rest.shape[-1] == 0 else ops.concatenate([turned, rest], axis=-1)
 
-    def compute_output_shape(self, query_shape):
+    def compute_output_shape(self, query_shape: Shape) -> Shape:
         return query_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,

@@ -1,10 +1,13 @@
 """Alignment scores, how well a query and a key match, and what attention does with them."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.masks import as_mask, combine_masks
 from keras_transformers.layers.portable import KERNELS
@@ -42,18 +45,18 @@ class Score(Arguments, keras.layers.Layer):
     (3, 5, 8)
     """
 
-    def build(self, query_shape, key_shape):
+    def build(self, query_shape: Shape, key_shape: Shape) -> None:
         pass
 
-    def prepare_query(self, query):
+    def prepare_query(self, query: Tensor) -> Tensor:
         """What `compare` is shown of `(batch, heads, queries, key_dim)`; the same shape."""
         return query
 
-    def prepare_key(self, key):
+    def prepare_key(self, key: Tensor) -> Tensor:
         """What `compare` is shown of `(batch, key_value_heads, keys, key_dim)`; the same shape."""
         return key
 
-    def compare(self, query, key):
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores of every pair: `(batch, key_value_heads, group * queries, keys)`.
 
         Args:
@@ -63,13 +66,13 @@ class Score(Arguments, keras.layers.Layer):
         """
         return product(query, key, transposed=True)
 
-    def call(self, query, key):
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
         return self.compare(self.prepare_query(query), self.prepare_key(key))
 
-    def compute_output_shape(self, query_shape, key_shape):
+    def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
         return (*query_shape[:3], key_shape[2])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config()  # Keras's automatic one knows no dtype policy
 
 
@@ -100,11 +103,11 @@ class ScaledDotScore(Score):
     [[[[6.0, 6.0]]]]
     """
 
-    def prepare_query(self, query):
+    def prepare_query(self, query: Tensor) -> Tensor:
         return query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
 
 
-def product(x, y, transposed=False):
+def product(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
     """`x y` of each head, or `x y^T`; as many heads of `x` as there are share each of `y`.
 
     Args:
@@ -124,7 +127,7 @@ def product(x, y, transposed=False):
     return z if heads == shared else regroup(z, heads)
 
 
-def regroup(x, heads):
+def regroup(x: Tensor, heads: int) -> Tensor:
     """`(batch, others, rows, dim)` -> `(batch, heads, others * rows / heads, dim)`.
 
     Heads of queries that share one of keys and values stand one after the other: `0 .. G - 1` share
@@ -134,7 +137,9 @@ def regroup(x, heads):
     return ops.reshape(x, (-1, heads, rows, ops.shape(x)[3]))
 
 
-def masked_softmax(scores, mask=None, bias=None):
+def masked_softmax(
+    scores: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
     """Softmax over the last axis, as if every masked score were minus infinity.
 
     Computed in float32 (float64 for float64 scores). A row that may attend to nothing gets weights
@@ -159,7 +164,7 @@ def masked_softmax(scores, mask=None, bias=None):
     return softmax_of_visible(scores, mask, bias)
 
 
-def softmax_of_visible(scores, mask, bias=None):
+def softmax_of_visible(scores: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
     """`masked_softmax` under a mask that is known to be one, of bool."""
     scores = ops.cast(scores, keras.backend.result_type(scores.dtype, "float32"))
     if bias is not None:
@@ -175,7 +180,14 @@ def softmax_of_visible(scores, mask, bias=None):
     return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
-def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None):
+def dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention of several heads.
 
     `softmax(Q K^T / sqrt(d_k) + bias) V` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,

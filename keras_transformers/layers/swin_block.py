@@ -1,10 +1,13 @@
 """The block of a Swin Transformer: attention in windows that shift from block to block."""
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.blocks import Block
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.patch_merging import check_map, pad_map
@@ -68,18 +71,19 @@ class SwinBlock(Block):
 
     def __init__(
         self,
-        num_heads=None,
-        window_size=None,
-        mlp_dim=None,
-        shift=0,
-        norm_first=True,
-        mask_padding=True,
-        activation="gelu",
-        mixer=None,
-        norm=None,
-        **kwargs,
-    ):
-        settings = {"activation": activation, "mixer": mixer, "norm_first": norm_first}
+        num_heads: int | None = None,
+        window_size: int | Sequence[int] | None = None,
+        mlp_dim: int | None = None,
+        shift: int | Sequence[int] = 0,
+        norm_first: bool = True,
+        mask_padding: bool = True,
+        activation: Activation | None = "gelu",
+        mixer: Part | None = None,
+        norm: Part | None = None,
+        **kwargs: Any,
+    ) -> None:
+        settings: dict[str, Any] = {"activation": activation, "mixer": mixer}
+        settings["norm_first"] = norm_first
         if norm is None:
             norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
         super().__init__(num_heads, mlp_dim, norm=norm, **settings, **kwargs)
@@ -88,7 +92,7 @@ class SwinBlock(Block):
             expected = "given" if its is None else "left out beside `mixer`, which has its own"
             refuse(self, "window_size", expected, window_size)
         self._window_size = window_size  # as it was given
-        self.window_size = patch_sizes(its or window_size, 2, type(self).__name__)
+        self.window_size = patch_sizes(its or window_size or 0, 2, type(self).__name__)
         self.shift = (shift, shift) if isinstance(shift, int) else tuple(shift)
         fits = zip(self.shift, self.window_size, strict=True)
         if not all(0 <= step < side for step, side in fits):
@@ -96,7 +100,7 @@ class SwinBlock(Block):
             refuse(self, "shift", expected, shift)
         self.mask_padding = mask_padding
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         windows = (None, math.prod(self.window_size), x_shape[-1])
         self._check(windows)
@@ -104,14 +108,18 @@ class SwinBlock(Block):
         self._build_branch("mixer", attention, windows, norm_shape=x_shape)
         self._build_feed_forward(x_shape)
 
-    def call(self, x, return_attention_scores=False, training=None):
+    def call(
+        self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
+    ) -> MaybeWeights:
         check_map(self, x.shape)
         settings = {"training": training, "weigh": return_attention_scores}
         x, weights = self._residual(x, "mixer", self._in_windows, **settings)
         x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
         return (x, weights) if return_attention_scores else x
 
-    def _in_windows(self, x, training=None, weigh=False):
+    def _in_windows(
+        self, x: Tensor, training: bool | None = None, weigh: bool = False
+    ) -> tuple[Tensor, Any]:
         """What the mixer makes of a grid, `(batch, rows, columns, hidden_dim)`, and its weights."""
         grid = ops.shape(x)[1:3]
         # Known extents are plain integers, and so is what follows from them.
@@ -138,7 +146,9 @@ class SwinBlock(Block):
             x = rolled(x, [-step for step in shift])
         return (x[:, : grid[0], : grid[1]] if padded else x), weights
 
-    def _residual(self, x, name, function, *arguments, **options):
+    def _residual(
+        self, x: Tensor, name: str, function: Any, *arguments: Any, **options: Any
+    ) -> tuple[Tensor, Any]:
         if self.norm_first:
             return super()._residual(x, name, function, *arguments, **options)
         y = function(x, *arguments, **options)
@@ -147,7 +157,7 @@ class SwinBlock(Block):
         y = norm(y) if scale is None else scale(norm(y))
         return x + (self._drop(y) if options.get("training") else y), other
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "window_size": self._window_size,
@@ -156,12 +166,12 @@ class SwinBlock(Block):
         }
 
 
-def _only_if(condition, step):
+def _only_if(condition: Any, step: int) -> Any:
     """`step` or 0, where the condition is known or will be in the call."""
     if step == 0 or isinstance(condition, bool):
         return step if condition is True else 0
     return ops.where(condition, step, 0)
 
 
-def _zero(sides):
+def _zero(sides: Iterable[Any]) -> bool:
     return all(isinstance(side, int) and side == 0 for side in sides)

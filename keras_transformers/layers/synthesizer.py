@@ -1,8 +1,11 @@
 """Attention whose weights are learned for places and see no token."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import MaybeWeights, Shape, Tensor
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.masks import (
     causal_mask,
@@ -56,14 +59,14 @@ class RandomSynthesizer(Traced, Mixer):
 
     def __init__(
         self,
-        num_heads,
-        max_length=None,
-        rank=None,
-        dropout=0.0,
-        causal=False,
-        seed=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        max_length: int | None = None,
+        rank: int | None = None,
+        dropout: float = 0.0,
+        causal: bool = False,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)
         self.max_length = whole_number(self, "max_length", max_length, optional=True)
@@ -72,7 +75,7 @@ class RandomSynthesizer(Traced, Mixer):
         self.causal = causal
         self.seed = seed
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         width = self._check_heads(x_shape)
         self._length = self._known_length(self.max_length, x_shape)
         columns = self._length if self.rank is None else self.rank
@@ -93,12 +96,12 @@ class RandomSynthesizer(Traced, Mixer):
 
     def call(
         self,
-        x,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        mask=None,
-    ):
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+    ) -> MaybeWeights:
         x = self._at_most(x, self._length)
         length, width = ops.shape(x)[1], x.shape[2]
         factors = [ops.cast(factor, x.dtype)[:, :length] for factor in self.factors]
@@ -122,7 +125,7 @@ class RandomSynthesizer(Traced, Mixer):
         y = self.output_dense(y)
         return (y, weights) if return_attention_scores else y
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

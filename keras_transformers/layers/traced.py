@@ -1,9 +1,13 @@
 """Symbolic calls of layers that take options and masks."""
 
+from typing import Any
+
 import keras
 
+from keras_transformers.annotations import LayerMixin
 
-class Traced:
+
+class Traced(LayerMixin):
     """Makes a symbolic call of a layer with `compute_output_shape` run its `call` all the same.
 
     Keras would otherwise ask `compute_output_shape` alone, which knows of no options such as
@@ -12,7 +16,7 @@ class Traced:
     call to, whether or not the caller has cast them.
     """
 
-    def compute_output_spec(self, *args, **kwargs):
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = keras.tree.map_structure(self._as_called, (args, kwargs))
         known = (
             None not in x.shape[1:]
@@ -24,5 +28,5 @@ class Traced:
             return super().compute_output_spec(*args, **kwargs)  # sizes are expressions there
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
-    def _as_called(self, x):
+    def _as_called(self, x: Any) -> Any:
         return self.dtype_policy.convert_input(x, self.autocast, self.input_dtype)

@@ -1,10 +1,13 @@
 """Self-attention inside the windows of a grid, and how grids are cut into windows."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import divides, require, same
 from keras_transformers.layers.attention import SelfAttention
 from keras_transformers.layers.errors import named
@@ -13,7 +16,7 @@ from keras_transformers.layers.learned_scores import ScaledCosineScore
 from keras_transformers.layers.patches import cut, patch_sizes, unpatchify
 
 
-def partition_windows(x, window_size):
+def partition_windows(x: Tensor, window_size: int | Sequence[int]) -> Tensor:
     """Cuts a grid of tokens into windows that do not overlap (Liu et al. 2021, section 3.2).
 
     Source: https://arxiv.org/abs/2103.14030.
@@ -46,7 +49,9 @@ def partition_windows(x, window_size):
     return ops.reshape(windows, (-1, math.prod(sizes), x.shape[-1]))
 
 
-def merge_windows(windows, window_size, grid):
+def merge_windows(
+    windows: Tensor, window_size: int | Sequence[int], grid: Sequence[Index]
+) -> Tensor:
     """Puts windows back together; the inverse of `partition_windows`.
 
     Args:
@@ -83,7 +88,7 @@ def merge_windows(windows, window_size, grid):
     return unpatchify(patches, sizes, numbers)
 
 
-def rolled(x, shift):
+def rolled(x: Tensor, shift: Sequence[Index]) -> Tensor:
     """A map moved to the upper left; what leaves on one side comes in on the other.
 
     As `keras.ops.roll(x, [-step for step in shift], (1, 2))`, in operations that every runtime of
@@ -110,7 +115,12 @@ def rolled(x, shift):
     return x
 
 
-def shifted_window_mask(grid, window_size, shift=0, real=None):
+def shifted_window_mask(
+    grid: Sequence[Index],
+    window_size: int | Sequence[int],
+    shift: Index | Sequence[Index] = 0,
+    real: Sequence[Index] | None = None,
+) -> Tensor:
     """Which tokens of a window may attend to which, where the grid was shifted or padded.
 
     Token `(i, j)` of the shifted grid is `(i + s, j + s)` of the picture, modulo its extent. So
@@ -136,7 +146,7 @@ def shifted_window_mask(grid, window_size, shift=0, real=None):
     >>> ops.convert_to_numpy(mask).astype(int).tolist()
     [[[1, 1], [1, 1]], [[1, 0], [0, 1]]]
     """
-    shifts = (shift, shift) if isinstance(shift, int) else shift
+    shifts: Any = (shift, shift) if isinstance(shift, int) else shift
     real = grid if real is None else real
     pieces, there = [], []
     for extent, step, seen in zip(grid, shifts, real, strict=True):
@@ -188,8 +198,13 @@ class WindowAttention(SelfAttention):
     """
 
     def __init__(
-        self, num_heads, window_size, cosine=False, pretrained_window_size=None, **kwargs
-    ):
+        self,
+        num_heads: int,
+        window_size: int | Sequence[int],
+        cosine: bool = False,
+        pretrained_window_size: int | Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
         window = patch_sizes(window_size, 2, "WindowAttention")
         if cosine:
             kwargs["score"] = ScaledCosineScore()
@@ -203,7 +218,13 @@ class WindowAttention(SelfAttention):
         self.cosine = cosine
         self.pretrained_window_size = pretrained_window_size
 
-    def call(self, x, attention_mask=None, return_attention_scores=False, training=None):
+    def call(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
         (count, length), tokens = ops.shape(x)[:2], math.prod(self.window_size)
         rule = f"{named(self, 'x')} must be of shape (batch * windows, {tokens}, hidden_dim)"
         x = require(x, [same(length, tokens)], f"{rule}.")
@@ -218,7 +239,7 @@ class WindowAttention(SelfAttention):
             training=training,
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["score"], config["position"]
         return {

@@ -1,17 +1,28 @@
 """What a folder is, and the predictor that is made of it."""
 
+from __future__ import annotations
+
 import json
 import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from keras_transformers import pretrained, saving
+from keras_transformers.annotations import StrPath
 from keras_transformers.loading import saved_model
+from keras_transformers.predictors import Predictor
+
+if TYPE_CHECKING:
+    from keras_transformers.text.tokenizers import SentencePieceTokenizer
+    from keras_transformers.text.wordpiece import WordPieceTokenizer
+    from keras_transformers.vision.preprocessing import Preprocessing
 
 CONFIG, MODEL, SAVED = "config.json", "model.keras", "saved_model"
 WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
 MOST_SHOWN = 8  # names of files, in a message
 
 
-def load(folder, signature="serving_default"):
+def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     """The predictor of a trained model: it takes text or pictures, and gives plain Python.
 
     Args:
@@ -59,7 +70,7 @@ def load(folder, signature="serving_default"):
     raise ValueError(f"load: {folder} {_what_it_is(folder)}")
 
 
-def _what_it_is(folder):
+def _what_it_is(folder: pathlib.Path) -> str:
     """The end of a sentence on a folder that cannot be loaded."""
     there = sorted(path.name for path in folder.iterdir())
     if {CONFIG, "figures"} <= set(there) or {CONFIG, MODEL} <= set(there):
@@ -75,7 +86,7 @@ def _what_it_is(folder):
     )
 
 
-def _parts_of_run(folder):
+def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
     """Functions that read what a run has left beside its SavedModel."""
     parts = {}
     if (folder / MODEL).is_file():
@@ -91,24 +102,24 @@ def _parts_of_run(folder):
     return parts
 
 
-def _sentence_pieces(folder):
+def _sentence_pieces(folder: pathlib.Path) -> SentencePieceTokenizer:
     from keras_transformers.text import SentencePieceTokenizer
 
     return SentencePieceTokenizer.load(folder / "tokenizer.model")
 
 
-def _word_pieces(folder):
+def _word_pieces(folder: pathlib.Path) -> WordPieceTokenizer:
     from keras_transformers.text import WordPieceTokenizer
 
     lower_case = _json(folder / CONFIG).get("lower_case", True)
     return WordPieceTokenizer.load(folder / "vocab.txt", lower_case)
 
 
-def _preprocessing(folder):
+def _preprocessing(folder: pathlib.Path) -> Preprocessing:
     from keras_transformers.vision import Preprocessing
 
     return Preprocessing(**_json(folder / "preprocessing.json"))
 
 
-def _json(path):
+def _json(path: pathlib.Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8-sig"))  # editors may have put a mark there

@@ -1,14 +1,18 @@
 """A folder of published weights as a predictor."""
 
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
 from keras_transformers import export, models, pretrained
 from keras_transformers.export.served import LENGTHS, lengths_within
-from keras_transformers.predictors import KINDS
+from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.pretrained.folder import read_model
 
 NEW_TOKENS = 128  # of a continuation
 
 
-def predictor(folder):
+def predictor(folder: pathlib.Path) -> Predictor:
     """The predictor of published weights.
 
     Raises:
@@ -17,11 +21,12 @@ def predictor(folder):
     model = read_model(folder)
     served, parts = _served(folder, model)
     parts["model"] = lambda: model
-    parts = {name: parts[name] for name in ("model", "tokenizer", "preprocessing") if name in parts}
+    names = ("model", "tokenizer", "preprocessing")
+    parts = {str(name): parts[name] for name in names if name in parts}
     return KINDS[served.kind](served, served.labels, parts, folder)
 
 
-def _served(folder, model):
+def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[], Any]]]:
     """The object of `export` that answers, and its parts besides the model."""
     config = model.get_config()
     if isinstance(model, models.DETR) or config.get("num_classes") and _sees(model):
@@ -39,17 +44,17 @@ def _served(folder, model):
     return make(folder, model, words), {"tokenizer": lambda: words}
 
 
-def _sees(model):
+def _sees(model: Any) -> bool:
     return isinstance(model, models.ViT | models.Swin)
 
 
-def _head(config):
+def _head(config: Any) -> str:
     if config.get("head"):
         return f" with a head for {config['head']}"
     return " without a head" if "num_classes" in config else ""
 
 
-def _of_text(model, config):
+def _of_text(model: Any, config: Any) -> Callable[..., Any] | None:
     """What makes a served object of folder, model and tokenizer; None where nothing does."""
     if isinstance(model, models.Transformer):
         return _translator
@@ -61,25 +66,25 @@ def _of_text(model, config):
     return None
 
 
-def _translator(folder, model, words):
+def _translator(folder: pathlib.Path, model: Any, words: Any) -> export.Translator:
     return export.Translator(model, words, pretrained.load_search(folder))
 
 
-def _generator(folder, model, words):
+def _generator(folder: pathlib.Path, model: Any, words: Any) -> export.TextGenerator:
     # Half the positions are left for the prompt, where there are few.
     new_tokens = min(NEW_TOKENS, (model.most_positions or 2 * NEW_TOKENS) // 2)
     return export.TextGenerator(model, words, pretrained.load_search(folder), new_tokens)
 
 
-def _filler(folder, model, words):
+def _filler(folder: pathlib.Path, model: Any, words: Any) -> export.MaskFiller:
     return export.MaskFiller(model, words)
 
 
-def _classifier(folder, model, words):
+def _classifier(folder: pathlib.Path, model: Any, words: Any) -> export.TextClassifier:
     return export.TextClassifier(model, words, pretrained.class_names(folder))
 
 
-def _encoder(folder, model, words):
+def _encoder(folder: pathlib.Path, model: Any, words: Any) -> export.SentenceEncoder:
     asked = pretrained.load_pooling(folder)
     asked["lengths"] = lengths_within(model, asked.get("lengths", LENGTHS))
     return export.SentenceEncoder(model, words, **asked)

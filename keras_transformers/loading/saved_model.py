@@ -2,11 +2,13 @@
 
 import json
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_transformers.predictors import KINDS
+from keras_transformers.predictors import KINDS, Predictor
 
 PROGRAM = "saved_model.pb"
 ABOUT = pathlib.Path("assets.extra", "keras_transformers.json")
@@ -20,7 +22,7 @@ KNOWN_BY = {
 }
 
 
-def newest(folder):
+def newest(folder: pathlib.Path) -> pathlib.Path | None:
     """The SavedModel that a folder is, or the newest of the versions in it; None without one."""
     if (folder / PROGRAM).is_file():
         return folder
@@ -29,7 +31,12 @@ def newest(folder):
     return folder / str(max(versions)) if versions else None
 
 
-def predictor(folder, signature, parts=None, source=None):
+def predictor(
+    folder: pathlib.Path,
+    signature: str,
+    parts: dict[str, Callable[[], Any]] | None = None,
+    source: Any = None,
+) -> Predictor:
     """The predictor of a SavedModel.
 
     Args:
@@ -45,16 +52,17 @@ def predictor(folder, signature, parts=None, source=None):
     inputs, outputs = _signature(folder, signature)
     kind, labels = _about(folder, inputs, outputs)
     made = KINDS[kind]
-    if made.takes == "text":
+    takes = str(made.takes)
+    if takes == "text":
         _register_text_ops(folder)
     loaded = tf.saved_model.load(str(folder))
     run = loaded.signatures[signature]
-    served = made(lambda strings: run(**{made.takes: strings}), labels, parts, source or folder)
-    served.loaded = loaded  # the program holds its variables weakly
+    served = made(lambda strings: run(**{takes: strings}), labels, parts, source or folder)
+    vars(served)["loaded"] = loaded  # the program holds its variables weakly
     return served
 
 
-def _signature(folder, name):
+def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:
     """Names of the inputs and outputs of a signature, without loading what computes them."""
     program = saved_model_pb2.SavedModel()
     try:
@@ -71,7 +79,9 @@ def _signature(folder, name):
     return set(found[name].inputs), set(found[name].outputs)
 
 
-def _about(folder, inputs, outputs):
+def _about(
+    folder: pathlib.Path, inputs: set[str], outputs: set[str]
+) -> tuple[str, list[str] | None]:
     """Kind and labels, from what the exporter has written, or from the names of what goes through.
 
     Raises:
@@ -87,8 +97,8 @@ def _about(folder, inputs, outputs):
         if known and inputs == {KINDS[kind].takes}:
             return kind, labels
         raise ValueError(
-            f"load: {folder / ABOUT}: `kind` must be one of {', '.join(KINDS)} that takes "
-            f"{', '.join(sorted(inputs))}. Received: {kind!r}"
+            f"load: {folder / ABOUT}: `kind` must be one of {', '.join(map(str, KINDS))} that "
+            f"takes {', '.join(sorted(inputs))}. Received: {kind!r}"
         )
     kinds = [kind for name, kind in KNOWN_BY.items() if name in outputs]
     if not kinds and {"label", "probability", "probabilities"} <= outputs:
@@ -101,7 +111,7 @@ def _about(folder, inputs, outputs):
     )
 
 
-def _register_text_ops(folder):
+def _register_text_ops(folder: pathlib.Path) -> None:
     try:
         import tensorflow_text  # noqa: F401  registers the tokenizers' ops
     except ImportError as error:

@@ -1,16 +1,20 @@
 """How much each source token was attended to, summed up while decoding."""
 
+from typing import Any
+
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 
-def start_coverage(source_mask, beams):
+
+def start_coverage(source_mask: Tensor, beams: int) -> Tensor:
     """float32 `(batch, beams, source_length)`: 0 at real tokens, 1 at padding."""
     padding = ops.cast(ops.logical_not(source_mask), "float32")[:, None]
     batch, _, length = ops.shape(padding)
     return ops.broadcast_to(padding, (batch, beams, length))
 
 
-def add_coverage(coverage, weights, ancestry):
+def add_coverage(coverage: Tensor, weights: Tensor, ancestry: Any) -> Tensor:
     """Each beam's coverage after a step with attention weights `(batch, beams, source_length)`."""
     if ancestry is not None:
         coverage = ops.take_along_axis(coverage, ancestry.parents[..., None], axis=1)

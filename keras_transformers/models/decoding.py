@@ -2,11 +2,38 @@
 
 from keras import ops
 
-from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.decoder_attention import visible_slots
+
+AT_A_TIME = 64  # positions of a prompt whose logits are in memory together
 
 
-class CachedDecoding(Composite):
-    """Decoding whose state has the `cache` of each block."""
+class CachedDecoding:
+    """Decoding with `decoder_blocks`, whose state has the `cache` of each; before `keras.Model`."""
+
+    def _start_caches(self, batch, beams, max_length):
+        return [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
+
+    def _step_blocks(self, x, index, state, ancestry, contexts=None, context_mask=None):
+        """One token of every sequence through all blocks.
+
+        Args:
+            x: `(batch, beams, hidden_dim)`.
+            index, state, ancestry: See `decode_step`.
+            contexts: For each block what its cross-attention made of the context, or None.
+            context_mask: Bool `(batch, context_length)`, or None.
+
+        Returns:
+            `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
+            cross-attention `(batch, heads, beams, context_length)`, None without a context.
+        """
+        slots = None if ancestry is None else ancestry.slots
+        visible = visible_slots(index, state["cache"][0], x.shape[1], slots)
+        contexts = [None] * len(self.decoder_blocks) if contexts is None else contexts
+        stack, caches = (self.decoder_blocks, state["cache"], contexts), []
+        for block, cache, context in zip(*stack, strict=True):
+            x, cache, weights = block.step(x, cache, index, visible, context, context_mask)
+            caches.append(cache)
+        return x, {**state, "cache": caches}, weights
 
     def grow_caches(self, state, beams, positions):
         """The state with as many positions more in its caches; only where nothing is compiled."""
@@ -14,3 +41,38 @@ class CachedDecoding(Composite):
         caches = [{k: ops.pad(x, more) for k, x in each.items()} for each in state["cache"]]
         return {**state, "cache": caches}
 
+
+def log_probabilities(logits_of, x, following):
+    """Log-probabilities of `following`, a few positions at a time: logits are large.
+
+    Args:
+        logits_of: Function from `(batch, positions, hidden_dim)` to `(batch, positions, vocab)`.
+        x: `(batch, length, hidden_dim)`, the output of the last norm.
+        following: Integers `(batch, length)`, the token after each.
+
+    Returns:
+        Float32 `(batch, length)`.
+    """
+    def score(x, following):
+        logits = ops.cast(logits_of(x), "float32")
+        chosen = ops.take_along_axis(logits, following[..., None], axis=-1)[..., 0]
+        return chosen - ops.logsumexp(logits, axis=-1)
+
+    batch, length = ops.shape(x)[:2]
+    if x.shape[1] is not None:
+        parts = [slice(i, i + AT_A_TIME) for i in range(0, length, AT_A_TIME)]
+        return ops.concatenate([score(x[:, i], following[:, i]) for i in parts], axis=1)
+    size = ops.minimum(length, AT_A_TIME)
+    number = (length + size - 1) // size
+    width = ((0, 0), (0, number * size - length))
+    x = ops.reshape(ops.pad(x, (*width, (0, 0))), (batch, number, size, x.shape[2]))
+    following = ops.reshape(ops.pad(following, width), (batch, number, size))
+
+    def advance(i, scores):
+        new = score(ops.take(x, i, axis=1), ops.take(following, i, axis=1))
+        here = (ops.arange(number) == i)[:, None]
+        return i + 1, ops.where(here, new[:, None], scores)
+
+    first = (ops.convert_to_tensor(0, "int32"), ops.zeros((batch, number, size), "float32"))
+    _, scores = ops.while_loop(lambda i, scores: i < number, advance, first)
+    return ops.reshape(scores, (batch, -1))[:, :length]

@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite, set_trainable
-from keras_transformers.models.settings import check_problem, take_over
+from keras_transformers.models.settings import ModelSettings, check_problem, keeps_settings
+from keras_transformers.models.transfer import Transferable
 
 
 def check_images(model, images, channels):
@@ -41,7 +41,7 @@ def check_images_shape(model, images_shape):
         )
 
 
-class ImageModel(Arguments, Composite, keras.Model):
+class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
     """Base of `ViT` and the pyramids.
 
     A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which
@@ -49,20 +49,14 @@ class ImageModel(Arguments, Composite, keras.Model):
     first `blocks` blocks.
 
     Args:
-        settings: Dict of the subclass's arguments.
         problem_type: What the logits are for, which exports go by: "single_label_classification" (a
             softmax), "multi_label_classification" (a sigmoid of each), "regression", or None: one
             of several classes, a sigmoid of a single logit.
-
-    Attributes:
-        anew: Starts of the paths of weights that another task may start anew; see `take_over`.
     """
 
-    anew = ("head",)
-
-    def __init__(self, settings, problem_type=None, **kwargs):
+    @keeps_settings()
+    def __init__(self, problem_type=None, **kwargs):
         super().__init__(**kwargs)
-        self._settings = {**settings, "problem_type": problem_type}
         check_problem(type(self).__name__, self._settings)
         self.frozen_blocks = None
         self.head = None
@@ -131,37 +125,11 @@ class ImageModel(Arguments, Composite, keras.Model):
             for layer in self._first(depth):
                 set_trainable(layer, not any(layer is each for each in frozen))
 
-    def transferred(self, **changes):
-        """A new model for another task that starts from this one's weights.
-
-        Args:
-            **changes: Constructor arguments that differ, most often `num_classes` and `image_size`,
-                or `drop_path`. A head of the same size is taken over, another starts anew, as does
-                a pooling that was not there; tables of positions are resized.
-
-        Returns:
-            A built model of the same class.
-
-        Raises:
-            ValueError: If a weight other than those gets another shape.
-
-        Example:
-        >>> import numpy as np
-        >>> from keras_transformers.models import ViT
-        >>> model = ViT.from_variant("Ti/14", num_classes=10, image_size=28, num_layers=1)
-        >>> model.build((None, 28, 28, 1))
-        >>> larger = model.transferred(num_classes=3, image_size=42)
-        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
-        (2, 3)
-        """
-        config = {**super().get_config(), **self._settings, **changes}
-        model = type(self).from_config(config)
-        model.build((None, *model._settings["image_size"], self.channels))
-        take_over(model, self, self.anew)
-        return model
+    def _shape_to_build(self, model):
+        return (None, *model._settings["image_size"], self.channels)
 
     def get_config(self):
-        return {**super().get_config(), **self._settings, "frozen_blocks": self.frozen_blocks}
+        return {**super().get_config(), "frozen_blocks": self.frozen_blocks}
 
     @classmethod
     def from_config(cls, config):
@@ -172,6 +140,11 @@ class ImageModel(Arguments, Composite, keras.Model):
         return model
 
 
+def drop_path_rates(last, depth):
+    """Rates of `depth` blocks on a line, from 0 to that of the last (Huang et al. 2016)."""
+    return [last * i / max(depth - 1, 1) for i in range(depth)]
+
+
 def both_sides(size):
-    """`(height, width)` of an image size given as that or as an int."""
-    return (size, size) if isinstance(size, int) else tuple(size)
+    """`[height, width]` of an image size given as a pair or as an int."""
+    return [size, size] if isinstance(size, int) else list(size)

@@ -3,23 +3,17 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers import (
-    CausalSelfAttention,
-    DecoderBlock,
-    Dropout,
-    FeedForward,
-    GatedFeedForward,
-    PositionEmbedding,
-    RotaryEmbedding,
-    TokenEmbedding,
-    gelu_tanh,
+from keras_transformers.layers import DecoderBlock, gelu_tanh
+from keras_transformers.models.decoding import CachedDecoding, log_probabilities
+from keras_transformers.models.settings import (
+    check_choice,
+    check_divides,
+    keeps_settings,
+    serialized_activation,
+    variant,
 )
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.decoder_attention import visible_slots
-from keras_transformers.layers.traced import Traced
-from keras_transformers.models.decoding import CachedDecoding
-from keras_transformers.models.settings import check_choice, check_divides, check_sizes, variant
-from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
+from keras_transformers.models.text_model import TextModel
+from keras_transformers.models.text_styles import decoder_norm, decoder_parts
 
 # Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
 VARIANTS = {
@@ -31,11 +25,9 @@ VARIANTS = {
     "xl": {"hidden_dim": 1600, "num_heads": 25, "mlp_dim": 6400, "num_layers": 48},
 }
 
-AT_A_TIME = 64  # places of a prompt whose logits are in memory together
-
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
+class LanguageModel(CachedDecoding, TextModel):
     """Decoder-only Transformer: the probability of each token given those before it.
 
     Style "gpt2" (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"):
@@ -69,7 +61,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         training: Whether dropout acts.
 
     Returns:
-        Logits `(batch, length, vocab_size)`: at each place, of the token after it. They have the
+        Logits `(batch, length, vocab_size)`: at each position, of the token after it. They have the
         implicit Keras mask of the real tokens.
 
     Raises:
@@ -89,6 +81,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
 
     optional_inputs = ("segments",)
 
+    @keeps_settings(activation=serialized_activation)
     def __init__(
         self,
         vocab_size,
@@ -107,77 +100,30 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._settings = {
-            "vocab_size": vocab_size,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "num_layers": num_layers,
-            "num_key_value_heads": num_key_value_heads,
-            "max_length": max_length,
-            "style": style,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "activation": keras.activations.serialize(keras.activations.get(activation)),
-            "norm_epsilon": norm_epsilon,
-            "padding_id": padding_id,
-        }
         self._check_settings()
         self.padding_id = padding_id
         policy = self.dtype_policy
-        self.token_embedding = TokenEmbedding(
-            vocab_size, hidden_dim, scale=False, name="token_embedding", dtype=policy
-        )
-        self.position_embedding = None
-        if style == "gpt2":
-            self.position_embedding = PositionEmbedding(
-                max_length, name="position_embedding", dtype=policy
-            )
-        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self._make_tables()
+        self._make_dropout()
         self.decoder_blocks = [
             DecoderBlock(
                 dropout=dropout,
                 norm_first=True,
                 name=f"decoder_{i}",
                 dtype=policy,
-                **self._block_settings(),
+                norm=decoder_norm(self._settings, "norm", policy),
+                **decoder_parts(self._settings),
             )
             for i in range(num_layers)
         ]
-        self.norm = self._norm()
+        self.norm = decoder_norm(self._settings, "norm", policy)
 
     def _check_settings(self):
         settings = self._settings
-        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
-        check_sizes("LanguageModel", settings, sizes, ("num_key_value_heads",))
-        check_divides("LanguageModel", settings, "num_heads", "hidden_dim")
+        self._check_sizes("num_key_value_heads")
         if settings["num_key_value_heads"] is not None:
             check_divides("LanguageModel", settings, "num_key_value_heads", "num_heads")
         check_choice("LanguageModel", settings, "style", ("gpt2", "modern"))
-
-    def _norm(self):
-        """The norm of the style, with the published models' epsilon."""
-        modern = self._settings["style"] == "modern"
-        kind = keras.layers.RMSNormalization if modern else keras.layers.LayerNormalization
-        return kind(
-            epsilon=self._settings["norm_epsilon"], name="norm", dtype=self.dtype_policy
-        )
-
-    def _block_settings(self):
-        settings = self._settings
-        modern = settings["style"] == "modern"
-        attention = CausalSelfAttention(
-            settings["num_heads"],
-            dropout=settings["attention_dropout"],
-            use_bias=not modern,
-            num_key_value_heads=settings["num_key_value_heads"],
-            position=RotaryEmbedding() if modern else None,
-        )
-        if modern:
-            network = GatedFeedForward(settings["mlp_dim"], "silu", use_bias=False)
-        else:
-            network = FeedForward(settings["mlp_dim"], settings["activation"])
-        return {"mixer": attention, "feed_forward": network, "norm": self._norm()}
 
     @classmethod
     def from_variant(cls, name, vocab_size=50257, **changes):
@@ -198,35 +144,16 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         return cls(vocab_size, **variant("LanguageModel", name, VARIANTS, changes))
 
     def build(self, inputs_shape):
-        hidden = (None, None, self._settings["hidden_dim"])
-        self.token_embedding.build((None, None))
-        if self.position_embedding is not None:
-            self.position_embedding.build(hidden)
-        for layer in (self.dropout_layer, *self.decoder_blocks, self.norm):
-            layer.build(hidden)
+        self._build_tables()
+        self._build_in_turn(self.dropout_layer, *self.decoder_blocks, self.norm)
 
     def call(self, inputs, training=None):
-        inputs = self.as_inputs(inputs)
-        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
-        x = self.dropout_layer(self._embed(inputs["ids"], positions), training=training)
-        for block in self.decoder_blocks:
-            x = block(x, attention_mask=same, padding_mask=padding, training=training)
-        return self.token_embedding.logits(self.norm(x))
+        x = self._run(self.decoder_blocks, self.as_inputs(inputs), training)
+        return self.token_embedding.logits(x)
 
     def compute_output_shape(self, inputs_shape):
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
         return (*ids, self._settings["vocab_size"])
-
-    def _embed(self, ids, positions):
-        x = self.token_embedding(rows_of_table(self, ids))
-        if self.position_embedding is None:
-            return x
-        return self.position_embedding(x, positions=positions)
-
-    @property
-    def most_positions(self):
-        """How many positions there are, None without end."""
-        return None if self.position_embedding is None else self._settings["max_length"]
 
     def start_decoding(self, source, beams, max_length):
         """Makes what `decode_step` needs.
@@ -254,8 +181,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
                 f"{self.most_positions}. Received: {max_length}"
             )
         batch = ops.shape(source)[0]
-        caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
-        return {"cache": caches}, None
+        return {"cache": self._start_caches(batch, beams, max_length)}, None
 
     def prefill(self, ids, following, state, beams):
         """Takes in the first tokens of every sequence at once, instead of one a step.
@@ -274,33 +200,8 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
             x, cache = block.prefill(x, cache, beams)
             caches.append(cache)
-        return self._score(self.norm(x), following), {**state, "cache": caches}
-
-    def _score(self, x, following):
-        """Log-probabilities of `following`, a few positions at a time: logits are large."""
-        def score(x, following):
-            logits = ops.cast(self.token_embedding.logits(x), "float32")
-            chosen = ops.take_along_axis(logits, following[..., None], axis=-1)[..., 0]
-            return chosen - ops.logsumexp(logits, axis=-1)
-
-        batch, length = ops.shape(x)[:2]
-        if x.shape[1] is not None:
-            parts = [slice(i, i + AT_A_TIME) for i in range(0, length, AT_A_TIME)]
-            return ops.concatenate([score(x[:, i], following[:, i]) for i in parts], axis=1)
-        size = ops.minimum(length, AT_A_TIME)
-        number = (length + size - 1) // size
-        width = ((0, 0), (0, number * size - length))
-        x = ops.reshape(ops.pad(x, (*width, (0, 0))), (batch, number, size, x.shape[2]))
-        following = ops.reshape(ops.pad(following, width), (batch, number, size))
-
-        def advance(i, scores):
-            new = score(ops.take(x, i, axis=1), ops.take(following, i, axis=1))
-            here = (ops.arange(number) == i)[:, None]
-            return i + 1, ops.where(here, new[:, None], scores)
-
-        first = (ops.convert_to_tensor(0, "int32"), ops.zeros((batch, number, size), "float32"))
-        _, scores = ops.while_loop(lambda i, scores: i < number, advance, first)
-        return ops.reshape(scores, (batch, -1))[:, :length]
+        scores = log_probabilities(self.token_embedding.logits, self.norm(x), following)
+        return scores, {**state, "cache": caches}
 
     def decode_step(self, ids, index, state, shared=None, ancestry=None):
         """Scores the next token of every sequence.
@@ -316,12 +217,5 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
             Logits `(batch, beams, vocab_size)` and the new `state`.
         """
         x = self._embed(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
-        slots, caches = None if ancestry is None else ancestry.slots, []
-        visible = visible_slots(index, state["cache"][0], ids.shape[1], slots)
-        for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
-            x, cache, _ = block.step(x, cache, index, visible)
-            caches.append(cache)
-        return self.token_embedding.step_logits(self.norm(x)), {**state, "cache": caches}
-
-    def get_config(self):
-        return {**super().get_config(), **self._settings}
+        x, state, _ = self._step_blocks(x, index, state, ancestry)
+        return self.token_embedding.step_logits(self.norm(x)), state

@@ -7,16 +7,22 @@ from keras import ops
 
 from keras_transformers.detection.criterion import of_pictures
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
-from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
 from keras_transformers.models.image_model import check_images, check_images_shape
-from keras_transformers.models.settings import check_divides, check_sizes
-from keras_transformers.models.vit import POSITIONS, ViT, parts_of_blocks
+from keras_transformers.models.settings import (
+    ModelSettings,
+    check_divides,
+    check_sizes,
+    keeps_settings,
+)
+from keras_transformers.models.vit import ViT
+from keras_transformers.models.vit_blocks import parts_of_blocks
+from keras_transformers.models.vit_tokens import POSITIONS
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MAE(Arguments, Composite, keras.Model):
+class MAE(ModelSettings, Composite, keras.Model):
     """Masked autoencoder (He et al. 2022, https://arxiv.org/abs/2111.06377).
 
     Most patches of an image are removed at random; a `ViT` encodes the others, and a small decoder,
@@ -63,6 +69,7 @@ class MAE(Arguments, Composite, keras.Model):
     (3, 10)
     """
 
+    @keeps_settings(encoder=None)
     def __init__(
         self,
         encoder,
@@ -77,32 +84,12 @@ class MAE(Arguments, Composite, keras.Model):
     ):
         super().__init__(**kwargs)
         self.encoder = part(self, "encoder", encoder, ViT)
-        settings = self.encoder.get_config()
-        after = {"num_classes": None, "representation_dim": None, "frozen_blocks": None}
-        after["distillation"] = None
-        wrong = [name for name, value in after.items() if settings[name] != value]
-        if wrong or settings["pooling"] == "attention":
-            raise ValueError(
-                "MAE: `encoder` must have no classes, representation, attention pooling or frozen "
-                f"blocks. Received: {', '.join(f'{name}={settings[name]}' for name in wrong)}"
-                f"{'' if wrong else 'pooling=attention'}"
-            )
-        self._settings = {
-            "decoder_dim": decoder_dim,
-            "decoder_heads": decoder_heads,
-            "decoder_mlp_dim": 4 * decoder_dim if decoder_mlp_dim is None else decoder_mlp_dim,
-            "decoder_layers": decoder_layers,
-            "mask_ratio": mask_ratio,
-            "normalize_patches": normalize_patches,
-            "seed": seed,
-        }
-        sizes = ["decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers"]
-        check_sizes("MAE", self._settings, sizes)
-        check_divides("MAE", self._settings, "decoder_heads", "decoder_dim")
-        if not 0 < mask_ratio < 1:
-            raise ValueError(f"MAE: `mask_ratio` must be in (0, 1). Received: {mask_ratio}")
+        if decoder_mlp_dim is None:
+            self._settle(decoder_mlp_dim=4 * decoder_dim)
+        self._check_settings()
         self.seed_generator = keras.random.SeedGenerator(seed)
-        policy = self.dtype_policy
+        policy, settings = self.dtype_policy, self.encoder.get_config()
+        epsilon, block = settings["norm_epsilon"], settings["block"]
         self.decoder_embedding = keras.layers.Dense(
             decoder_dim, name="decoder_embedding", dtype=policy
         )
@@ -110,24 +97,36 @@ class MAE(Arguments, Composite, keras.Model):
         self.decoder_positions = POSITIONS[settings["positions"] or "sinusoidal"](
             grid, self.encoder.prefix_tokens, name="decoder_positions", dtype=policy
         )
+        sizes = (decoder_heads, self._settings["decoder_mlp_dim"], epsilon, block["activation"])
         self.decoder_blocks = [
             EncoderBlock(
                 norm_first=True,
                 name=f"decoder_{i}",
                 dtype=policy,
-                **parts_of_blocks(
-                    decoder_heads,
-                    self._settings["decoder_mlp_dim"],
-                    settings["norm_epsilon"],
-                    settings["block"]["activation"],
-                    qkv_bias=settings["block"].get("qkv_bias", True),
-                ),
+                **parts_of_blocks(*sizes, qkv_bias=block.get("qkv_bias", True)),
             )
             for i in range(decoder_layers)
         ]
         self.decoder_norm = keras.layers.LayerNormalization(
-            epsilon=settings["norm_epsilon"], name="decoder_norm", dtype=policy
+            epsilon=epsilon, name="decoder_norm", dtype=policy
         )
+
+    def _check_settings(self):
+        settings = self.encoder.get_config()
+        after = ("num_classes", "representation_dim", "frozen_blocks", "distillation")
+        wrong = [name for name in after if settings[name] is not None]
+        if wrong or settings["pooling"] == "attention":
+            raise ValueError(
+                "MAE: `encoder` must have no classes, representation, attention pooling or frozen "
+                f"blocks. Received: {', '.join(f'{name}={settings[name]}' for name in wrong)}"
+                f"{'' if wrong else 'pooling=attention'}"
+            )
+        settings, share = self._settings, self._settings["mask_ratio"]
+        sizes = ["decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers"]
+        check_sizes("MAE", settings, sizes)
+        check_divides("MAE", settings, "decoder_heads", "decoder_dim")
+        if not 0 < share < 1:
+            raise ValueError(f"MAE: `mask_ratio` must be in (0, 1). Received: {share}")
 
     @classmethod
     def from_variant(cls, name, image_size=224, **changes):
@@ -265,6 +264,5 @@ class MAE(Arguments, Composite, keras.Model):
     def get_config(self):
         return {
             **super().get_config(),
-            **self._settings,
             "encoder": keras.saving.serialize_keras_object(self.encoder),
         }

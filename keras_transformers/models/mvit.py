@@ -5,7 +5,7 @@ import keras
 from keras_transformers.layers import OverlappingPatchEmbedding, PoolingBlock
 from keras_transformers.models.image_model import both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import check_sizes, variant
+from keras_transformers.models.settings import check_sizes, keeps_settings, variant
 
 # Li et al. 2022, table 1.
 VARIANTS = {
@@ -58,6 +58,7 @@ class MViT(Pyramid):
     (3, 10)
     """
 
+    @keeps_settings(image_size=both_sides, num_layers=list)
     def __init__(
         self,
         num_classes=1000,
@@ -72,19 +73,8 @@ class MViT(Pyramid):
         norm_epsilon=1e-6,
         **kwargs,
     ):
-        settings = {
-            "num_classes": num_classes,
-            "image_size": list(both_sides(image_size)),
-            "hidden_dim": hidden_dim,
-            "num_layers": list(num_layers),
-            "num_heads": num_heads,
-            "key_stride": key_stride,
-            "mlp_ratio": mlp_ratio,
-            "dropout": dropout,
-            "drop_path": drop_path,
-            "norm_epsilon": norm_epsilon,
-        }
-        super().__init__(settings, **kwargs)
+        super().__init__(**kwargs)
+        settings = self._settings
         check_sizes("MViT", settings, ["hidden_dim", "num_heads", "key_stride", "mlp_ratio"])
         self._check_stages(["num_layers"])
         self.patch_embedding = OverlappingPatchEmbedding(

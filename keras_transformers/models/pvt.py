@@ -10,7 +10,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.models.image_model import both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import variant
+from keras_transformers.models.settings import keeps_settings, variant
 
 # Wang et al. 2022, table 1.
 WIDTHS, HEADS, RATIOS = (64, 128, 320, 512), (1, 2, 5, 8), (8, 8, 4, 4)
@@ -64,6 +64,10 @@ class PVT(Pyramid):
     (3, 10)
     """
 
+    @keeps_settings(
+        image_size=both_sides, hidden_dims=list, num_layers=list, num_heads=list, reductions=list,
+        mlp_ratios=list,
+    )
     def __init__(
         self,
         num_classes=1000,
@@ -78,19 +82,7 @@ class PVT(Pyramid):
         norm_epsilon=1e-6,
         **kwargs,
     ):
-        settings = {
-            "num_classes": num_classes,
-            "image_size": list(both_sides(image_size)),
-            "hidden_dims": list(hidden_dims),
-            "num_layers": list(num_layers),
-            "num_heads": list(num_heads),
-            "reductions": list(reductions),
-            "mlp_ratios": list(mlp_ratios),
-            "dropout": dropout,
-            "drop_path": drop_path,
-            "norm_epsilon": norm_epsilon,
-        }
-        super().__init__(settings, **kwargs)
+        super().__init__(**kwargs)
         sizes = ["hidden_dims", "num_layers", "num_heads", "reductions", "mlp_ratios"]
         self._check_stages(sizes)
         self.embeddings = [

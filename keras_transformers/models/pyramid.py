@@ -5,7 +5,7 @@ import itertools
 import keras
 from keras import ops
 
-from keras_transformers.models.image_model import ImageModel
+from keras_transformers.models.image_model import ImageModel, drop_path_rates
 from keras_transformers.models.settings import check_sizes
 
 STRIDES = (4, 8, 16, 32)  # as all papers have it
@@ -42,9 +42,8 @@ class Pyramid(ImageModel):
         return [(stage, number) for stage, count in enumerate(counts) for number in range(count)]
 
     def _drop_path(self):
-        """Rates of the blocks: 0 in the first, `drop_path` in the last, those between on a line."""
-        depth = sum(self._settings["num_layers"])
-        return [self._settings["drop_path"] * i / max(depth - 1, 1) for i in range(depth)]
+        """Rates of the blocks of all stages."""
+        return drop_path_rates(self._settings["drop_path"], sum(self._settings["num_layers"]))
 
     def _leave(self, stage, x):
         return x

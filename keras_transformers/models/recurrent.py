@@ -3,15 +3,13 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
-from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers import CrossAttention, Dropout, padding_mask
 from keras_transformers.layers.both_ways import BothWays
-from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.parts import serialized
-from keras_transformers.layers.traced import Traced
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.text_inputs import TakesIds
+from keras_transformers.models.settings import check_sizes, keeps_settings
+from keras_transformers.models.translator import Translator
 
 
 class _Cell:
@@ -33,7 +31,7 @@ class _GRUCell(keras.layers.GRUCell):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
+class RecurrentTranslator(Translator):
     """Recurrent encoder-decoder with additive attention (https://arxiv.org/abs/1409.0473).
 
     A bidirectional GRU reads the source into `h_1 .. h_S`. The decoder's state is `s_t =
@@ -75,8 +73,8 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
     """
 
     padding_id = 0
-    needed_inputs = ("source", "target")
 
+    @keeps_settings(score=None)  # as the attention has it
     def __init__(
         self,
         vocab_size,
@@ -88,12 +86,8 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        sizes = {"vocab_size": vocab_size, "hidden_dim": hidden_dim}
-        for name, size in sizes.items():
-            if not (isinstance(size, int) and size > 0):
-                raise ValueError(
-                    f"RecurrentTranslator: `{name}` must be a positive integer. Received: {size!r}"
-                )
+        sizes = ("vocab_size", "hidden_dim")
+        check_sizes("RecurrentTranslator", self._settings, sizes)
         if hidden_dim % 2:
             raise ValueError(
                 "RecurrentTranslator: `hidden_dim` must be even, a half for each direction. "
@@ -102,17 +96,7 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         self.hidden_dim = hidden_dim
         self.embedding_dim = embedding_dim or hidden_dim
         policy = self.dtype_policy
-        self.source_embedding = self.target_embedding = TokenEmbedding(
-            vocab_size, self.embedding_dim, scale=False, name="source_embedding", dtype=policy
-        )
-        if target_vocab_size is not None:
-            self.target_embedding = TokenEmbedding(
-                target_vocab_size,
-                self.embedding_dim,
-                scale=False,
-                name="target_embedding",
-                dtype=policy,
-            )
+        self._make_tables(self.embedding_dim, scale=False)
         self.encoder = BothWays("gru", hidden_dim // 2, name="encoder", dtype=policy)
         self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
         self.attention = CrossAttention(
@@ -130,19 +114,11 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
             self.embedding_dim, "tanh", name="readout", dtype=policy
         )
         self.dropout_layer = Dropout(dropout, dtype=policy)
-        self._settings = {
-            **sizes,
-            "embedding_dim": embedding_dim,
-            "dropout": dropout,
-            "score": serialized(self.attention.score),
-            "target_vocab_size": target_vocab_size,
-        }
+        self._settle(score=serialized(self.attention.score))
 
     def build(self, input_shape):
         hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)
-        self.source_embedding.build((None, None))
-        if self.target_embedding is not self.source_embedding:
-            self.target_embedding.build((None, None))
+        self._build_tables()
         self.encoder.build(embedded)
         self.first_state.build((None, self.hidden_dim // 2))
         self.attention.build(hidden, hidden)
@@ -170,9 +146,6 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
             self.attention.attention_observer(weights[:, None])
         y = self.readout(ops.concatenate([states, attended, y], axis=-1))
         return self.target_embedding.logits(self.dropout_layer(y, training=training))
-
-    def compute_output_shape(self, input_shape):
-        return (*input_shape["target"], self.target_embedding.vocab_size)
 
     def encode(self, source, training=None):
         """Reads the source: ids `(batch, length)`.
@@ -221,6 +194,3 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
             new["coverage"] = add_coverage(state["coverage"], weights, ancestry)
         y = self.readout(ops.concatenate([hidden, attended, y], axis=-1))
         return self.target_embedding.step_logits(y), new
-
-    def get_config(self):
-        return {**super().get_config(), **self._settings}

@@ -6,7 +6,7 @@ from keras import ops
 from keras_transformers.layers import ConvolutionNorm, ResidualBlock
 from keras_transformers.models.image_model import both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
-from keras_transformers.models.settings import check_choice, check_sizes, variant
+from keras_transformers.models.settings import check_choice, check_sizes, keeps_settings, variant
 
 # He et al. 2016, table 1; a smaller one for small data, with maps down to a sixteenth.
 VARIANTS = {
@@ -66,6 +66,7 @@ class ResNet(Pyramid):
     {'stride_4': (16, 12, 32), 'stride_8': (8, 6, 64)}
     """
 
+    @keeps_settings(image_size=both_sides, num_layers=list)
     def __init__(
         self,
         num_classes=1000,
@@ -77,16 +78,8 @@ class ResNet(Pyramid):
         norm="batch",
         **kwargs,
     ):
-        settings = {
-            "num_classes": num_classes,
-            "image_size": list(both_sides(image_size)),
-            "hidden_dim": hidden_dim,
-            "num_layers": list(num_layers),
-            "bottleneck": bottleneck,
-            "stem": stem,
-            "norm": norm,
-        }
-        super().__init__(settings, **kwargs)
+        super().__init__(**kwargs)
+        settings = self._settings
         check_sizes("ResNet", settings, ["hidden_dim"])
         check_choice("ResNet", settings, "stem", ("pooled", "convolutions"))
         check_choice("ResNet", settings, "norm", ("batch", "frozen", "group"))

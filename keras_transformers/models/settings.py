@@ -1,11 +1,82 @@
-"""What models check of their settings, and how one takes over another's weights."""
+"""The settings of a model: kept once, for all models, and what is checked of them."""
 
-from keras import ops
+import functools
+import inspect
+import types
+
+import keras
+
+from keras_transformers.layers.arguments import Arguments
 
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 PROBLEMS = (None, SINGLE, SEVERAL, "regression")
 MULTIPLE = 8  # of which a gated network's width is one
+
+
+class ModelSettings(Arguments):
+    """A model that knows what it was made with, and gives it as its configuration.
+
+    Comes before `keras.Model` among the bases. A constructor under `keeps_settings` finds its
+    arguments, by name, in the mapping `_settings`, which is read-only.
+    """
+
+    _settings = types.MappingProxyType({})
+
+    def _settle(self, **values):
+        """Sets settings that follow from others, where they were not given."""
+        # No dict: Keras would take it for a place of layers.
+        self._settings = types.MappingProxyType({**self._settings, **values})
+
+    def get_config(self):
+        return {**super().get_config(), **self._settings}
+
+
+def keeps_settings(**written):
+    """Decorates a constructor of `ModelSettings`, whose arguments become settings.
+
+    All that its signature names do, with defaults; what goes into `**kwargs` does not.
+
+    Args:
+        **written: For each argument that a configuration has in another form than it may be given
+            in, the function from one to the other; or None for what is no setting, a model for
+            instance, of which `get_config` knows more than the constructor.
+    """
+
+    def decorated(make):
+        signature = inspect.signature(make)
+
+        @functools.wraps(make)
+        def __init__(self, *args, **kwargs):
+            try:
+                given = signature.bind(self, *args, **kwargs)
+            except TypeError:
+                given = None
+            if given is not None:  # else Python says best what is missing or too much
+                given.apply_defaults()
+                self._settle(**_settings(given, written))
+            make(self, *args, **kwargs)
+
+        return __init__
+
+    return decorated
+
+
+def _settings(given, written):
+    """What a configuration says of the arguments that a constructor was given."""
+    _, *parameters = given.signature.parameters.values()  # the first is `self`
+    found = {}
+    for each in parameters:
+        value = given.arguments[each.name]
+        if each.kind is each.VAR_KEYWORD or written.get(each.name, ...) is None:
+            continue
+        found[each.name] = written[each.name](value) if each.name in written else value
+    return found
+
+
+def serialized_activation(activation):
+    """An activation, a function or its name, as a configuration has it."""
+    return keras.activations.serialize(keras.activations.get(activation))
 
 
 def check_sizes(owner, settings, names, optional=()):
@@ -71,60 +142,3 @@ def variant(owner, name, variants, changes):
     if changes.get("style") == "modern":
         settings["mlp_dim"] = round(settings["mlp_dim"] * 2 / 3 / MULTIPLE) * MULTIPLE
     return {**settings, **changes}
-
-
-def take_over(model, source, anew=()):
-    """Gives a built model the weights that another has under the same paths.
-
-    A table of positions that was made for another grid is resized, by the `assign_resized` of the
-    layer that has it.
-
-    Args:
-        model: The one that gets them.
-        source: The one that has them.
-        anew: Starts of the paths of weights that may differ in shape, or be missing, and then stay
-            as they are.
-
-    Raises:
-        ValueError: If `source` is not built, or another weight is missing or of another shape.
-    """
-    if not source.built:
-        raise ValueError(
-            f"{type(source).__name__} '{source.name}': `transferred` must be called on a built "
-            "model, which has weights: call the model, or `build`, before. Received: one without"
-        )
-    tables = _tables(source)
-    resized = set()
-    for path, table in _tables(model).items():
-        if path in tables and tables[path].grid != table.grid:
-            table.assign_resized(ops.convert_to_numpy(tables[path].weights[0]), tables[path].grid)
-            resized.add(f"{path}/{table.weights[0].name}")
-    mine = {_path_in(source, weight): weight for weight in source.weights}
-    for weight in model.weights:
-        path = _path_in(model, weight)
-        found = mine.get(path)
-        if path in resized:
-            continue
-        if found is not None and found.shape == weight.shape:
-            weight.assign(found)
-        elif not path.startswith(tuple(anew)):
-            raise ValueError(
-                f"{type(source).__name__} '{source.name}': `transferred` cannot take over {path} "
-                f"of shape {None if found is None else tuple(found.shape)} as "
-                f"{tuple(weight.shape)}"
-            )
-
-
-def _tables(model):
-    """Path -> layer, of the layers with a table for a grid of positions."""
-    layers = model._flatten_layers(include_self=False)
-    return {
-        _path_in(model, layer): layer
-        for layer in layers
-        if layer.weights and hasattr(layer, "assign_resized")
-    }
-
-
-def _path_in(model, part):
-    """Path of a weight or a layer inside a model, which may itself be inside another."""
-    return part.path.removeprefix(f"{model.path}/")

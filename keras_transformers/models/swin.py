@@ -7,7 +7,13 @@ from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock, W
 from keras_transformers.layers.patch_merging import pad_map
 from keras_transformers.models.image_model import both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import check_choice, check_sizes, variant
+from keras_transformers.models.settings import (
+    check_choice,
+    check_sizes,
+    keeps_settings,
+    serialized_activation,
+    variant,
+)
 
 # Liu et al. 2021, section 3.3; a smaller one for small pictures.
 VARIANTS = {
@@ -18,6 +24,13 @@ VARIANTS = {
     "L": {"hidden_dim": 192, "num_layers": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)},
 }
 SECOND = {"image_size": 256, "window_size": 8}  # of the second version, Liu et al. 2022, table 4
+
+
+def of_stages(window_size):
+    """A window size, or None, of each stage, given as a list of them or as one for all."""
+    if isinstance(window_size, int | None):
+        return [window_size] * len(STRIDES)
+    return list(window_size)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -75,6 +88,10 @@ class Swin(Pyramid):
     (9, 8, 16)
     """
 
+    @keeps_settings(
+        image_size=both_sides, num_layers=list, num_heads=list, pretrained_window_size=of_stages,
+        activation=serialized_activation,
+    )
     def __init__(
         self,
         num_classes=1000,
@@ -95,27 +112,8 @@ class Swin(Pyramid):
         qkv_bias=True,
         **kwargs,
     ):
-        if isinstance(pretrained_window_size, int | None):
-            pretrained_window_size = (pretrained_window_size,) * len(STRIDES)
-        settings = {
-            "num_classes": num_classes,
-            "image_size": list(both_sides(image_size)),
-            "patch_size": patch_size,
-            "hidden_dim": hidden_dim,
-            "num_layers": list(num_layers),
-            "num_heads": list(num_heads),
-            "window_size": window_size,
-            "version": version,
-            "pretrained_window_size": list(pretrained_window_size),
-            "mlp_ratio": mlp_ratio,
-            "mask_padding": mask_padding,
-            "dropout": dropout,
-            "drop_path": drop_path,
-            "norm_epsilon": norm_epsilon,
-            "activation": keras.activations.serialize(keras.activations.get(activation)),
-            "qkv_bias": qkv_bias,
-        }
-        super().__init__(settings, **kwargs)
+        super().__init__(**kwargs)
+        settings = self._settings
         sizes = ["patch_size", "hidden_dim", "window_size", "mlp_ratio"]
         check_sizes("Swin", settings, sizes)
         check_choice("Swin", settings, "version", (1, 2))

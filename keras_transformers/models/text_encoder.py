@@ -3,34 +3,18 @@
 import keras
 from keras import ops
 
-from keras_transformers.layers import (
-    Dropout,
-    EncoderBlock,
-    FeedForward,
-    GatedFeedForward,
-    PositionEmbedding,
-    RotaryEmbedding,
-    SelfAttention,
-    TokenEmbedding,
-    padding_mask,
-)
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.traced import Traced
+from keras_transformers.layers import EncoderBlock, padding_mask
 from keras_transformers.models.settings import (
     check_choice,
-    check_divides,
     check_problem,
-    check_sizes,
-    take_over,
+    keeps_settings,
+    serialized_activation,
     variant,
 )
-from keras_transformers.models.text_heads import (
-    ClassificationHead,
-    MaskedLanguageHead,
-    TaggingHead,
-)
-from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
+from keras_transformers.models.text_heads import HEADS, make_head
+from keras_transformers.models.text_model import TextModel
+from keras_transformers.models.text_styles import encoder_norm, encoder_parts
+from keras_transformers.models.transfer import Transferable
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
@@ -42,11 +26,10 @@ VARIANTS = {
     "base": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
     "large": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
 }
-HEADS = (None, "masked_language", "classification", "tagging")
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
+class TextEncoder(Transferable, TextModel):
     """Encoder-only Transformer for text, with a head for one of three tasks.
 
     Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
@@ -110,6 +93,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
     padding_id = 0
     optional_inputs = ("token_types", "segments", "masked_positions")
 
+    @keeps_settings(activation=serialized_activation)
     def __init__(
         self,
         vocab_size,
@@ -132,59 +116,33 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._settings = {
-            "vocab_size": vocab_size,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "num_layers": num_layers,
-            "head": head,
-            "num_classes": num_classes,
-            "max_length": max_length,
-            "style": style,
-            "pooling": pooling,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "token_types": token_types,
-            "activation": keras.activations.serialize(keras.activations.get(activation)),
-            "norm_epsilon": norm_epsilon,
-            "pooler_activation": pooler_activation,
-            "problem_type": problem_type,
-        }
         self._check_settings()
         policy = self.dtype_policy
-        self.token_embedding = TokenEmbedding(
-            vocab_size, hidden_dim, scale=False, name="token_embedding", dtype=policy
-        )
-        self.position_embedding = self.token_type_embedding = None
-        if style == "bert":
-            self.position_embedding = PositionEmbedding(
-                max_length, name="position_embedding", dtype=policy
-            )
-            if token_types:
-                self.token_type_embedding = TokenEmbedding(
-                    token_types, hidden_dim, scale=False, name="token_type_embedding", dtype=policy
-                )
+        self._make_tables()
+        self.token_type_embedding = None
+        if style == "bert" and token_types:
+            self.token_type_embedding = self._table(token_types, "token_type_embedding")
         self.embedding_norm = self._norm("embedding_norm")
-        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self._make_dropout()
         self.encoder_blocks = [
             EncoderBlock(
                 dropout=dropout,
                 name=f"encoder_{i}",
                 dtype=policy,
                 norm=self._norm("norm"),
-                **self._block_settings(),
+                **encoder_parts(self._settings),
             )
             for i in range(num_layers)
         ]
         self.norm = self._norm("norm") if style == "modern" else None
-        self.head = self._make_head()
+        self.head = make_head(self._settings, self._norm("norm"), policy)
+
+    def _norm(self, name):
+        return encoder_norm(self._settings, name, self.dtype_policy)
 
     def _check_settings(self):
         settings = self._settings
-        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
-        check_sizes("TextEncoder", settings, sizes, ("num_classes",))
-        check_divides("TextEncoder", settings, "num_heads", "hidden_dim")
+        self._check_sizes("num_classes")
         check_choice("TextEncoder", settings, "head", HEADS)
         check_choice("TextEncoder", settings, "style", ("bert", "modern"))
         check_choice("TextEncoder", settings, "pooling", ("token", "mean"))
@@ -200,41 +158,6 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
     def problem_type(self):
         """What the logits of classes are for, as given."""
         return self._settings["problem_type"]
-
-    def _norm(self, name):
-        """A norm of the style."""
-        modern = self._settings["style"] == "modern"
-        epsilon = self._settings["norm_epsilon"]
-        return keras.layers.LayerNormalization(
-            epsilon=(1e-5 if modern else 1e-12) if epsilon is None else epsilon,
-            center=not modern,
-            name=name,
-            dtype=self.dtype_policy,
-        )
-
-    def _block_settings(self):
-        settings = self._settings
-        heads, dropout = settings["num_heads"], settings["attention_dropout"]
-        if settings["style"] == "bert":
-            network = FeedForward(settings["mlp_dim"], settings["activation"])
-            return {"mixer": SelfAttention(heads, dropout=dropout), "feed_forward": network}
-        position = RotaryEmbedding()
-        attention = SelfAttention(heads, dropout=dropout, use_bias=False, position=position)
-        network = GatedFeedForward(settings["mlp_dim"], "gelu", use_bias=False)
-        return {"mixer": attention, "feed_forward": network, "norm_first": True}
-
-    def _make_head(self):
-        settings, common = self._settings, {"name": "head", "dtype": self.dtype_policy}
-        classes, dropout = settings["num_classes"], settings["dropout"]
-        if settings["head"] == "masked_language":
-            return MaskedLanguageHead(
-                settings["vocab_size"], self._norm("norm"), settings["activation"], **common
-            )
-        if settings["head"] == "classification":
-            return ClassificationHead(
-                classes, dropout, settings["pooling"], settings["pooler_activation"], **common
-            )
-        return TaggingHead(classes, dropout, **common) if settings["head"] else None
 
     @classmethod
     def from_variant(cls, name, vocab_size=30522, **changes):
@@ -255,16 +178,11 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         return cls(vocab_size, **variant("TextEncoder", name, VARIANTS, changes))
 
     def build(self, inputs_shape):
-        hidden = (None, None, self._settings["hidden_dim"])
-        self.token_embedding.build((None, None))
-        if self.position_embedding is not None:
-            self.position_embedding.build(hidden)
+        self._build_tables()
         if self.token_type_embedding is not None:
             self.token_type_embedding.build((None, None))
         layers = (self.embedding_norm, self.dropout_layer, *self.encoder_blocks)
-        for layer in (*layers, self.norm, self.head):
-            if layer is not None:
-                layer.build(hidden)
+        self._build_in_turn(*layers, self.norm, self.head)
 
     def call(self, inputs, training=None):
         inputs = self.as_inputs(inputs)
@@ -298,25 +216,12 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
             return None
         return super().compute_mask(inputs, previous_mask)
 
-    @property
-    def most_positions(self):
-        """How many positions there are, None without end."""
-        return None if self.position_embedding is None else self._settings["max_length"]
-
     def encode(self, inputs, training=None):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
-        inputs = self.as_inputs(inputs)
-        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
-        x = self._embed(inputs["ids"], inputs.get("token_types"), positions)
-        x = self.dropout_layer(x, training=training)
-        for block in self.encoder_blocks:
-            x = block(x, attention_mask=same, padding_mask=padding, training=training)
-        return x if self.norm is None else self.norm(x)
+        return self._run(self.encoder_blocks, self.as_inputs(inputs), training)
 
-    def _embed(self, ids, token_types, positions):
-        x = self.token_embedding(ids)
-        if self.position_embedding is not None:
-            x = self.position_embedding(x, positions=positions)
+    def _embed(self, ids, positions, token_types=None):
+        x = super()._embed(ids, positions)
         if self.token_type_embedding is not None:
             types = ops.zeros_like(ids) if token_types is None else token_types
             x = x + self.token_type_embedding(types)
@@ -326,31 +231,3 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
                 "none. Received: one"
             )
         return self.embedding_norm(x)
-
-    def transferred(self, **changes):
-        """A new model for another task that starts from this one's weights.
-
-        Args:
-            **changes: Constructor arguments that differ, most often `head` and `num_classes`. A
-                head of the same kind and size is taken over, another starts anew.
-
-        Returns:
-            A built `TextEncoder`.
-
-        Raises:
-            ValueError: If a weight other than the head's gets another shape.
-
-        Example:
-        >>> from keras_transformers.models import TextEncoder
-        >>> model = TextEncoder.from_variant("tiny", 31, head="masked_language")
-        >>> model.build((None, None))
-        >>> model.transferred(head="classification", num_classes=3).head.num_classes
-        3
-        """
-        model = type(self).from_config({**self.get_config(), **changes})
-        model.build((None, None))
-        take_over(model, self, anew=("head",))
-        return model
-
-    def get_config(self):
-        return {**super().get_config(), **self._settings}

@@ -1,14 +1,20 @@
 """What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
 
+from collections.abc import Callable
+from typing import Any, Literal
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Part, Shape, Tensor
 from keras_transformers.layers import Dropout
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
 
+HEADS = (None, "masked_language", "classification", "tagging")
 
-def pooled_tokens(x, real, pooling):
+
+def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal["token", "mean"]) -> Tensor:
     """One vector for each row of `x` `(batch, length, hidden_dim)`, in float32 at least.
 
     Args:
@@ -46,15 +52,20 @@ class ClassificationHead(Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, num_classes, dropout=0.1, pooling="token", activation="tanh", **kwargs
-    ):
+        self,
+        num_classes: int,
+        dropout: float = 0.1,
+        pooling: Literal["token", "mean"] = "token",
+        activation: Activation | None = "tanh",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_classes = num_classes
         self.dropout = dropout
         self.pooling = pooling
         self.activation = keras.activations.get(activation)
 
-    def build(self, x_shape, real_shape=None):
+    def build(self, x_shape: Shape, real_shape: Shape | None = None) -> None:
         width = x_shape[-1]
         self.pooler = keras.layers.Dense(
             width, self.activation, name="pooler", dtype=self.dtype_policy
@@ -66,14 +77,14 @@ class ClassificationHead(Composite, keras.layers.Layer):
         )
         self.classes.build((None, width))
 
-    def call(self, x, real, training=None):
+    def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
         pooled = self.pooler(ops.cast(pooled_tokens(x, real, self.pooling), x.dtype))
         return self.classes(self.dropout_layer(pooled, training=training))
 
-    def compute_output_shape(self, x_shape, real_shape=None):
+    def compute_output_shape(self, x_shape: Shape, real_shape: Shape | None = None) -> Shape:
         return (x_shape[0], self.num_classes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
@@ -99,25 +110,25 @@ class TaggingHead(Composite, keras.layers.Layer):
         Logits `(batch, length, num_classes)`.
     """
 
-    def __init__(self, num_classes, dropout=0.1, **kwargs):
+    def __init__(self, num_classes: int, dropout: float = 0.1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_classes = num_classes
         self.dropout = dropout
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.classes = keras.layers.Dense(
             self.num_classes, name="classes", dtype=self.dtype_policy
         )
         self.classes.build(x_shape)
 
-    def call(self, x, training=None):
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         return self.classes(self.dropout_layer(x, training=training))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*x_shape[:-1], self.num_classes)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
@@ -146,13 +157,15 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
         Logits `(batch, places, vocab_size)`.
     """
 
-    def __init__(self, vocab_size, norm, activation="gelu", **kwargs):
+    def __init__(
+        self, vocab_size: int, norm: Part, activation: Activation | None = "gelu", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.activation = keras.activations.get(activation)
         self.norm = part(self, "norm", norm, keras.layers.Layer)
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self.transform = keras.layers.Dense(
             x_shape[-1], self.activation, name="transform", dtype=self.dtype_policy
         )
@@ -160,17 +173,36 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
         self.norm.build(x_shape)
         self.bias = self.add_weight(name="bias", shape=(self.vocab_size,), initializer="zeros")
 
-    def call(self, x, logits):
+    def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
         scores = logits(self.norm(self.transform(x)))
         return scores + ops.cast(self.bias, scores.dtype)
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*x_shape[:-1], self.vocab_size)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,
             "norm": keras.saving.serialize_keras_object(self.norm),
             "activation": keras.activations.serialize(self.activation),
         }
+
+
+def make_head(settings, norm, dtype):
+    """The head that a `TextEncoder`'s settings ask for, None for None.
+
+    Args:
+        settings: The model's.
+        norm: That of "masked_language".
+        dtype: Dtype policy.
+    """
+    kind, common = settings["head"], {"name": "head", "dtype": dtype}
+    classes, dropout = settings["num_classes"], settings["dropout"]
+    if kind == "masked_language":
+        return MaskedLanguageHead(settings["vocab_size"], norm, settings["activation"], **common)
+    if kind == "classification":
+        return ClassificationHead(
+            classes, dropout, settings["pooling"], settings["pooler_activation"], **common
+        )
+    return TaggingHead(classes, dropout, **common) if kind == "tagging" else None

@@ -1,7 +1,10 @@
 """What models of ids take: their inputs, checked, and which tokens of them are real."""
 
+from typing import Any, NoReturn
+
 from keras import ops
 
+from keras_transformers.annotations import ModelMixin, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import padding_mask, segment_mask, segment_positions
 from keras_transformers.layers.errors import named, refuse
@@ -10,7 +13,7 @@ from keras_transformers.layers.ids import as_ids, check_ids, dtype_name
 TABLES = {"ids": "token_embedding", "source": "source_embedding", "target": "target_embedding"}
 
 
-class TakesIds:
+class TakesIds(ModelMixin):
     """A model of ids, and of numbers of segments, token types and places; before `keras.Model`.
 
     What it is called with is checked before Keras converts it; floats that hold integers become
@@ -22,19 +25,20 @@ class TakesIds:
             can be given by themselves.
     """
 
-    needed_inputs, optional_inputs = ("ids",), ()
+    needed_inputs: tuple[str, ...] = ("ids",)
+    optional_inputs: tuple[str, ...] = ()
 
     @property
-    def input_dtype(self):
+    def input_dtype(self) -> str:
         return "int32"  # to which Keras converts floats
 
-    def __call__(self, inputs, *others, **kwargs):
+    def __call__(self, inputs: Any, *others: Any, **kwargs: Any) -> Any:
         if others:
             _refuse_inputs(self, f"{1 + len(others)} positional arguments")
         self._checked(inputs)
         return super().__call__(inputs, **kwargs)
 
-    def _checked(self, inputs):
+    def _checked(self, inputs: Any) -> dict[str, Tensor]:
         """A dict of the inputs that there are, as they are."""
         keyed = isinstance(inputs, dict)
         if not keyed and (len(self.needed_inputs) > 1 or not hasattr(inputs, "dtype")):
@@ -48,7 +52,7 @@ class TakesIds:
             _check_rows(self, name, ids)
         return inputs
 
-    def as_inputs(self, inputs):
+    def as_inputs(self, inputs: Any) -> dict[str, Tensor]:
         """A dict of the inputs that there are, as int32.
 
         Raises:
@@ -57,7 +61,7 @@ class TakesIds:
         inputs = self._checked(inputs)
         return {name: as_ids(self, name, ids, _most(self, name)) for name, ids in inputs.items()}
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which places of the output stand for a real token, bool `(batch, length)`."""
         inputs = self._checked(inputs)
         of_target = "target" in inputs
@@ -69,14 +73,14 @@ class TakesIds:
         return padding_mask(inputs["ids"], self.padding_id)
 
 
-def _real_targets(ids, padding_id):
+def _real_targets(ids: Tensor, padding_id: int) -> Tensor:
     """`padding_mask` of a decoder's input, whose START may be the id of padding, as Marian's is."""
     real = padding_mask(ids, padding_id)
     first = ops.arange(ops.shape(ids)[1]) == 0
     return ops.logical_or(real, ops.logical_and(first, ops.any(real, axis=1, keepdims=True)))
 
 
-def _refuse_inputs(model, received):
+def _refuse_inputs(model: Any, received: Any) -> NoReturn:
     """Raises ValueError: the inputs are not those that the model takes."""
     names, optional = (
         " and ".join(map(repr, each)) for each in (model.needed_inputs, model.optional_inputs)
@@ -91,7 +95,7 @@ def _refuse_inputs(model, received):
     )
 
 
-def _check_rows(model, name, ids):
+def _check_rows(model: Any, name: str, ids: Any) -> None:
     """Raises ValueError unless ids are a dense batch of rows of whole numbers."""
     fits = hasattr(ids, "dtype") and not _is_ragged(ids) and not _is_text(ids)
     if not fits or len(ids.shape) != 2:
@@ -99,7 +103,7 @@ def _check_rows(model, name, ids):
     check_ids(model, name, ids, _most(model, name))
 
 
-def _described(x):
+def _described(x: Any) -> str:
     """What was given as ids, in a few words, and what would make ids of it."""
     if isinstance(x, (list, tuple)):
         text = "; a tokenizer makes ids of strings" if x and isinstance(x[0], str) else ""
@@ -113,25 +117,27 @@ def _described(x):
     return f"{dtype_name(x)} of shape {tuple(x.shape)}{hint}"
 
 
-def _is_ragged(x):
+def _is_ragged(x: Any) -> bool:
     return getattr(x, "ragged", False) or hasattr(x, "row_splits")
 
 
-def _is_text(x):
+def _is_text(x: Any) -> bool:
     return dtype_name(x).startswith(("str", "bytes", "object"))
 
 
-def _most(model, name):
+def _most(model: Any, name: str) -> int | None:
     """The largest id of an input's vocabulary, None where it has none."""
     return getattr(model, TABLES[name]).vocab_size - 1 if name in TABLES else None
 
 
-def rows_of_table(model, ids):
+def rows_of_table(model: Any, ids: Tensor) -> Tensor:
     """Ids that a table has rows for: padding outside the vocabulary becomes any row."""
     return ops.maximum(ids, 0) if model.padding_id < 0 else ids
 
 
-def masks_and_positions(model, inputs, max_length=None):
+def masks_and_positions(
+    model: Any, inputs: dict[str, Tensor], max_length: int | None = None
+) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """Who sees whom, and where each token stands in its own text.
 
     Args:

@@ -11,24 +11,22 @@ from keras_transformers.layers import (
     EncoderBlock,
     PositionalEncoding,
     SelfAttention,
-    TokenEmbedding,
     padding_mask,
     segment_mask,
     segment_positions,
 )
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.layers.parts import serialized
-from keras_transformers.layers.traced import Traced
-from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.decoding import CachedDecoding
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
     check_sizes,
+    keeps_settings,
+    serialized_activation,
     variant,
 )
-from keras_transformers.models.text_inputs import TakesIds, rows_of_table
+from keras_transformers.models.text_inputs import rows_of_table
+from keras_transformers.models.transformer_decoding import TransformerDecoding
+from keras_transformers.models.translator import Translator
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -48,7 +46,7 @@ VARIANTS = {
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
+class Transformer(TransformerDecoding, Translator):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
@@ -106,9 +104,11 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
     (1, 3, 31)
     """
 
-    needed_inputs = ("source", "target")
     optional_inputs = ("source_segments", "target_segments")
 
+    @keeps_settings(
+        activation=serialized_activation, encoder_mixer=serialized, decoder_mixer=serialized
+    )
     def __init__(
         self,
         vocab_size,
@@ -132,39 +132,10 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self._settings = {
-            "vocab_size": vocab_size,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "num_layers": num_layers,
-            "num_decoder_layers": num_decoder_layers,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "norm_first": norm_first,
-            "activation": keras.activations.serialize(keras.activations.get(activation)),
-            "target_vocab_size": target_vocab_size,
-            "positions": positions,
-            "encoder_mixer": serialized(encoder_mixer),
-            "decoder_mixer": serialized(decoder_mixer),
-            "norm_epsilon": norm_epsilon,
-            "logits_bias": logits_bias,
-            "scale_embedding": scale_embedding,
-            "padding_id": padding_id,
-        }
+        self._check_settings()
         self.padding_id = padding_id
-        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
-        check_sizes("Transformer", self._settings, sizes)
-        check_divides("Transformer", self._settings, "num_heads", "hidden_dim")
-        check_choice("Transformer", self._settings, "positions", ("sinusoidal", "halves", None))
         policy = self.dtype_policy
-        table = {"hidden_dim": hidden_dim, "scale": scale_embedding, "dtype": policy}
-        self.source_embedding = TokenEmbedding(vocab_size, name="source_embedding", **table)
-        self.target_embedding = self.source_embedding
-        if target_vocab_size is not None:
-            self.target_embedding = TokenEmbedding(
-                target_vocab_size, name="target_embedding", **table
-            )
+        self._make_tables(hidden_dim, scale_embedding)
         self.positional_encoding = None
         if positions is not None:
             self.positional_encoding = PositionalEncoding(
@@ -173,35 +144,47 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
                 dtype=policy,
             )
         self.dropout_layer = Dropout(dropout, dtype=policy)
-        if encoder_mixer is None:
-            encoder_mixer = SelfAttention(num_heads, dropout=attention_dropout)
-        if decoder_mixer is None:
-            decoder_mixer = CausalSelfAttention(num_heads, dropout=attention_dropout)
-        across = CrossAttention(num_heads, dropout=attention_dropout)
         norm = {"epsilon": norm_epsilon, "dtype": policy}
-        block = {
-            "mlp_dim": mlp_dim,
-            "dropout": dropout,
-            "activation": activation,
-            "norm_first": norm_first,
-            "norm": keras.layers.LayerNormalization(**norm),
-            "dtype": policy,
-        }
-        self.encoder_blocks = [
-            EncoderBlock(mixer=encoder_mixer, name=f"encoder_{i}", **block)
-            for i in range(num_layers)
-        ]
-        depth = num_layers if num_decoder_layers is None else num_decoder_layers
-        self.decoder_blocks = [
-            DecoderBlock(
-                mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block
-            )
-            for i in range(depth)
-        ]
+        self._make_blocks(
+            encoder_mixer,
+            decoder_mixer,
+            activation=activation,
+            norm=keras.layers.LayerNormalization(**norm),
+        )
         self.encoder_norm = self.decoder_norm = None
         if norm_first:
             self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
             self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
+
+    def _check_settings(self):
+        settings = self._settings
+        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
+        check_sizes("Transformer", settings, sizes)
+        check_divides("Transformer", settings, "num_heads", "hidden_dim")
+        check_choice("Transformer", settings, "positions", ("sinusoidal", "halves", None))
+
+    def _make_blocks(self, encoder_mixer, decoder_mixer, **parts):
+        settings = self._settings
+        attention = {
+            "num_heads": settings["num_heads"], "dropout": settings["attention_dropout"]
+        }
+        if encoder_mixer is None:
+            encoder_mixer = SelfAttention(**attention)
+        if decoder_mixer is None:
+            decoder_mixer = CausalSelfAttention(**attention)
+        across = CrossAttention(**attention)
+        taken = ("mlp_dim", "dropout", "norm_first")
+        block = {name: settings[name] for name in taken} | {"dtype": self.dtype_policy, **parts}
+        depth, decoder_depth = settings["num_layers"], settings["num_decoder_layers"]
+        self.encoder_blocks = [
+            EncoderBlock(mixer=encoder_mixer, name=f"encoder_{i}", **block) for i in range(depth)
+        ]
+        self.decoder_blocks = [
+            DecoderBlock(
+                mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block
+            )
+            for i in range(depth if decoder_depth is None else decoder_depth)
+        ]
 
     @classmethod
     def from_variant(cls, name, vocab_size, **changes):
@@ -219,9 +202,7 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
 
     def build(self, input_shape):
         hidden = (None, None, self._settings["hidden_dim"])
-        self.source_embedding.build((None, None))
-        if self.target_embedding is not self.source_embedding:
-            self.target_embedding.build((None, None))
+        self._build_tables()
         if self.positional_encoding is not None:
             self.positional_encoding.build(hidden)
         self.dropout_layer.build(hidden)
@@ -261,9 +242,6 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return self._with_bias(self.target_embedding.logits(x))
 
-    def compute_output_shape(self, input_shape):
-        return (*input_shape["target"], self.target_embedding.vocab_size)
-
     def encode(self, source, source_segments=None, training=None):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
         same = None if source_segments is None else segment_mask(source_segments)
@@ -284,70 +262,3 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         return logits if self.logits_bias is None else logits + ops.cast(
             self.logits_bias, logits.dtype
         )
-
-    def start_decoding(self, source, beams, max_length, coverage=False):
-        """Encodes the source once, and makes what `decode_step` needs.
-
-        The caches hold `batch * heads * (key_dim + value_dim) * (beams * max_length +
-        source_length)` numbers of the compute dtype for each decoder block.
-
-        Args:
-            source: Integer ids `(batch, source_length)`.
-            beams: Number of sequences to decode for each source.
-            max_length: Number of steps there may be.
-            coverage: Whether to sum up how much each source token was attended to.
-
-        Returns:
-            `(state, shared)`. `state` changes with every step: `cache`, and on request `coverage`
-            float32 `(batch, beams, source_length)`, the sums of the last block's cross-attention
-            (mean of its heads); 1 at padding. `shared` belongs to the source and never changes.
-        """
-        context = self.encode(source, training=False)
-        mask = padding_mask(source, self.padding_id)
-        shared = {
-            "source_mask": mask,
-            "context": [
-                block.cross_attention.project_context(context) for block in self.decoder_blocks
-            ],
-        }
-        batch = ops.shape(source)[0]
-        state = {
-            "cache": [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
-        }
-        if coverage:
-            state["coverage"] = start_coverage(mask, beams)
-        return state, shared
-
-    def decode_step(self, ids, index, state, shared, ancestry=None):
-        """Scores the next token of every sequence.
-
-        Args:
-            ids: Integers `(batch, beams)`, the token at position `index`.
-            index: Int or scalar tensor.
-            state, shared: From `start_decoding` or the step before.
-            ancestry: `generation.Ancestry` of the beams; None where none has moved.
-
-        Returns:
-            Logits `(batch, beams, target vocabulary)` and the new `state`.
-        """
-        x = self.target_embedding.vectors(ops.maximum(ids, 0) if self.padding_id < 0 else ids)
-        if self.positional_encoding is not None:
-            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
-            x = self.positional_encoding(x, positions=positions)
-        slots = None if ancestry is None else ancestry.slots
-        visible = visible_slots(index, state["cache"][0], ids.shape[1], slots)
-        stack, caches = (self.decoder_blocks, state["cache"], shared["context"]), []
-        for block, cache, context in zip(*stack, strict=True):
-            x, cache, weights = block.step(
-                x, cache, index, visible, context, shared["source_mask"]
-            )
-            caches.append(cache)
-        state = {**state, "cache": caches}
-        if "coverage" in state:
-            attended = ops.mean(ops.cast(weights, "float32"), axis=1)
-            state["coverage"] = add_coverage(state["coverage"], attended, ancestry)
-        x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self._with_bias(self.target_embedding.step_logits(x)), state
-
-    def get_config(self):
-        return {**super().get_config(), **self._settings}

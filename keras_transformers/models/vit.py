@@ -5,22 +5,16 @@ import re
 import keras
 from keras import ops
 
-from keras_transformers.layers import (
-    AttentionPooling,
-    ClassToken,
-    ConvolutionalStem,
-    Dropout,
-    EncoderBlock,
-    FeedForward,
-    GridPositionEmbedding,
-    PatchEmbedding,
-    SelfAttention,
-    ShiftedPatchEmbedding,
-    SinusoidalGrid,
+from keras_transformers.layers import AttentionPooling, EncoderBlock
+from keras_transformers.models.image_model import both_sides, drop_path_rates
+from keras_transformers.models.settings import (
+    check_choice,
+    check_divides,
+    check_sizes,
+    keeps_settings,
 )
-from keras_transformers.layers.parts import serialized
-from keras_transformers.models.image_model import ImageModel, both_sides
-from keras_transformers.models.settings import check_choice, check_divides, check_sizes
+from keras_transformers.models.vit_blocks import parts_of_blocks, serialized_block
+from keras_transformers.models.vit_tokens import POSITIONS, STEMS, PatchTokens
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
 # one for small pictures.
@@ -32,33 +26,17 @@ VARIANTS = {
     "L": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
     "H": {"hidden_dim": 1280, "num_heads": 16, "mlp_dim": 5120, "num_layers": 32},
 }
-STEMS = {
-    "patches": PatchEmbedding,
-    "shifted": ShiftedPatchEmbedding,
-    "convolutional": ConvolutionalStem,
+# What these settings may be.
+CHOICES = {
+    "pooling": ("token", "mean", "attention"),
+    "positions": (*POSITIONS, None),
+    "stem": tuple(STEMS),
+    "distillation": (None, "token", "head"),
 }
-
-POSITIONS = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}
-
-
-def parts_of_blocks(
-    num_heads, mlp_dim, norm_epsilon, activation="gelu", attention_dropout=0.0, qkv_bias=True,
-    **given,
-):
-    """Arguments of `EncoderBlock`: the parts that were not given are made of the numbers."""
-    parts = {name: each for name, each in given.items() if each is not None}
-    if "mixer" not in parts:
-        bias = True if qkv_bias else "output"
-        parts["mixer"] = SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias)
-    if "feed_forward" not in parts:
-        parts["feed_forward"] = FeedForward(mlp_dim, activation)
-    if "norm" not in parts:
-        parts["norm"] = keras.layers.LayerNormalization(epsilon=norm_epsilon)
-    return parts
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ViT(ImageModel):
+class ViT(PatchTokens):
     """Vision Transformer (Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929).
 
     `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos`, `num_layers` pre-norm encoder blocks, then
@@ -115,6 +93,7 @@ class ViT(ImageModel):
 
     anew = ("head", "representation", "attention_pooling", "position_embedding", "distillation")
 
+    @keeps_settings(image_size=both_sides, block=serialized_block)
     def __init__(
         self,
         num_classes=1000,
@@ -136,77 +115,45 @@ class ViT(ImageModel):
         block=None,
         **kwargs,
     ):
-        size = both_sides(image_size)
-        block = {"activation": "gelu", **(block or {})}
-        parts = {name: block[name] for name in ("mixer", "feed_forward", "norm") if name in block}
-        settings = {
-            "num_classes": num_classes,
-            "image_size": list(size),
-            "patch_size": patch_size,
-            "hidden_dim": hidden_dim,
-            "num_heads": num_heads,
-            "mlp_dim": mlp_dim,
-            "num_layers": num_layers,
-            "pooling": pooling,
-            "class_token": pooling == "token" if class_token is None else class_token,
-            "positions": positions,
-            "stem": stem,
-            "representation_dim": representation_dim,
-            "distillation": distillation,
-            "dropout": dropout,
-            "drop_path": drop_path,
-            "norm_epsilon": norm_epsilon,
-            "block": {**block, **{name: serialized(part) for name, part in parts.items()}},
-        }
-        super().__init__(settings, **kwargs)
+        super().__init__(**kwargs)
+        if class_token is None:
+            self._settle(class_token=pooling == "token")
         self._check_settings()
         self.pooling = pooling
-        self.has_class_token = self._settings["class_token"]
-        self.patch_size = patch_size
-        grid = self.grid(size)
         policy = self.dtype_policy
-        norm = {"epsilon": norm_epsilon, "dtype": policy}
-        self.patch_embedding = STEMS[stem](
-            patch_size, hidden_dim, name="patch_embedding", dtype=policy
-        )
-        self.class_token = self.distillation_token = None
-        if self.has_class_token:
-            self.class_token = ClassToken(name="class_token", dtype=policy)
-        if distillation is not None:
-            self.distillation_token = ClassToken(name="distillation_token", dtype=policy)
-        self.prefix_tokens = self.has_class_token + (distillation is not None)
-        self.position_embedding = None
-        if positions is not None:
-            self.position_embedding = POSITIONS[positions](
-                grid, self.prefix_tokens, name="position_embedding", dtype=policy
-            )
-        self.dropout_layer = Dropout(dropout, dtype=policy)
+        self._make_tokens()
         self.encoder_blocks = [
             EncoderBlock(
                 dropout=dropout,
                 norm_first=True,
-                drop_path=drop_path * i / max(num_layers - 1, 1),
+                drop_path=rate,
                 name=f"encoder_{i}",
                 dtype=policy,
-                **parts_of_blocks(num_heads, mlp_dim, norm_epsilon, **block),
+                **parts_of_blocks(num_heads, mlp_dim, norm_epsilon, **(block or {})),
             )
-            for i in range(num_layers)
+            for i, rate in enumerate(drop_path_rates(drop_path, num_layers))
         ]
-        self.norm = keras.layers.LayerNormalization(name="norm", **norm)
-        self.attention_pooling = self.representation = None
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=norm_epsilon, name="norm", dtype=policy
+        )
+        self.attention_pooling = None
         if pooling == "attention":
             self.attention_pooling = AttentionPooling(
                 num_heads, mlp_dim, norm_epsilon, name="attention_pooling", dtype=policy
             )
-        if representation_dim is not None:
+        self._make_heads()
+
+    def _make_heads(self):
+        settings, policy = self._settings, self.dtype_policy
+        self.representation = self.distillation_head = None
+        if settings["representation_dim"] is not None:
             self.representation = keras.layers.Dense(
-                representation_dim, "tanh", name="representation", dtype=policy
+                settings["representation_dim"], "tanh", name="representation", dtype=policy
             )
         self._make_head()
-        self.distillation_head = None
-        if distillation == "head":
+        if settings["distillation"] == "head":
             self.distillation_head = keras.layers.Dense(
-                num_classes, name="distillation_head", dtype=policy
+                settings["num_classes"], name="distillation_head", dtype=policy
             )
 
     def _check_settings(self):
@@ -215,13 +162,7 @@ class ViT(ImageModel):
         optional = ["num_classes", "representation_dim"]
         check_sizes("ViT", settings, sizes, optional)
         check_divides("ViT", settings, "num_heads", "hidden_dim")
-        choices = {
-            "pooling": ("token", "mean", "attention"),
-            "positions": (*POSITIONS, None),
-            "stem": tuple(STEMS),
-            "distillation": (None, "token", "head"),
-        }
-        for name, known in choices.items():
+        for name, known in CHOICES.items():
             check_choice("ViT", settings, name, known)
         if settings["pooling"] == "token" and not settings["class_token"]:
             raise ValueError('ViT: `pooling`="token" needs a class token. Received: False')
@@ -262,47 +203,19 @@ class ViT(ImageModel):
         variant = {**VARIANTS[match[1]], "patch_size": int(match[2])}
         return cls(num_classes, **{**variant, **changes})
 
-    def grid(self, image_size):
-        """`(rows, columns)` of patches in an image of `(height, width)`.
-
-        A side that only the call knows is a scalar tensor; `PatchEmbedding` checks it there.
-        """
-        known = [side for side in image_size if isinstance(side, int | None)]
-        if len(image_size) != 2 or any(
-            side is None or side < self.patch_size or side % self.patch_size for side in known
-        ):
-            raise ValueError(
-                f"ViT '{self.name}': height and width of an image must be multiples of "
-                f"`patch_size`={self.patch_size}; resize or pad it. Received: {tuple(image_size)}"
-            )
-        return tuple(side // self.patch_size for side in image_size)
-
-    def _check_images(self, images):
-        super()._check_images(images)
-        if None not in images.shape[1:3]:
-            self.grid(images.shape[1:3])
-
     def build(self, images_shape):
         self._start_building(images_shape)
-        settings = self._settings
-        self.patch_embedding.build((None, *settings["image_size"], self.channels))
-        patches = (None, None, settings["hidden_dim"])
-        for token in (self.class_token, self.distillation_token):
-            if token is not None:
-                token.build(patches)
-        if self.position_embedding is not None:
-            self.position_embedding.build(patches)
-        self.dropout_layer.build(patches)
+        tokens = (None, None, self._settings["hidden_dim"])
+        hidden = (None, self._settings["hidden_dim"])
+        self._build_tokens(tokens)
         for block in self.encoder_blocks:
-            block.build(patches)
-        hidden = (None, settings["hidden_dim"])
-        self.norm.build(hidden if self.pooling == "mean" else patches)
+            block.build(tokens)
+        self.norm.build(hidden if self.pooling == "mean" else tokens)
         if self.attention_pooling is not None:
-            self.attention_pooling.build(patches)
-        if self.representation is not None:
-            self.representation.build(hidden)
-        if self.distillation_head is not None:
-            self.distillation_head.build(hidden)
+            self.attention_pooling.build(tokens)
+        for head in (self.representation, self.distillation_head):
+            if head is not None:
+                head.build(hidden)
         self._end_building()
 
     @property
@@ -340,18 +253,7 @@ class ViT(ImageModel):
             `(batch, tokens, hidden_dim)`, the class token first and that of distillation next
             where there are such; or a list of them, one a block.
         """
-        self._check_images(images)
-        grid = self.grid(ops.shape(images)[1:3])
-        x = self.patch_embedding(images)
-        for token in (self.distillation_token, self.class_token):
-            x = x if token is None else token(x)
-        if self.position_embedding is not None:
-            x = self.position_embedding(x, grid=grid)
-        if visible is not None:
-            prefix = self.prefix_tokens
-            patches = ops.take_along_axis(x[:, prefix:], visible[:, :, None], axis=1)
-            x = ops.concatenate([x[:, :prefix], patches], axis=1) if prefix else patches
-        x = self.dropout_layer(x, training=training)
+        x = self._tokens(images, visible, training)
         outputs = []
         for block in self.encoder_blocks:
             x = block(x, training=training)
@@ -376,8 +278,5 @@ class ViT(ImageModel):
         return {f"stride_{self.patch_size}": x}
 
     def _first(self, blocks):
-        front = [self.patch_embedding, self.class_token, self.distillation_token]
-        front.append(self.position_embedding)
         end = [self.norm] if blocks == len(self.encoder_blocks) else []
-        layers = (*front, *self.encoder_blocks[:blocks], *end)
-        return [layer for layer in layers if layer is not None]
+        return [*self._token_layers(), *self.encoder_blocks[:blocks], *end]

@@ -40,4 +40,4 @@ OF_EVERY_KIND = (
     TextGeneratorPredictor,
     TranslatorPredictor,
 )
-KINDS = {each.kind: each for each in OF_EVERY_KIND}
+KINDS: dict[str | None, type[Predictor]] = {each.kind: each for each in OF_EVERY_KIND}

@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any
 
 import keras
 import numpy as np
@@ -53,30 +55,40 @@ class Predictor:
     [[5.0], [2.0]]
     """
 
-    kind = takes = None
+    kind: str | None = None
+    takes: str | None = None
     rows = 1024  # of a request, where nothing else is said
 
-    def __init__(self, run, labels=None, parts=None, source="this object"):
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        labels: Sequence[str] | None = None,
+        parts: Mapping[str, Callable[[], Any]] | None = None,
+        source: Any = "this object",
+    ) -> None:
         self._run = run
         self.labels = None if labels is None else [str(label) for label in labels]
-        self._parts, self._made, self._source = dict(parts or {}), {}, source
+        self._parts, self._source = dict(parts or {}), source
+        self._made: dict[str, Any] = {}
 
     @property
-    def model(self):
+    def model(self) -> Any:
         """The Keras model, read when first used; AttributeError where there is none."""
         return self._part("model")
 
     @property
-    def tokenizer(self):
+    def tokenizer(self) -> Any:
         """The tokenizer, read when first used; AttributeError where there is none."""
         return self._part("tokenizer")
 
     @property
-    def preprocessing(self):
+    def preprocessing(self) -> Any:
         """The `vision.Preprocessing`, read when first used; AttributeError where there is none."""
         return self._part("preprocessing")
 
-    def predict(self, raw, batch_size=None, verbose=0, details=False):
+    def predict(
+        self, raw: Any, batch_size: int | None = None, verbose: int = 0, details: bool = False
+    ) -> Any:
         """Answers for one thing, or for many.
 
         Args:
@@ -96,14 +108,20 @@ class Predictor:
             ValueError: If a thing is no text or no picture; the message has its number.
         """
         items, alone = self._several(raw)
-        answers = []
+        answers: list[Any] = []
         for answer in self.each(items, batch_size, verbose, details):
             if isinstance(answer, Refused):
                 raise ValueError(f"predict: item {len(answers)} {answer.reason}")
             answers.append(answer)
         return answers[0] if alone else answers
 
-    def each(self, items, batch_size=None, verbose=0, details=False):
+    def each(
+        self,
+        items: Iterable[Any],
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+    ) -> Iterator[Any]:
         """The answers one by one, as `predict` gives them; bad items are answered by a `Refused`.
 
         Args:
@@ -119,7 +137,7 @@ class Predictor:
         size = self.rows if batch_size is None else batch_size
         if size < 1:
             raise ValueError(f"predict: `batch_size` must be positive. Received: {batch_size}")
-        number = len(items) if hasattr(items, "__len__") else None
+        number = len(items) if isinstance(items, Sized) else None
         bar = keras.utils.Progbar(number, unit_name="row") if verbose else None
         items = iter(items)
         while part := list(itertools.islice(items, size)):
@@ -127,7 +145,7 @@ class Predictor:
             if bar:
                 bar.add(len(part))
 
-    def _request(self, items, details):
+    def _request(self, items: list[Any], details: bool) -> list[Any]:
         """A list of answers, or `Refused`s, for a list of things."""
         answers = [self._tried(item) for item in items]
         good = [i for i, answer in enumerate(answers) if not isinstance(answer, Refused)]
@@ -139,14 +157,14 @@ class Predictor:
                 answers[i] = answer
         return answers
 
-    def _tried(self, item):
+    def _tried(self, item: Any) -> Any:
         """The string of a thing, or a `Refused`."""
         try:
             return self._encoded(_of_numpy(item))
         except ValueError as error:
             return Refused(str(error))
 
-    def _found(self, strings, details):
+    def _found(self, strings: list[Any], details: bool) -> list[Any]:
         """The answers to strings; halves a request that fails, until its bad rows are found."""
         try:
             found = self._run(self._request_of(strings))
@@ -160,59 +178,59 @@ class Predictor:
         rows = [{name: found[name][i] for name in found} for i in range(len(strings))]
         return [self._answer(row, details) for row in rows]
 
-    def _several(self, raw):
+    def _several(self, raw: Any) -> tuple[Any, bool]:
         """A list of things, or another iterable of them, and whether it was one thing alone."""
         raw = _of_numpy(raw)
         if self._is_one(raw):
             return [raw], True
         return raw, False
 
-    def _is_one(self, raw):
+    def _is_one(self, raw: Any) -> bool:
         """Whether it is one thing: a hook, for what is no plain value."""
         return isinstance(raw, str | bytes | bytearray | dict | set) or not hasattr(raw, "__iter__")
 
-    def _encoded(self, item):
+    def _encoded(self, item: Any) -> Any:
         """The string that the model takes for a thing: a hook; ValueError says what is wrong."""
         raise NotImplementedError
 
-    def _request_of(self, strings):
+    def _request_of(self, strings: list[Any]) -> tf.Tensor:
         """The tensor that the model takes for a list of what `_encoded` gives: a hook."""
         return tf.constant(strings, tf.string)
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         """The answer in plain Python, from a dict of arrays: a hook."""
         raise NotImplementedError
 
-    def _failure(self, error):
+    def _failure(self, error: Exception) -> str:
         """Why the model refused a string: a hook."""
         return f"was refused by the model: {str(error).strip().splitlines()[0]}"
 
-    def _part(self, name):
+    def _part(self, name: str) -> Any:
         if name not in self._parts:
             raise AttributeError(f"{self._source} has no {name}.")
         if name not in self._made:
             self._made[name] = self._parts[name]()
         return self._made[name]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         classes = "" if self.labels is None else f", {len(self.labels)} classes"
         return f"<{type(self).__name__} of {self._source}{classes}>"
 
 
-def _of_numpy(thing):
+def _of_numpy(thing: Any) -> Any:
     """The NumPy array of any library's, and what is in an array of no axes."""
     thing = np.asarray(thing) if hasattr(thing, "__array__") else thing
     return thing.item() if getattr(thing, "ndim", None) == 0 else thing
 
 
-def received(thing):
+def received(thing: Any) -> str:
     """How a message shows what it was given."""
     text = repr(thing)
     text = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     return f"Received: {text} ({type(thing).__name__})"
 
 
-def named_probabilities(row, labels):
+def named_probabilities(row: dict[str, Any], labels: Sequence[str] | None) -> dict[str, Any]:
     """The most probable class and all, from `label`, `probability` and `probabilities`.
 
     Where there can be several, the list `labels` has those of `present`.

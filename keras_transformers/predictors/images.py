@@ -1,10 +1,12 @@
 """Predictors that take pictures."""
 
 import pathlib
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.array_files import as_bytes, is_array, read_array
 from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
 
@@ -27,14 +29,14 @@ class ImagePredictor(Predictor):
     takes = "image"
     rows = 64
 
-    def _is_one(self, raw):
+    def _is_one(self, raw: Any) -> bool:
         if _is_pillow(raw) or isinstance(raw, pathlib.PurePath):
             return True
         if isinstance(raw, np.ndarray) and raw.dtype.kind not in "OSU":
             return raw.ndim != 4
         return super()._is_one(raw)
 
-    def _encoded(self, item):
+    def _encoded(self, item: Any) -> Any:
         if isinstance(item, str | pathlib.PurePath):
             item = _read(item)
         if isinstance(item, bytes | bytearray):
@@ -51,7 +53,7 @@ class ImagePredictor(Predictor):
             )
         return _png(item)
 
-    def _failure(self, error):
+    def _failure(self, error: Exception) -> str:
         return "must be a JPEG, PNG, GIF, BMP or WebP picture that is whole; it cannot be decoded."
 
 
@@ -74,7 +76,7 @@ class ImageClassifierPredictor(ImagePredictor):
 
     kind = "image_classifier"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         return named_probabilities(row, self.labels)
 
 
@@ -97,7 +99,7 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
 
     kind = "array_classifier"
 
-    def _encoded(self, item):
+    def _encoded(self, item: Any) -> Any:
         if isinstance(item, str | pathlib.PurePath):
             item = _read(item)
         if isinstance(item, bytes | bytearray):
@@ -111,7 +113,7 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
             )
         return as_bytes(item if item.ndim == 3 else item[..., None])
 
-    def _found(self, arrays, details):
+    def _found(self, arrays: list[Any], details: bool) -> list[Any]:
         """The answers, those to arrays of one shape together."""
         answers = [None] * len(arrays)
         for shape in dict.fromkeys(each.shape for each in arrays):
@@ -124,10 +126,10 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
                 answers[place] = answer
         return answers
 
-    def _request_of(self, items):
+    def _request_of(self, items: list[Any]) -> tf.Tensor:
         return tf.constant(np.stack(items))
 
-    def _failure(self, error):
+    def _failure(self, error: Exception) -> str:
         return "must have as many channels as the model."
 
 
@@ -150,19 +152,19 @@ class DetectorPredictor(ImagePredictor):
 
     kind = "detector"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         number = len(row["score"]) if details else int(row["number"])
         found = zip(row["label"], row["score"].tolist(), row["boxes"].tolist(), strict=True)
         answers = [{"label": n.decode(), "score": s, "box": box} for n, s, box in found]
         return answers[:number]
 
 
-def _is_pillow(thing):
+def _is_pillow(thing: Any) -> bool:
     """Whether it is a Pillow image, which may not be installed."""
     return hasattr(thing, "getbands") and hasattr(thing, "convert")
 
 
-def _read(path):
+def _read(path: StrPath) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
@@ -170,14 +172,14 @@ def _read(path):
         raise ValueError(f"must be a file that can be read: {reason}. {received(path)}") from None
 
 
-def _read_array(content):
+def _read_array(content: StrPath | bytes) -> Array:
     try:
         return read_array(content)
     except ValueError as error:
         raise ValueError(f"must be an array of pixels; the file {error}") from None
 
 
-def _pixels(image):
+def _pixels(image: Any) -> Array:
     """The pixels of a Pillow image, uint8, upright."""
     from PIL import ImageOps  # there is an image of it
 
@@ -188,7 +190,7 @@ def _pixels(image):
     return np.asarray(image)
 
 
-def _png(pixels):
+def _png(pixels: Array) -> bytes:
     """PNG bytes of an array."""
     shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
     if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in CHANNELS or 0 in shape:

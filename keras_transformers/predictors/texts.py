@@ -1,5 +1,7 @@
 """Predictors that take text."""
 
+from typing import Any
+
 from keras_transformers.predictors.base import Predictor, named_probabilities, received
 
 
@@ -14,7 +16,7 @@ class TextPredictor(Predictor):
 
     takes = "text"
 
-    def _encoded(self, item):
+    def _encoded(self, item: Any) -> Any:
         if not isinstance(item, str | bytes):
             raise ValueError(f"must be text (str or UTF-8 bytes). {received(item)}")
         try:
@@ -46,7 +48,7 @@ class TranslatorPredictor(TextPredictor):
 
     kind = "translator"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         translation = _text(row["translation"])
         if not details:
             return translation
@@ -69,7 +71,7 @@ class TextGeneratorPredictor(TextPredictor):
 
     kind = "text_generator"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         if not details:
             return _text(row["text"])
         texts = {name: _text(row[name]) for name in ("text", "continuation")}
@@ -93,7 +95,7 @@ class MaskFillerPredictor(TextPredictor):
 
     kind = "mask_filler"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         pairs = zip(row["candidates"], row["probabilities"], strict=True)
         return {
             "text": _text(row["text"]),
@@ -123,7 +125,7 @@ class TextClassifierPredictor(TextPredictor):
 
     kind = "text_classifier"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         answer = named_probabilities(row, self.labels)
         return answer | {"truncated": bool(row["truncated"])}
 
@@ -143,11 +145,11 @@ class SentenceEncoderPredictor(TextPredictor):
 
     kind = "sentence_encoder"
 
-    def _answer(self, row, details):
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
         vector = row["embedding"].tolist()
         return {"embedding": vector, "truncated": bool(row["truncated"])} if details else vector
 
 
-def _text(value):
+def _text(value: bytes) -> str:
     """A str; a generator may stop inside a character."""
     return value.decode("utf-8", "replace")

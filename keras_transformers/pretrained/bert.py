@@ -1,17 +1,25 @@
 """BERT (Devlin et al. 2018) and DistilBERT (Sanh et al. 2019)."""
 
+from typing import Any
+
 from keras_transformers.models import TextEncoder
 from keras_transformers.pretrained.family import Family, activation, number, size
-from keras_transformers.pretrained.weight_mapping import WeightMapping, attention, linear, norm
+from keras_transformers.pretrained.weight_mapping import (
+    Mappings,
+    WeightMapping,
+    attention,
+    linear,
+    norm,
+)
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     model = TextEncoder(**arguments)
     model.build((None, None))
     return model
 
 
-def _arguments(model):
+def _arguments(model: Any) -> dict[str, Any]:
     """The arguments of a model, the epsilon that it has by default among them."""
     arguments = model.get_config()
     if arguments["norm_epsilon"] is None and arguments["style"] == "bert":
@@ -19,7 +27,7 @@ def _arguments(model):
     return arguments
 
 
-def _embeddings(start):
+def _embeddings(start: str) -> Mappings:
     table = f"{start}.word_embeddings.weight"
     tied = ("cls.predictions.decoder.weight", "vocab_projector.weight")
     return [
@@ -39,7 +47,9 @@ BERT_ROWS = [
     *_embeddings("bert.embeddings"),
     *attention(
         "encoder_{i}/mixer",
-        *(f"{LAYER}.attention.self.{name}" for name in ("query", "key", "value")),
+        f"{LAYER}.attention.self.query",
+        f"{LAYER}.attention.self.key",
+        f"{LAYER}.attention.self.value",
         f"{LAYER}.attention.output.dense",
     ),
     *norm("encoder_{i}/mixer_norm", f"{LAYER}.attention.output.LayerNorm"),
@@ -71,7 +81,7 @@ DISTILBERT_ROWS = [
     *linear("head/classes", "classifier"),
 ]
 
-HEADS = {
+HEADS: dict[str, dict[str, Any]] = {
     "Model": {"head": None, "num_classes": None},
     "ForMaskedLM": {"head": "masked_language", "num_classes": None},
     "ForSequenceClassification": {"head": "classification"},

@@ -1,5 +1,8 @@
 """DETR (Carion et al. 2020), whose backbone is a residual network."""
 
+from typing import Any
+
+from keras_transformers.annotations import Array
 from keras_transformers.models import DETR as Detector
 from keras_transformers.models import ResNet
 from keras_transformers.models.resnet import VARIANTS as RESNETS
@@ -13,6 +16,7 @@ from keras_transformers.pretrained.family import (
 )
 from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, LINEAR, Convolution
 from keras_transformers.pretrained.weight_mapping import (
+    Mappings,
     WeightMapping,
     bart_layers,
     inside,
@@ -28,21 +32,21 @@ START = "model.backbone.conv_encoder.model"
 class _Pointwise(Convolution):
     """A dense layer as a convolution of single places."""
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[1], shape[0], 1, 1)
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return LINEAR.ours(tensor[:, :, 0, 0], shape)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         return LINEAR.theirs(weight)[:, :, None, None]
 
 
-def _convolution(ours, theirs, in_timm, norm_in_timm):
+def _convolution(ours: str, theirs: str, in_timm: str, norm_in_timm: str) -> Mappings:
     """A convolution without bias and its batch norm, as transformers and as timm call them."""
     norms = {"gamma": "weight", "beta": "bias"}
     norms |= {"moving_mean": "running_mean", "moving_variance": "running_var"}
-    mappings = [
+    mappings: Mappings = [
         WeightMapping(
             f"{ours}/convolution/kernel",
             f"{START}.{theirs}.convolution.weight",
@@ -88,11 +92,11 @@ MAPPINGS = [
 ]
 
 
-def _default_backbone(config):
+def _default_backbone(config: dict[str, Any]) -> dict[str, Any]:
     return {"model_type": "timm_backbone", "backbone": config.get("backbone", "resnet50")}
 
 
-def _read_backbone(config):
+def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `ResNet` for a `backbone_config`."""
     kind = config.get("model_type")
     indices = config.get("out_indices")
@@ -113,7 +117,7 @@ def _read_backbone(config):
     first = config.get("embedding_size", 64)
     expected = [first * 2**i * (4 if bottleneck else 1) for i in range(len(layers))]
     last = [f"stage{len(layers)}"]
-    settled = {
+    settled: dict[str, list[Any]] = {
         "model_type": ["resnet"],
         "hidden_act": ["relu"],
         "downsample_in_first_stage": [False],
@@ -130,7 +134,7 @@ def _read_backbone(config):
     return {"hidden_dim": first, "num_layers": tuple(layers), "bottleneck": bottleneck}
 
 
-def _write_backbone(settings):
+def _write_backbone(settings: dict[str, Any]) -> dict[str, Any]:
     layers, first = list(settings["num_layers"]), settings["hidden_dim"]
     widths = [first * 2**i * (4 if settings["bottleneck"] else 1) for i in range(len(layers))]
     return {
@@ -144,7 +148,7 @@ def _write_backbone(settings):
     }
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     arguments = one_for_both(arguments, BOTH)
     backbone = ResNet(None, norm="frozen", name="backbone", **arguments.pop("resnet"))
     criterion = {name: arguments.pop(name) for name in COSTS}
@@ -153,7 +157,7 @@ def _make(arguments):
     return model
 
 
-def _arguments(model):
+def _arguments(model: Any) -> dict[str, Any]:
     arguments = model.get_config()
     del arguments["backbone"]
     criterion = arguments.pop("criterion")

@@ -2,11 +2,13 @@
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import keras
 
 from keras_transformers.layers import gelu_tanh
+from keras_transformers.pretrained.weight_mapping import Mappings
 
 # Of every Hugging Face configuration; none changes what a model computes from the same inputs.
 WITHOUT_EFFECT = frozenset(
@@ -29,7 +31,8 @@ WITHOUT_EFFECT = frozenset(
     "sbert_ce_default_activation_function sentence_transformers".split()
 )
 # Of older files; another value than these changes the model.
-SETTLED = {"tf_legacy_loss": (False,), "is_decoder": (False,), "add_cross_attention": (False,)}
+SETTLED: dict[str, tuple[Any, ...]] = {"tf_legacy_loss": (False,), "is_decoder": (False,)}
+SETTLED |= {"add_cross_attention": (False,)}
 SETTLED |= {"tie_word_embeddings": (True,), "tie_encoder_decoder": (False,)}
 SETTLED |= {"cross_attention_hidden_size": (None,), "adapters": (None,)}
 SETTLED |= {"quantization_config": (None,), "pruned_heads": (None, {})}
@@ -47,14 +50,14 @@ ACTIVATIONS = {
 }
 
 
-def read_activation(name):
+def read_activation(name: str) -> str:
     """Ours for a published name; ValueError for one that there is not."""
     if name not in ACTIVATIONS:
         raise ValueError(f"one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
-def write_activation(ours):
+def write_activation(ours: Any) -> str:
     """The published name of an activation of ours."""
     for theirs, name in ACTIVATIONS.items():
         if name == ours:
@@ -62,7 +65,7 @@ def write_activation(ours):
     raise ValueError(f"one of {', '.join(ACTIVATIONS.values())}")
 
 
-def same(value):
+def same(value: Any) -> Any:
     """The value itself."""
     return value
 
@@ -81,34 +84,34 @@ class Setting:
 
     theirs: str
     ours: str
-    default: object
-    read: Callable = same
-    write: Callable = same
-    also: tuple = ()
+    default: Any
+    read: Callable[[Any], Any] = same
+    write: Callable[[Any], Any] = same
+    also: tuple[str, ...] = ()
 
 
-def size(theirs, ours, default, **kwargs):
+def size(theirs: str, ours: str, default: Any, **kwargs: Any) -> Setting:
     """A setting that is a positive integer."""
     return Setting(theirs, ours, default, _positive, **kwargs)
 
 
-def activation(theirs, ours, default):
+def activation(theirs: str, ours: str, default: str) -> Setting:
     """A setting that names an activation."""
     return Setting(theirs, ours, default, read_activation, write_activation)
 
 
-def number(theirs, ours, default):
+def number(theirs: str, ours: str, default: float) -> Setting:
     """A setting that is a number, 0 or more."""
     return Setting(theirs, ours, default, _number)
 
 
-def _positive(value):
+def _positive(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("a positive integer")
     return value
 
 
-def _number(value):
+def _number(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
         raise ValueError("a number, 0 or more")
     return value
@@ -143,24 +146,24 @@ class Family:
     """
 
     name: str
-    model: type
-    architectures: Mapping
-    tasks: Mapping
-    settings: tuple
-    mappings: Callable
-    make: Callable
-    arguments: Callable
-    fixed: Mapping = dataclasses.field(default_factory=dict)
-    settled: Mapping = dataclasses.field(default_factory=dict)
-    without_effect: frozenset = frozenset()
-    sizes: Mapping = dataclasses.field(default_factory=dict)
-    layers: Mapping = dataclasses.field(default_factory=dict)
+    model: type[keras.Model]
+    architectures: Mapping[str, dict[str, Any]]
+    tasks: Mapping[str, str]
+    settings: tuple[Setting, ...]
+    mappings: Callable[[Any], Mappings]
+    make: Callable[[dict[str, Any]], Any]
+    arguments: Callable[[Any], dict[str, Any]]
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settled: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    without_effect: frozenset[str] = frozenset()
+    sizes: Mapping[Any, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     prefix: str = ""
-    bare: tuple = ()
+    bare: tuple[str, ...] = ()
     classes: bool = False
-    inner: Mapping = dataclasses.field(default_factory=dict)
+    inner: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def read(self, config, where):
+    def read(self, config: dict[str, Any], where: Any) -> dict[str, Any]:
         """Our arguments for a published configuration.
 
         Args:
@@ -204,12 +207,12 @@ class Family:
                 ) from None
         return arguments
 
-    def read_setting(self, config, theirs):
+    def read_setting(self, config: dict[str, Any], theirs: str) -> Any:
         """What a published setting is to us; ValueError with what is expected."""
         (setting,) = (each for each in self.settings if each.theirs == theirs)
         return setting.read(self.value(config, theirs))
 
-    def value(self, config, theirs):
+    def value(self, config: dict[str, Any], theirs: str) -> Any:
         """A published setting's value, its default where there is none."""
         (setting,) = (each for each in self.settings if each.theirs == theirs)
         for name in (setting.theirs, *setting.also):
@@ -218,7 +221,7 @@ class Family:
         default = setting.default
         return default(config) if callable(default) else default
 
-    def write(self, model):
+    def write(self, model: Any) -> dict[str, Any]:
         """The published configuration of a model, without what no setting says.
 
         Raises:
@@ -245,7 +248,7 @@ class Family:
         return config
 
 
-def one_for_both(arguments, names):
+def one_for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Arguments in which encoder and decoder have one value of each of the names.
 
     Raises:
@@ -262,10 +265,10 @@ def one_for_both(arguments, names):
     return arguments
 
 
-def for_both(arguments, names):
+def for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Arguments in which the decoder has its own value of each of the names, the same."""
     return {**arguments, **{f"decoder_{name}": arguments[name] for name in names}}
 
 
-def _listed(values):
+def _listed(values: Iterable[Any]) -> str:
     return " or ".join(map(repr, values))

@@ -1,9 +1,12 @@
 """`tokenizer.json`, the file of Hugging Face's fast tokenizers, where it is BERT's or GPT-2's."""
 
+import pathlib
+from typing import Any
+
 from keras_transformers.pretrained.tokenizer_settings import TOKENIZER
 
 
-def model_type(fast):
+def model_type(fast: Any) -> str | None:
     """The type of the model in `tokenizer.json`; older files do not say it."""
     model = fast.get("model") or {}
     if "type" in model:
@@ -11,7 +14,7 @@ def model_type(fast):
     return "BPE" if "merges" in model else "WordPiece" if "vocab" in model else None
 
 
-def in_order(found, where):
+def in_order(found: Any, where: Any) -> list[str]:
     """The pieces of a JSON vocabulary in the order of their ids."""
     numbers = list(found.values())
     if not all(isinstance(number, int) for number in numbers) or sorted(numbers) != list(
@@ -21,7 +24,9 @@ def in_order(found, where):
     return sorted(found, key=found.get)
 
 
-def as_bert(folder, fast, model, settings, generic):
+def as_bert(
+    folder: pathlib.Path, fast: Any, model: dict[str, Any], settings: dict[str, Any], generic: bool
+) -> tuple[dict[str, Any], int]:
     """Settings and most characters of a word by `tokenizer.json`, if that splits as BERT does.
 
     The published classes of BERT's kind follow `tokenizer_config.json` and others this file; where
@@ -33,7 +38,7 @@ def as_bert(folder, fast, model, settings, generic):
         "strip_accents": normalizer.get("strip_accents"),
     }
     longest = model.get("max_input_chars_per_word", 100)
-    expected = {
+    expected: dict[str, Any] = {
         "normalizer": (normalizer.get("type"), ("BertNormalizer",)),
         "normalizer.clean_text": (normalizer.get("clean_text", True), (True,)),
         "normalizer.handle_chinese_chars": (normalizer.get("handle_chinese_chars", True), (True,)),
@@ -53,7 +58,7 @@ def as_bert(folder, fast, model, settings, generic):
     return {**settings, **(by_file if generic else {})}, longest
 
 
-def as_gpt2(folder, fast):
+def as_gpt2(folder: pathlib.Path, fast: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Pieces and pairs of `tokenizer.json`, if that splits as GPT-2 does."""
     model = the_model(folder, fast, "BPE")
     before, after = fast.get("pre_tokenizer") or {}, fast.get("post_processor") or {}
@@ -77,11 +82,11 @@ def as_gpt2(folder, fast):
         },
     )
     merges = model.get("merges", [])
-    pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in merges]
+    pairs: list[Any] = [tuple(p.split(" ") if isinstance(p, str) else p) for p in merges]
     return model["vocab"], pairs
 
 
-def the_model(folder, fast, kind):
+def the_model(folder: pathlib.Path, fast: Any, kind: str) -> dict[str, Any]:
     """The model of `tokenizer.json`; ValueError for another kind."""
     model = fast.get("model") or {}
     if model_type(fast) != kind or not isinstance(model.get("vocab"), dict):
@@ -92,7 +97,7 @@ def the_model(folder, fast, kind):
     return model
 
 
-def _expect(folder, expected):
+def _expect(folder: pathlib.Path, expected: Any) -> None:
     """ValueError for a value in `tokenizer.json` that is none of those it may be."""
     for name, (value, values) in expected.items():
         if value not in values:

@@ -3,9 +3,11 @@
 import json
 import math
 import pathlib
+from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.saving.strict_json import parse_json
 from keras_transformers.saving.tensor_file import entries, open_tensors
 
@@ -14,7 +16,7 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".msgpack", ".h5")
 MOST_JSON = 64 << 20  # bytes; the largest vocabularies have some ten million
 
 
-def read_json(folder, name):
+def read_json(folder: StrPath, name: StrPath) -> dict[str, Any]:
     """The JSON object in a file of the folder.
 
     Raises:
@@ -41,9 +43,10 @@ class Tensors:
             if a shard lies outside the folder; or if there is only a pickle.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: StrPath) -> None:
         self.folder = pathlib.Path(folder)
-        self._files, self._place = {}, {}
+        self._files: dict[str, Any] = {}
+        self._place: dict[str, str] = {}
         for file, listed in self._shards().items():
             opened = open_tensors(self.folder / file)
             names = set(opened.keys())
@@ -57,7 +60,7 @@ class Tensors:
         inside = {file: entries(opened) for file, opened in self._files.items()}
         self.shapes = {name: inside[file][name][0] for name, file in self._place.items()}
 
-    def _shards(self):
+    def _shards(self) -> dict[str, list[str] | None]:
         """File -> names that the index says it holds, or None without an index."""
         if (self.folder / WEIGHTS).is_file():
             return {WEIGHTS: None}
@@ -66,7 +69,7 @@ class Tensors:
         weight_map = read_json(self.folder, INDEX).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
             raise ValueError(f"{self.folder / INDEX} must have a `weight_map` of names to files.")
-        shards = {}
+        shards: dict[str, Any] = {}
         for name, file in weight_map.items():
             plain = isinstance(file, str) and file.endswith(".safetensors")
             if not plain or pathlib.PurePosixPath(file).name != file or "\\" in file:
@@ -77,7 +80,7 @@ class Tensors:
             shards.setdefault(file, []).append(name)
         return shards
 
-    def _without_weights(self):
+    def _without_weights(self) -> Exception:
         if not self.folder.is_dir():
             return FileNotFoundError(f"There is no folder {self.folder}.")
         pickles = sorted(p.name for p in self.folder.iterdir() if p.suffix in PICKLES)
@@ -89,13 +92,13 @@ class Tensors:
             )
         return FileNotFoundError(f"There is no file {WEIGHTS} in {self.folder}.")
 
-    def read(self, name):
+    def read(self, name: str) -> Array:
         """A tensor as a NumPy array; floating ones in float32."""
         found = self._files[self._place[name]].get_tensor(name)
         return found.astype("float32", copy=False) if found.dtype.kind in "fV" else found
 
 
-def write_tensors(folder, tensors):
+def write_tensors(folder: pathlib.Path, tensors: dict[str, Array]) -> None:
     """Writes a dict of NumPy arrays as `model.safetensors`."""
     from safetensors.numpy import save_file
 
@@ -103,7 +106,7 @@ def write_tensors(folder, tensors):
     save_file(tensors, pathlib.Path(folder, WEIGHTS), metadata={"format": "pt"})
 
 
-def write_json(folder, name, content):
+def write_json(folder: pathlib.Path, name: str, content: Any) -> None:
     """Writes a JSON file as the hub has them."""
     text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True)
     pathlib.Path(folder, name).write_text(text + "\n", encoding="utf-8")

@@ -3,11 +3,18 @@
 import math
 import pathlib
 import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, overload
 
+import keras
+
+from keras_transformers import models
+from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
+from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
@@ -25,7 +32,25 @@ ALL = (MARIAN, BERT, DISTILBERT, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
-def load(folder, task=None):
+Task: TypeAlias = Literal[
+    "features", "classification", "tagging", "masked_language", "language_model", "translation",
+    "reconstruction", "detection", "distilled_classification",
+]  # fmt: skip
+
+
+@overload
+def load(folder: StrPath, task: Literal["translation"]) -> models.Transformer: ...
+@overload
+def load(folder: StrPath, task: Literal["language_model"]) -> models.LanguageModel: ...
+@overload
+def load(folder: StrPath, task: Literal["tagging", "masked_language"]) -> TextEncoder: ...
+@overload
+def load(folder: StrPath, task: Literal["reconstruction"]) -> models.MAE: ...
+@overload
+def load(folder: StrPath, task: Literal["detection"]) -> models.DETR: ...
+@overload
+def load(folder: StrPath, task: Task | None = None) -> Any: ...
+def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), BERT, DistilBERT, GPT-2, ViT, DeiT, Swin, Swin V2, masked
@@ -65,7 +90,7 @@ def load(folder, task=None):
     return model
 
 
-def _tell_of_pooling(folder):
+def _tell_of_pooling(folder: StrPath) -> None:
     """Warns of a sentence encoder with other vectors than `export` makes by default."""
     try:
         asked = load_pooling(folder)
@@ -81,7 +106,7 @@ def _tell_of_pooling(folder):
         )
 
 
-def read_model(folder, task=None):
+def read_model(folder: StrPath, task: Task | None = None) -> Any:
     """As `load`, without a word on what a sentence encoder does with the model's vectors."""
     folder = pathlib.Path(folder)
     config = read_json(folder, CONFIG)
@@ -106,7 +131,7 @@ def read_model(folder, task=None):
     return model
 
 
-def _family_of(folder, config):
+def _family_of(folder: pathlib.Path, config: dict[str, Any]) -> Family:
     name = config.get("model_type")
     if name not in FAMILIES:
         raise ValueError(
@@ -116,7 +141,9 @@ def _family_of(folder, config):
     return FAMILIES[name]
 
 
-def _architecture(folder, config, family, task):
+def _architecture(
+    folder: pathlib.Path, config: dict[str, Any], family: Family, task: Task | None
+) -> str:
     """The published class whose head is wanted."""
     if task is not None:
         if task not in family.tasks:
@@ -135,7 +162,7 @@ def _architecture(folder, config, family, task):
     return known[0]
 
 
-def class_names(folder):
+def class_names(folder: StrPath) -> list[str]:
     """Names of the classes of a published model, a list in the order of its logits.
 
     Args:
@@ -156,7 +183,7 @@ def class_names(folder):
     return _classes(read_json(folder, CONFIG), f"{pathlib.Path(folder, CONFIG)}")
 
 
-def _classes(config, where):
+def _classes(config: dict[str, Any], where: Any) -> list[str]:
     named = config.get("id2label")
     if named is None:
         number = config.get("num_labels", 2)
@@ -173,7 +200,12 @@ def _classes(config, where):
         ) from None
 
 
-def save(model, folder, classes=None, family=None):
+def save(
+    model: keras.Model,
+    folder: StrPath,
+    classes: Sequence[str] | None = None,
+    family: str | None = None,
+) -> pathlib.Path:
     """Writes a model as a folder that Hugging Face's `transformers` can load.
 
     Args:
@@ -219,7 +251,7 @@ def save(model, folder, classes=None, family=None):
     return folder
 
 
-def _described(model, name):
+def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any]]:
     """The family and class that a model is saved as, and its configuration."""
     if name is not None and name not in FAMILIES:
         raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")

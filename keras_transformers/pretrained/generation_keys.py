@@ -1,6 +1,6 @@
 """Every key of `transformers.GenerationConfig` (version 5), and what becomes of it here."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 IMITATED = "is imitated"
 
@@ -13,7 +13,7 @@ class Only(NamedTuple):
         mode: "sampling", "greedy" or "beams" where the key is read there alone.
     """
 
-    values: tuple = ()
+    values: tuple[Any, ...] = ()
     mode: str | None = None
 
 

@@ -1,18 +1,20 @@
 """GPT-2 (Radford et al. 2019)."""
 
+from typing import Any
+
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.family import Family, activation, number, size
 from keras_transformers.pretrained.tensor_layouts import FLAT, FusedPart, Matrix
-from keras_transformers.pretrained.weight_mapping import WeightMapping, norm
+from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, norm
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     model = LanguageModel(**arguments)
     model.build((None, None))
     return model
 
 
-def _dense(ours, theirs, inputs=1):
+def _dense(ours: str, theirs: str, inputs: int = 1) -> Mappings:
     """Kernels lie as ours do."""
     return [
         WeightMapping(f"{ours}/kernel", f"{theirs}.weight", Matrix(inputs, straight=True)),
@@ -20,7 +22,7 @@ def _dense(ours, theirs, inputs=1):
     ]
 
 
-def _attention(ours, theirs):
+def _attention(ours: str, theirs: str) -> Mappings:
     """The mappings of an attention whose projections to heads are one."""
     mappings = _dense(f"{ours}/attention_output", f"{theirs}.c_proj", inputs=2)
     for place, name in enumerate(("query", "key", "value")):

@@ -1,8 +1,11 @@
 """Marian's translators, among them OPUS-MT (Tiedemann & Thottingal 2020)."""
 
+from typing import Any
+
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained.family import (
@@ -20,7 +23,7 @@ from keras_transformers.pretrained.weight_mapping import Computed, WeightMapping
 BOTH = ("num_heads", "mlp_dim")
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     arguments = one_for_both(arguments, BOTH)
     shared = arguments.pop("shared")
     if shared and arguments["target_vocab_size"] != arguments["vocab_size"]:
@@ -35,7 +38,7 @@ def _make(arguments):
     return model
 
 
-def _arguments(model):
+def _arguments(model: Any) -> dict[str, Any]:
     arguments = model.get_config()
     shared = arguments["target_vocab_size"] is None
     arguments["shared"] = shared
@@ -46,7 +49,7 @@ def _arguments(model):
     return for_both(arguments, BOTH)
 
 
-def _positions(shape):
+def _positions(shape: tuple[int, ...]) -> Array:
     table = sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
     return np.asarray(ops.convert_to_numpy(table))
 
@@ -130,5 +133,5 @@ MARIAN = Family(
 )
 
 
-def _tables(model):
+def _tables(model: Transformer) -> set[int]:
     return {id(table) for table in (model.source_embedding, model.target_embedding)}

@@ -1,12 +1,20 @@
 """How a published model wants its pictures."""
 
+from __future__ import annotations
+
 import pathlib
 import re
+from typing import TYPE_CHECKING, Any, Literal
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import read_json, write_json
 
+if TYPE_CHECKING:
+    from keras_transformers.vision.preprocessing import Preprocessing
+
 NAME = "preprocessor_config.json"
-METHODS = {2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
+# As Pillow numbers them.
+METHODS: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
 CENTER = {"do_center_crop": True, "crop_size": 224, "resample": 3}
 CLIP = CENTER | {
     "size": {"shortest_edge": 224},
@@ -14,7 +22,7 @@ CLIP = CENTER | {
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
 # What Hugging Face's classes do where a file says nothing, by the beginnings of their names.
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "ViT": {},
     "DeiT": CENTER | {"size": 256},
     "Bit": CLIP,
@@ -30,7 +38,7 @@ ENDS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
 SETTLED = {"do_rescale": (True,), "do_normalize": (True,), "do_resize": (True,)}
 
 
-def load_preprocessing(folder):
+def load_preprocessing(folder: StrPath) -> Preprocessing:
     """The preprocessing that a published folder asks for, in TensorFlow's graph.
 
     Pixels differ from Pillow's by at most one step of 256 where pictures are resized.
@@ -93,7 +101,9 @@ def load_preprocessing(folder):
     )
 
 
-def save_preprocessing(preprocessing, folder, detection=False):
+def save_preprocessing(
+    preprocessing: Preprocessing, folder: StrPath, detection: bool = False
+) -> pathlib.Path:
     """Writes a preprocessing as Hugging Face's `transformers` reads it.
 
     Args:
@@ -142,11 +152,11 @@ def save_preprocessing(preprocessing, folder, detection=False):
     return folder
 
 
-def _with_defaults(asked, where):
+def _with_defaults(asked: dict[str, Any], where: Any) -> dict[str, Any]:
     """What is asked for, and what the class that is named does besides."""
     name = next((each for each in NAMES if each in asked), None)
     kind = ENDS.sub("", str(asked[name])) if name else "ViT"
-    if kind not in KINDS:
+    if name and kind not in KINDS:
         raise ValueError(
             f"{where}: `{name}` must be one of {', '.join(f'{k}ImageProcessor' for k in KINDS)}. "
             f"Received: {asked[name]!r}"
@@ -158,7 +168,7 @@ def _with_defaults(asked, where):
     return asked
 
 
-def _size(size, where):
+def _size(size: Any, where: Any) -> Any:
     """`(height, width)`, or an int for the shorter side."""
     if isinstance(size, int) and size > 0:
         return (size, size)  # as older files have it

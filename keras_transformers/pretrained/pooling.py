@@ -2,7 +2,9 @@
 
 import json
 import pathlib
+from typing import Any
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import MOST_JSON, read_json
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 
@@ -20,7 +22,7 @@ OLDER = {
 }
 
 
-def load_pooling(folder):
+def load_pooling(folder: StrPath) -> dict[str, Any]:
     """The arguments with which `export.SentenceEncoder` answers as `sentence_transformers` does.
 
     Args:
@@ -69,7 +71,7 @@ def load_pooling(folder):
     return found | _limits(folder)
 
 
-def _modules(folder):
+def _modules(folder: pathlib.Path) -> list[tuple[str, str]]:
     """Names of the classes, and the paths."""
     where = folder / MODULES
     try:
@@ -88,7 +90,7 @@ def _modules(folder):
     return [(kind.rpartition(".")[2], path) for kind, path in found]
 
 
-def _pooling(folder, path):
+def _pooling(folder: pathlib.Path, path: StrPath) -> str:
     asked = read_json(folder, path)
     modes = asked.get("pooling_mode")
     if modes is None:
@@ -103,7 +105,7 @@ def _pooling(folder, path):
     return OURS[modes[0]]
 
 
-def _limits(folder):
+def _limits(folder: pathlib.Path) -> dict[str, Any]:
     """Of the transformer: how long texts may be."""
     if not (folder / SETTINGS).is_file():
         return {}

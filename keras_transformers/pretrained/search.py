@@ -2,15 +2,18 @@
 
 import pathlib
 import warnings
+from typing import Any
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
+from keras_transformers.generation.search import Search
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.generation_keys import KEYS, Only
 
 GENERATION, CONFIG = "generation_config.json", "config.json"
 
 
-def load_search(folder):
+def load_search(folder: StrPath) -> Search:
     """The search that a published folder asks for, to the token that of `transformers`' `generate`.
 
     Read from `generation_config.json`, or `config.json` where older folders have it. Limits on the
@@ -74,7 +77,7 @@ def load_search(folder):
 class _Asked:
     """What a file asks for; what is null is not asked."""
 
-    def __init__(self, path, found):
+    def __init__(self, path: pathlib.Path, found: dict[str, Any]) -> None:
         self.path, self.found = path, found
         self.mode = "beams" if self.number("num_beams", 1, 1) > 1 else "greedy"
         if self.get("do_sample", False):
@@ -82,13 +85,13 @@ class _Asked:
                 raise self.error("num_beams", "1 with `do_sample`: no search of ours samples beams")
             self.mode = "sampling"
 
-    def get(self, key, default=None):
+    def get(self, key: str, default: Any = None) -> Any:
         return self.found.get(key, default)
 
-    def error(self, key, expected):
+    def error(self, key: str, expected: str) -> ValueError:
         return ValueError(f"{self.path}: `{key}` must be {expected}. Received: {self.get(key)!r}")
 
-    def number(self, key, default, least=float("-inf")):
+    def number(self, key: str, default: Any, least: float = float("-inf")) -> Any:
         value = self.get(key, default)
         integer = isinstance(default, int)
         if not isinstance(value, int if integer else int | float) or value < least:
@@ -96,7 +99,7 @@ class _Asked:
             raise self.error(key, kind if least < 0 else f"{kind} of at least {least}")
         return value
 
-    def ids(self, key):
+    def ids(self, key: str) -> tuple[int, ...]:
         """An id or a list of ids, as a tuple."""
         value = self.get(key, [])
         value = value if isinstance(value, list) else [value]
@@ -104,14 +107,14 @@ class _Asked:
             raise self.error(key, "an id or a list of ids")
         return tuple(value)
 
-    def id(self, key):
+    def id(self, key: str) -> int | None:
         """One id, or None."""
         found = self.ids(key)
         if len(found) > 1:
             raise self.error(key, "one id")
         return found[0] if found else None
 
-    def refuse_what_is_not_imitated(self):
+    def refuse_what_is_not_imitated(self) -> None:
         for key in self.found:
             rule = KEYS.get(key)
             if rule is None and self.path.name == GENERATION:
@@ -129,7 +132,7 @@ class _Asked:
             raise self.error("decoder_start_token_id", f"`pad_token_id`, {padding}")
 
 
-def _constraints(asked):
+def _constraints(asked: _Asked) -> Constraints:
     ends = asked.ids("eos_token_id")
     words = asked.get("bad_words_ids", [])
     if not all(isinstance(word, list) and word for word in words):
@@ -140,8 +143,8 @@ def _constraints(asked):
         tuple(token for token in asked.ids(key) if token >= 0)
         for key in ("suppress_tokens", "begin_suppress_tokens")
     )
-    forced = [asked.id(key) for key in ("forced_bos_token_id", "forced_eos_token_id")]
-    if set(forced) & set(banned):
+    start, end = (asked.id(key) for key in ("forced_bos_token_id", "forced_eos_token_id"))
+    if {start, end} & set(banned):
         raise asked.error("suppress_tokens", "none of the forced tokens")
     fewest = asked.number("min_new_tokens", 0, 0)
     return Constraints(
@@ -149,6 +152,6 @@ def _constraints(asked):
         min_new=fewest,
         no_repeat_ngram=asked.number("no_repeat_ngram_size", 0, 0),
         banned=(*banned, *words),
-        boundaries=Boundaries(ends, *forced, banned_first=first),
+        boundaries=Boundaries(ends, start, end, banned_first=first),
         renormalize=bool(asked.get("renormalize_logits", False)),
     )

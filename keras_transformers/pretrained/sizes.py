@@ -5,8 +5,14 @@ setting for the extents that most others follow from; `saving.limits.within` sto
 weight far beyond the file, whatever it came of. Every tensor is checked once more when it is read.
 """
 
+from collections.abc import Iterable
+from typing import Any
 
-def check_sizes(family, config, tensors, where):
+from keras_transformers.pretrained.family import Family
+from keras_transformers.pretrained.files import Tensors
+
+
+def check_sizes(family: Family, config: dict[str, Any], tensors: Tensors, where: Any) -> None:
     """ValueError unless key tensors have the extents, and layers the numbers, of the configuration.
 
     Args:
@@ -17,7 +23,7 @@ def check_sizes(family, config, tensors, where):
     """
     bare = family.prefix and not any(name.startswith(family.prefix) for name in tensors.shapes)
 
-    def named(names):
+    def named(names: Iterable[str]) -> list[str]:
         names = (names,) if isinstance(names, str) else names
         return [name.removeprefix(family.prefix) if bare else name for name in names]
 
@@ -47,7 +53,7 @@ def check_sizes(family, config, tensors, where):
             )
 
 
-def _value(family, config, setting):
+def _value(family: Family, config: dict[str, Any], setting: Any) -> Any:
     """A setting's value as we read it; "depths.2" is the third of a list, "a.b" what a dict has."""
     if isinstance(setting, int):
         return setting
@@ -58,7 +64,7 @@ def _value(family, config, setting):
     return value
 
 
-def _numbers(names, starts):
+def _numbers(names: Iterable[str], starts: Iterable[str]) -> set[int]:
     """The numbers that follow one of the starts."""
     after = [
         name.removeprefix(start).split(".")[0]

@@ -1,31 +1,42 @@
 """Swin (Liu et al. 2021) and Swin V2 (Liu et al. 2022)."""
 
+from collections.abc import Callable
+from typing import Any
+
 from keras_transformers.models import Swin
 from keras_transformers.pretrained.family import Family, Setting, activation, number, size
 from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
-from keras_transformers.pretrained.weight_mapping import WeightMapping, attention, linear, norm
+from keras_transformers.pretrained.weight_mapping import (
+    Mappings,
+    WeightMapping,
+    attention,
+    linear,
+    norm,
+)
 
 STAGES = 4
 
 
-def _mappings(start, position_mappings):
+def _mappings(
+    start: str, position_mappings: Callable[[str, str], Mappings]
+) -> Callable[[Swin], Mappings]:
     """Mappings by the start of the names and what an attention has for positions."""
     layer = f"{start}.encoder.layers.{{s}}"
     block = f"{layer}.blocks.{{b}}"
     ours = "stage_{s}_block_{b}"
-    names = [f"{block}.attention.self.{name}" for name in ("query", "key", "value")]
+    q, k, v = (f"{block}.attention.self.{name}" for name in ("query", "key", "value"))
     patches = f"{start}.embeddings.patch_embeddings.projection"
 
-    def mappings(model):
+    def mappings(model: Any) -> Mappings:
         side = model.get_config()["patch_size"]
-        found = [
+        found: Mappings = [
             WeightMapping(
                 "patch_embedding/projection/kernel", f"{patches}.weight", PatchConvolution(side)
             ),
             WeightMapping("patch_embedding/projection/bias", f"{patches}.bias"),
             *norm("embedding_norm", f"{start}.embeddings.norm"),
-            *attention(f"{ours}/mixer", *names, f"{block}.attention.output.dense"),
+            *attention(f"{ours}/mixer", q, k, v, f"{block}.attention.output.dense"),
             *position_mappings(f"{ours}/mixer", f"{block}.attention.self"),
             *norm(f"{ours}/mixer_norm", f"{block}.layernorm_before"),
             *linear(f"{ours}/feed_forward/hidden", f"{block}.intermediate.dense"),
@@ -43,13 +54,13 @@ def _mappings(start, position_mappings):
     return mappings
 
 
-def _table(ours, theirs):
+def _table(ours: str, theirs: str) -> Mappings:
     return [
         WeightMapping(f"{ours}/position/relative_bias", f"{theirs}.relative_position_bias_table")
     ]
 
 
-def _network(ours, theirs):
+def _network(ours: str, theirs: str) -> Mappings:
     network = f"{theirs}.continuous_position_bias_mlp"
     return [
         WeightMapping(f"{ours}/score/log_scale", f"{theirs}.logit_scale"),
@@ -58,7 +69,7 @@ def _network(ours, theirs):
     ]
 
 
-def _read_stages(value):
+def _read_stages(value: Any) -> Any:
     if not isinstance(value, list) or len(value) != STAGES:
         raise ValueError(f"a list of {STAGES} positive integers")
     if not all(isinstance(each, int) and each > 0 for each in value):
@@ -66,31 +77,31 @@ def _read_stages(value):
     return value
 
 
-def _read_ratio(value):
+def _read_ratio(value: Any) -> int:
     if value != int(value) or value < 1:
         raise ValueError("a whole number")
     return int(value)
 
 
-def _read_windows(value):
+def _read_windows(value: Any) -> list[int | None]:
     if len(value) != STAGES or not all(isinstance(each, int) and each >= 0 for each in value):
         raise ValueError(f"a list of {STAGES} integers")
     return [each or None for each in value]
 
 
-def _write_windows(value):
+def _write_windows(value: Any) -> list[int]:
     return [each or 0 for each in value]
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     return make_image_model(Swin, arguments)
 
 
-def _arguments(model):
+def _arguments(model: Any) -> dict[str, Any]:
     return {**model.get_config(), "channels": model.channels}
 
 
-def _read_window(value):
+def _read_window(value: Any) -> int:
     """The side of a window; all pairs of its places are numbered, so that it has a limit."""
     if not isinstance(value, int) or not 0 < value <= 64:
         raise ValueError("an integer from 1 to 64")
@@ -114,7 +125,13 @@ SETTINGS = (
 )
 
 
-def _family(name, title, version, position_mappings, more):
+def _family(
+    name: str,
+    title: str,
+    version: int,
+    position_mappings: Callable[[str, str], Mappings],
+    more: tuple[Setting, ...],
+) -> Family:
     return Family(
         name=name,
         model=Swin,

@@ -4,22 +4,34 @@ A layout has `their_shape(shape)`, the published shape of a weight of ours with 
 `ours(tensor, shape)`, which makes our weight, and `theirs(weight)`, which makes the tensor.
 """
 
+from typing import Protocol
+
 import numpy as np
+
+from keras_transformers.annotations import Array
+
+
+class Layout(Protocol):
+    """How a published tensor holds a weight of ours."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]: ...
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array: ...
+    def theirs(self, weight: Array) -> Array: ...
 
 
 class AsIs:
     """A tensor as it is, or with an axis of 1 in front (`lead`)."""
 
-    def __init__(self, lead=0):
+    def __init__(self, lead: int = 0) -> None:
         self.lead = lead
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (1,) * self.lead + tuple(shape)
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return tensor.reshape(shape)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         return weight.reshape(self.their_shape(weight.shape))
 
 
@@ -29,19 +41,19 @@ class Matrix:
     PyTorch's linear layers have what comes out first; with `straight` (GPT-2) what goes in.
     """
 
-    def __init__(self, inputs=1, straight=False):
+    def __init__(self, inputs: int = 1, straight: bool = False) -> None:
         self.inputs, self.straight = inputs, straight
 
-    def _flat(self, shape):
+    def _flat(self, shape: tuple[int, ...]) -> tuple[int, int]:
         return int(np.prod(shape[: self.inputs])), int(np.prod(shape[self.inputs :]))
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return self._flat(shape)[:: 1 if self.straight else -1]
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return (tensor if self.straight else tensor.T).reshape(shape)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         flat = weight.reshape(self._flat(weight.shape))
         return flat if self.straight else flat.T
 
@@ -49,42 +61,42 @@ class Matrix:
 class Flat:
     """A bias of heads as one vector."""
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (int(np.prod(shape)),)
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return tensor.reshape(shape)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         return weight.reshape(-1)
 
 
 class Convolution:
     """`(height, width, in, out)` as PyTorch's `(out, in, height, width)`."""
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[3], shape[2], shape[0], shape[1])
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return tensor.transpose(2, 3, 1, 0)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         return weight.transpose(3, 2, 0, 1)
 
 
 class PatchConvolution:
     """The kernel of a patch embedding, `(side * side * channels, width)`, as a convolution."""
 
-    def __init__(self, side):
+    def __init__(self, side: int) -> None:
         self.side = side
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[1], shape[0] // self.side**2, self.side, self.side)
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return tensor.transpose(2, 3, 1, 0).reshape(shape)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         weight = weight.reshape(self.side, self.side, -1, weight.shape[1])
         return weight.transpose(3, 2, 0, 1)
 
@@ -92,17 +104,17 @@ class PatchConvolution:
 class FusedPart:
     """The query's, key's or value's part (0, 1 or 2) of a fused QKV, along its last axis."""
 
-    def __init__(self, number, layout):
+    def __init__(self, number: int, layout: Layout) -> None:
         self.number, self.layout = number, layout
 
-    def their_shape(self, shape):
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         *first, last = self.layout.their_shape(shape)
         return (*first, 3 * last)
 
-    def ours(self, tensor, shape):
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return self.layout.ours(np.split(tensor, 3, axis=-1)[self.number], shape)
 
-    def theirs(self, weight):
+    def theirs(self, weight: Array) -> Array:
         return self.layout.theirs(weight)
 
 

@@ -3,7 +3,16 @@
 What these say and no tokenizer here does is refused by name.
 """
 
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from keras_transformers.pretrained.files import read_json
+
+if TYPE_CHECKING:
+    from keras_transformers.text.added_tokens import AddedToken
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
@@ -30,7 +39,7 @@ DEFAULTS = {
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
 }
 # Settings with other values than these give other ids.
-SETTLED = {
+SETTLED: dict[str, dict[str, Any]] = {
     WORD_PIECES: {
         "do_basic_tokenize": (True,),
         "tokenize_chinese_chars": (True,),
@@ -42,7 +51,7 @@ SETTLED = {
 }
 
 
-def read_settings(folder):
+def read_settings(folder: pathlib.Path) -> dict[str, Any]:
     """The dict of `tokenizer_config.json`, and of `special_tokens_map.json` in older folders."""
     settings = read_json(folder, SETTINGS) if (folder / SETTINGS).is_file() else {}
     if "additional_special_tokens" in settings and not settings.get("extra_special_tokens"):
@@ -52,7 +61,7 @@ def read_settings(folder):
     return settings
 
 
-def class_of(folder, settings):
+def class_of(folder: pathlib.Path, settings: dict[str, Any]) -> str | None:
     """The name of the published class, None where no file names it or what it is for.
 
     Raises:
@@ -79,12 +88,12 @@ def class_of(folder, settings):
             f"{folder}: a tokenizer must have a `tokenizer_class` in {SETTINGS}, or be of a model "
             f"of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
         )
-    return MODEL_TYPES.get(kind)
+    return None if kind is None else MODEL_TYPES[kind]
 
 
-def check_settings(folder, settings, kind):
+def check_settings(folder: pathlib.Path, settings: dict[str, Any], kind: str) -> None:
     """ValueError for a setting of `tokenizer_config.json` with which no ids here are the same."""
-    settled = {"split_special_tokens": (False, None), **SETTLED[kind]}
+    settled: dict[str, Any] = {"split_special_tokens": (False, None), **SETTLED[kind]}
     for name, values in settled.items():
         if settings.get(name, values[0]) not in values:
             raise ValueError(
@@ -98,7 +107,7 @@ def check_settings(folder, settings, kind):
             )
 
 
-def lower_case(folder, settings):
+def lower_case(folder: pathlib.Path, settings: dict[str, Any]) -> bool:
     """Whether text becomes lower case; ValueError if accents do not follow it."""
     lower = settings.get("do_lower_case", True)
     accents = settings.get("strip_accents")
@@ -109,7 +118,14 @@ def lower_case(folder, settings):
     return lower
 
 
-def added_tokens(folder, settings, kind, vocab, in_tokenizer=None, generic=False):
+def added_tokens(
+    folder: pathlib.Path,
+    settings: dict[str, Any],
+    kind: str,
+    vocab: Mapping[str, int],
+    in_tokenizer: list[dict[str, Any]] | None = None,
+    generic: bool = False,
+) -> list[AddedToken]:
     """The tokens that are found in a text as they are written, in the order of their ids.
 
     Args:
@@ -141,7 +157,8 @@ def added_tokens(folder, settings, kind, vocab, in_tokenizer=None, generic=False
     raw = {content_of(each) for each in (*named, *extra) if each is not None}
     extra += late
     special = raw | {content_of(each) for each in (*more, *extra)}
-    tokens, numbers = {}, dict(vocab)
+    tokens: dict[str, AddedToken] = {}
+    numbers = dict(vocab)
     for number, entry in [*sorted(listed.items()), *((None, e) for e in (*named, *more, *extra))]:
         if entry is None or content_of(entry) in tokens:
             continue
@@ -156,9 +173,11 @@ def added_tokens(folder, settings, kind, vocab, in_tokenizer=None, generic=False
     return list(tokens.values())
 
 
-def _listed(folder, settings, in_tokenizer):
+def _listed(
+    folder: pathlib.Path, settings: dict[str, Any], in_tokenizer: list[dict[str, Any]] | None
+) -> dict[int, Any]:
     """Dict of id -> entry of added tokens, from the file that the published code would read."""
-    found = {}
+    found: dict[Any, Any] = {}
     if "added_tokens_decoder" in settings:
         found |= settings["added_tokens_decoder"]
     else:
@@ -171,12 +190,12 @@ def _listed(folder, settings, in_tokenizer):
         raise ValueError(f"{folder}: added tokens must have integers as ids.") from None
 
 
-def content_of(entry):
+def content_of(entry: Any) -> Any:
     """How a token is written, whether a str or a dict stands for it."""
     return entry.get("content") if isinstance(entry, dict) else entry
 
 
-def _token(folder, entry, special, raw):
+def _token(folder: pathlib.Path, entry: Any, special: set[Any], raw: set[Any]) -> AddedToken:
     from keras_transformers.text import AddedToken  # only who tokenizes needs TensorFlow
 
     content = content_of(entry)
@@ -199,7 +218,7 @@ def _token(folder, entry, special, raw):
     )
 
 
-def write_added(tokenizer):
+def write_added(tokenizer: Any) -> dict[str, Any]:
     """`added_tokens_decoder` of `tokenizer_config.json` for one of our tokenizers."""
     return {
         str(number): {

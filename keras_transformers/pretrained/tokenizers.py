@@ -1,7 +1,11 @@
 """The tokenizers of published folders, as ours that run in TensorFlow's graph."""
 
-import pathlib
+from __future__ import annotations
 
+import pathlib
+from typing import TYPE_CHECKING, Any, cast
+
+from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
@@ -28,6 +32,11 @@ from keras_transformers.pretrained.tokenizer_settings import (
     write_added,
 )
 
+if TYPE_CHECKING:
+    from keras_transformers.text.byte_pairs import BytePairTokenizer
+    from keras_transformers.text.marian import MarianTokenizer
+    from keras_transformers.text.wordpiece import WordPieceTokenizer
+
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
@@ -35,7 +44,7 @@ NEEDED = {
 }
 
 
-def load_tokenizer(folder):
+def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer:
     """The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. What is not imitated
@@ -70,27 +79,27 @@ def load_tokenizer(folder):
     settings = read_settings(folder)
     name = class_of(folder, settings)
     fast = read_json(folder, TOKENIZER) if TOKENIZER in there else {}
-    kind = CLASSES.get(name) or _kind_of_files(there, fast, name)
-    read = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}.get(kind)
-    if read is None:
+    kind = CLASSES.get(name or "") or _kind_of_files(there, fast, name)
+    if kind is None:
         raise FileNotFoundError(
             f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
     check_settings(folder, settings, kind)
-    return read(folder, there, settings, fast, name in GENERIC)
+    read = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}[kind]
+    return cast(Any, read)(folder, there, settings, fast, name in GENERIC)
 
 
-def _kind_of_files(there, fast, name):
+def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
     """What kind of tokenizer the files make, where no class is named; None if none."""
     if fast or name in GENERIC:
-        return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast))
+        return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast) or "")
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
     files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS),)
     return next((kind for needed, kind in files if needed <= there), None)
 
 
-def _require(folder, there, kind, *choices):
+def _require(folder: pathlib.Path, there: set[str], kind: str, *choices: Any) -> None:
     if not any(needed <= there for needed in choices):
         raise FileNotFoundError(
             f"{folder} must have {NEEDED[kind]}, for a tokenizer of {kind}. "
@@ -98,7 +107,9 @@ def _require(folder, there, kind, *choices):
         )
 
 
-def _marian(folder, there, settings, fast, generic):
+def _marian(
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, generic: bool
+) -> MarianTokenizer:
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
     from keras_transformers.text.marian import SPECIAL
 
@@ -123,7 +134,9 @@ def _marian(folder, there, settings, fast, generic):
     return MarianTokenizer(source, vocab, target, target_vocab, added_tokens=tokens)
 
 
-def _word_pieces(folder, there, settings, fast, generic):
+def _word_pieces(
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, generic: bool
+) -> WordPieceTokenizer:
     from keras_transformers.text import WordPieceTokenizer
     from keras_transformers.text.word_splitting import SPECIAL
 
@@ -146,7 +159,9 @@ def _word_pieces(folder, there, settings, fast, generic):
         raise ValueError(f"{folder}: {error}") from None
 
 
-def _byte_pairs(folder, there, settings, fast, generic):
+def _byte_pairs(
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, generic: bool
+) -> BytePairTokenizer:
     from keras_transformers.text import BytePairTokenizer
 
     _require(folder, there, BYTE_PAIRS, {"vocab.json", "merges.txt"}, {TOKENIZER})
@@ -173,7 +188,9 @@ def _byte_pairs(folder, there, settings, fast, generic):
         raise ValueError(f"{folder}: {error}") from None
 
 
-def save_tokenizer(tokenizer, folder):
+def save_tokenizer(
+    tokenizer: MarianTokenizer | WordPieceTokenizer | BytePairTokenizer, folder: StrPath
+) -> pathlib.Path:
     """Writes a tokenizer as Hugging Face's `transformers` reads it.
 
     Args:
@@ -201,7 +218,8 @@ def save_tokenizer(tokenizer, folder):
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(tokenizer, WordPieceTokenizer):
         tokenizer.save(folder / "vocab.txt")
-        settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": tokenizer.lower_case}
+        settings: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
+        settings["do_lower_case"] = tokenizer.lower_case
     elif isinstance(tokenizer, BytePairTokenizer):
         tokenizer.save(folder / "vocab.json", folder / "merges.txt")
         settings = {"tokenizer_class": "GPT2Tokenizer"}

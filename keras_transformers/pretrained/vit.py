@@ -1,16 +1,25 @@
 """ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021)."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from keras_transformers.models import ViT
 from keras_transformers.pretrained.family import Family, Setting, activation, number, size
 from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
-from keras_transformers.pretrained.weight_mapping import WeightMapping, attention, linear, norm
+from keras_transformers.pretrained.weight_mapping import (
+    Mappings,
+    WeightMapping,
+    attention,
+    linear,
+    norm,
+)
 
 
-def encoder_mappings(ours, theirs):
+def encoder_mappings(ours: str, theirs: str) -> Mappings:
     """The mappings of a pre-norm encoder block."""
-    names = [f"{theirs}.attention.attention.{name}" for name in ("query", "key", "value")]
+    q, k, v = (f"{theirs}.attention.attention.{name}" for name in ("query", "key", "value"))
     return [
-        *attention(f"{ours}/mixer", *names, f"{theirs}.attention.output.dense"),
+        *attention(f"{ours}/mixer", q, k, v, f"{theirs}.attention.output.dense"),
         *norm(f"{ours}/mixer_norm", f"{theirs}.layernorm_before"),
         *linear(f"{ours}/feed_forward/hidden", f"{theirs}.intermediate.dense"),
         *linear(f"{ours}/feed_forward/output", f"{theirs}.output.dense"),
@@ -18,7 +27,7 @@ def encoder_mappings(ours, theirs):
     ]
 
 
-def embedding_mappings(ours, theirs, patch_size):
+def embedding_mappings(ours: str, theirs: str, patch_size: int) -> Mappings:
     """The mappings of what makes tokens of pictures."""
     patches = f"{theirs}.patch_embeddings.projection"
     return [
@@ -38,8 +47,8 @@ def embedding_mappings(ours, theirs, patch_size):
     ]
 
 
-def _mappings(name, heads):
-    def mappings(model):
+def _mappings(name: str, heads: Mappings) -> Callable[[ViT], Mappings]:
+    def mappings(model: Any) -> Mappings:
         return [
             *embedding_mappings("", f"{name}.embeddings", model.patch_size),
             *encoder_mappings("encoder_{i}", f"{name}.encoder.layer.{{i}}"),
@@ -50,7 +59,7 @@ def _mappings(name, heads):
     return mappings
 
 
-def read_side(value):
+def read_side(value: Any) -> list[int]:
     """`(height, width)` of an image size."""
     sides = [value, value] if isinstance(value, int) else list(value)
     if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
@@ -58,12 +67,12 @@ def read_side(value):
     return sides
 
 
-def write_side(sides):
+def write_side(sides: Sequence[int]) -> Any:
     """One number for a square."""
     return sides[0] if sides[0] == sides[1] else list(sides)
 
 
-def make_image_model(kind, arguments):
+def make_image_model(kind: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """A built model of pictures with as many channels as `arguments` say."""
     arguments = dict(arguments)
     channels = arguments.pop("channels")
@@ -72,14 +81,14 @@ def make_image_model(kind, arguments):
     return model
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     arguments = dict(arguments)
     names = ("activation", "attention_dropout", "qkv_bias")
     arguments["block"] = {name: arguments.pop(name) for name in names}
     return make_image_model(ViT, arguments)
 
 
-def arguments_of_vit(model):
+def arguments_of_vit(model: ViT) -> dict[str, Any]:
     """The arguments of a ViT, those of its blocks among them."""
     arguments = model.get_config()
     block = {"attention_dropout": 0.0, "qkv_bias": True, **arguments.pop("block")}
@@ -112,7 +121,7 @@ SETTLED = {"head_dim": (None,)}
 WITHOUT_EFFECT = frozenset({"encoder_stride", "pooler_output_size", "pooler_act"})
 
 
-def sizes(start):
+def sizes(start: str) -> dict[Any, tuple[Any, ...]]:
     """Extents by setting, of a few tensors."""
     return {
         f"{start}.embeddings.patch_embeddings.projection.weight": (
@@ -150,7 +159,7 @@ TEACHER = [
 ]
 
 
-def _deit_mappings(model):
+def _deit_mappings(model: ViT) -> Mappings:
     teacher = model.distillation_head is not None
     return _mappings("deit", TEACHER if teacher else linear("head", "classifier"))(model)
 

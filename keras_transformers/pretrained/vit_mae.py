@@ -1,5 +1,7 @@
 """Masked autoencoders (He et al. 2022)."""
 
+from typing import Any
+
 from keras_transformers.models import MAE, ViT
 from keras_transformers.pretrained.family import Family, Setting, number, size
 from keras_transformers.pretrained.tensor_layouts import AsIs
@@ -13,6 +15,7 @@ from keras_transformers.pretrained.vit import (
     sizes,
 )
 from keras_transformers.pretrained.weight_mapping import (
+    Mappings,
     WeightMapping,
     also_called,
     inside,
@@ -27,7 +30,7 @@ LAYERS = "decoder.decoder_layers."
 LAYERS_OF_TRANSFORMERS_5 = "decoder.decoder_encoder.layer."  # as its `save_pretrained` writes them
 
 
-def _mappings(model):
+def _mappings(model: Any) -> Mappings:
     of_encoder = [
         *embedding_mappings("encoder/", "vit.embeddings", model.encoder.patch_size),
         *encoder_mappings("encoder/encoder_{i}", "vit.encoder.layer.{i}"),
@@ -48,7 +51,7 @@ def _mappings(model):
     ]
 
 
-def _make(arguments):
+def _make(arguments: dict[str, Any]) -> Any:
     arguments = dict(arguments)
     decoder = {name: arguments.pop(name) for name in DECODER}
     channels = arguments.pop("channels")
@@ -58,7 +61,7 @@ def _make(arguments):
     return model
 
 
-def _arguments(model):
+def _arguments(model: Any) -> dict[str, Any]:
     settings = model.get_config()
     return {**arguments_of_vit(model.encoder), **{name: settings[name] for name in DECODER}}
 

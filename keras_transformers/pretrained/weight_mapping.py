@@ -8,11 +8,16 @@ has exactly one mapping.
 import collections
 import dataclasses
 import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
+import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT
+from keras_transformers.annotations import Array
+from keras_transformers.pretrained.files import Tensors
+from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +33,8 @@ class WeightMapping:
 
     ours: str
     theirs: str
-    layout: object = AS_IS
-    also: tuple = ()
+    layout: Layout = AS_IS
+    also: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,16 +42,21 @@ class Computed:
     """A published tensor that we compute: `expected(shape)` is what it must be."""
 
     theirs: str
-    expected: object
+    expected: Callable[[tuple[int, ...]], Array]
 
 
-def linear(ours, theirs, bias=True):
+Mappings: TypeAlias = list[WeightMapping | Computed]
+
+
+def linear(ours: str, theirs: str, bias: bool = True) -> Mappings:
     """The mappings of a dense layer."""
-    mappings = [WeightMapping(f"{ours}/kernel", f"{theirs}.weight", LINEAR)]
-    return [*mappings, WeightMapping(f"{ours}/bias", f"{theirs}.bias", FLAT)] if bias else mappings
+    mappings: Mappings = [WeightMapping(f"{ours}/kernel", f"{theirs}.weight", LINEAR)]
+    if bias:
+        mappings.append(WeightMapping(f"{ours}/bias", f"{theirs}.bias", FLAT))
+    return mappings
 
 
-def norm(ours, theirs):
+def norm(ours: str, theirs: str) -> Mappings:
     """The mappings of a layer norm; BERT's oldest files call its weights otherwise."""
     return [
         WeightMapping(f"{ours}/gamma", f"{theirs}.weight", also=(f"{theirs}.gamma",)),
@@ -54,7 +64,7 @@ def norm(ours, theirs):
     ]
 
 
-def attention(ours, query, key, value, output):
+def attention(ours: str, query: str, key: str, value: str, output: str) -> Mappings:
     """The mappings of the four projections of an attention."""
     mappings = []
     for name, theirs in (("query", query), ("key", key), ("value", value)):
@@ -66,7 +76,7 @@ def attention(ours, query, key, value, output):
     return mappings
 
 
-def bart_layers():
+def bart_layers() -> Mappings:
     """The mappings of the layers of encoder and decoder, where they are called as in BART."""
     of_encoder = {"self_attn": "mixer"}
     of_decoder = {**of_encoder, "encoder_attn": "cross_attention"}
@@ -83,7 +93,7 @@ def bart_layers():
     return mappings
 
 
-def also_called(mappings, name, other):
+def also_called(mappings: Iterable[Any], name: str, other: str) -> Mappings:
     """The mappings, with `other` in place of `name` as a further published name of each."""
     return [
         dataclasses.replace(mapping, also=(*mapping.also, mapping.theirs.replace(name, other)))
@@ -91,7 +101,7 @@ def also_called(mappings, name, other):
     ]
 
 
-def inside(mappings, name, part):
+def inside(mappings: Iterable[Any], name: str, part: keras.layers.Layer) -> Mappings:
     """The mappings, with the part's own name, which its user chose, in place of `name`."""
     return [
         dataclasses.replace(mapping, ours=re.sub(f"^{name}", f"{part.name}/", mapping.ours))
@@ -102,11 +112,13 @@ def inside(mappings, name, part):
 class _Number(int):
     """A number that a published name counts from elsewhere: `{i:+1}`."""
 
-    def __format__(self, more):
+    def __format__(self, more: str) -> str:
         return str(int(self) + int(more or 0))
 
 
-def paired(model, mappings):
+def paired(
+    model: keras.Model, mappings: Mappings
+) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
     """`(weight, mapping, published name, other names)` of every weight of a built model."""
     patterns = [
         (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
@@ -126,7 +138,7 @@ def paired(model, mappings):
     return found
 
 
-def assign(model, mappings, tensors, prefix):
+def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str) -> list[str]:
     """Gives every weight of a built model its published value.
 
     Args:
@@ -145,7 +157,7 @@ def assign(model, mappings, tensors, prefix):
     """
     bare = prefix and not any(name.startswith(prefix) for name in tensors.shapes)
 
-    def named(names):
+    def named(names: Iterable[str]) -> tuple[list[str], str]:
         names = [name.removeprefix(prefix) if bare else name for name in names]
         return [name for name in names if name in tensors.shapes], names[0]
 
@@ -179,7 +191,7 @@ def assign(model, mappings, tensors, prefix):
     return sorted(set(tensors.shapes) - used)
 
 
-def _check_computed(tensors, name, mapping):
+def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
     tensor = tensors.read(name)
     if np.max(np.abs(tensor - mapping.expected(tensor.shape)), initial=0) > 1e-4:
         raise ValueError(
@@ -188,12 +200,12 @@ def _check_computed(tensors, name, mapping):
         )
 
 
-def gather(model, mappings, bare_prefix=""):
+def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
     """The published tensors of a model: dict of name to NumPy array.
 
     `bare_prefix` is left out in front of names.
     """
-    parts = collections.defaultdict(dict)
+    parts: dict[str, dict[int, Array]] = collections.defaultdict(dict)
     for weight, mapping, name, _ in paired(model, mappings):
         value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
         parts[name.removeprefix(bare_prefix)][getattr(mapping.layout, "number", 0)] = value

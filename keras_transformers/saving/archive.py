@@ -1,9 +1,11 @@
 """The `.keras` archive: a zip file of a few members, each of them looked at before it is opened."""
 
 import io
+import pathlib
 import stat
 import struct
 import zipfile
+from typing import Any, BinaryIO, Self
 
 METADATA, CONFIG, WEIGHTS, ASSETS = "metadata.json", "config.json", "model.weights.h5", "assets/"
 MOST_MEMBERS = 1000
@@ -26,7 +28,7 @@ class Archive:
         ValueError: If it is something else, damaged, or has other members.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: pathlib.Path) -> None:
         if not path.is_file():
             raise FileNotFoundError(f"There is no file {path}.")
         self.path = path
@@ -46,16 +48,16 @@ class Archive:
             self.file.close()
             raise
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def size(self, name):
+    def size(self, name: str) -> int:
         return self.zip.getinfo(name).file_size
 
-    def read(self, name, most):
+    def read(self, name: str, most: int) -> bytes:
         """The bytes of a member, if there are at most so many."""
         if self.size(name) > most:
             raise ValueError(
@@ -64,12 +66,12 @@ class Archive:
             )
         return self.zip.read(name)
 
-    def open(self, name):
+    def open(self, name: str) -> io.BufferedReader:
         """A member as a file to read and seek in."""
         info = self.zip.getinfo(name)
         return io.BufferedReader(_Part(self.file, self._start(info), info.file_size))
 
-    def _start(self, info):
+    def _start(self, info: zipfile.ZipInfo) -> int:
         """Where the bytes of a member begin."""
         self.file.seek(info.header_offset)
         signature, name, extra = _LOCAL_HEADER.unpack(self.file.read(_LOCAL_HEADER.size))
@@ -77,7 +79,7 @@ class Archive:
             raise zipfile.BadZipFile(f"no member begins at {info.header_offset}")
         return info.header_offset + _LOCAL_HEADER.size + name + extra
 
-    def _check_start(self, first):
+    def _check_start(self, first: Any) -> None:
         if first[:2] in PICKLES:
             raise ValueError(
                 f"{self.path} is a pickle under another name. Reading it could execute what is in "
@@ -86,14 +88,14 @@ class Archive:
         if first != b"PK\x03\x04":
             raise ValueError(f"{self.path} is not a .keras file, for it is no zip file.")
 
-    def _check_members(self, infos):
+    def _check_members(self, infos: list[zipfile.ZipInfo]) -> None:
         if len(infos) > MOST_MEMBERS:
             raise ValueError(f"{self.path} must have at most {MOST_MEMBERS} members.")
         names = [info.filename for info in infos]
         for name in (METADATA, CONFIG, WEIGHTS):
             if name not in names:
                 raise ValueError(f"{self.path} has no member {name}.")
-        seen = set()
+        seen: set[str] = set()
         for info in infos:
             wrong = self._what_is_wrong(info, seen)
             if wrong:
@@ -108,7 +110,7 @@ class Archive:
                 raise ValueError(f"{self.path} is not a whole zip file: {info.filename} is cut.")
 
     @staticmethod
-    def _what_is_wrong(info, seen):
+    def _what_is_wrong(info: zipfile.ZipInfo, seen: set[str]) -> str | None:
         """Why a member cannot be Keras's, or None."""
         name = info.filename
         if name not in (METADATA, CONFIG, WEIGHTS) and not _is_asset(name):
@@ -126,7 +128,7 @@ class Archive:
         return None
 
 
-def _is_asset(name):
+def _is_asset(name: str) -> bool:
     """Whether it is a plain path inside `assets/`."""
     parts = name.split("/")
     plain = all(part not in ("", ".", "..") for part in parts) and name.isprintable()
@@ -136,23 +138,23 @@ def _is_asset(name):
 class _Part(io.RawIOBase):
     """Some bytes of a file, as a file."""
 
-    def __init__(self, file, start, size):
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
         self.file, self.start, self.size, self.at = file, start, size, 0
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def seekable(self):
+    def seekable(self) -> bool:
         return True
 
-    def seek(self, offset, whence=io.SEEK_SET):
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         self.at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size}[whence]
         return self.at
 
-    def tell(self):
+    def tell(self) -> int:
         return self.at
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int:
         self.file.seek(self.start + self.at)
         data = self.file.read(max(0, min(len(buffer), self.size - self.at)))
         buffer[: len(data)] = data

@@ -7,6 +7,8 @@ saved, or have been registered by who loads it.
 
 import math
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
@@ -48,7 +50,9 @@ FUNCTIONAL = ("keras.src.models.functional", "Functional")
 _UNREGISTERED = "neither Keras's own nor registered here; import what defines it, if you trust it"
 
 
-def check_configuration(config, custom_objects, where):
+def check_configuration(
+    config: dict[str, Any], custom_objects: Mapping[str, Any] | None, where: Any
+) -> None:
     """ValueError unless everything in a configuration is harmless.
 
     Args:
@@ -58,7 +62,7 @@ def check_configuration(config, custom_objects, where):
     """
     if not _is_entry(config):
         raise ValueError(f"{where} does not describe a Keras object.")
-    waiting = [(config, 1, None)]
+    waiting: list[tuple[Any, int, Any]] = [(config, 1, None)]
     while waiting:
         found, depth, key = waiting.pop()
         if depth > MOST_DEPTH:
@@ -78,11 +82,11 @@ def check_configuration(config, custom_objects, where):
             raise ValueError(f"{where}: {error}.") from None
 
 
-def _is_entry(found):
+def _is_entry(found: Any) -> bool:
     return isinstance(found, dict) and isinstance(found.get("class_name"), str)
 
 
-def _check_entry(entry, custom_objects):
+def _check_entry(entry: dict[str, Any], custom_objects: Mapping[str, Any] | None) -> None:
     """What stands for an object."""
     name, config = entry["class_name"], entry.get("config")
     if not isinstance(name, str) or "config" not in entry:
@@ -110,7 +114,7 @@ def _check_entry(entry, custom_objects):
     _check_tables(name, config)
 
 
-def _check_files(name, config):
+def _check_files(name: Any, config: Any) -> None:
     for key in READ_FILES:
         if isinstance(config.get(key), str):
             raise _Refused(
@@ -119,7 +123,7 @@ def _check_files(name, config):
             )
 
 
-def _check_tables(name, config):
+def _check_tables(name: Any, config: Any) -> None:
     for key, most in TABLES.items():
         value = config.get(key)
         if key == "window_size" and isinstance(value, int):
@@ -134,14 +138,14 @@ def _check_tables(name, config):
         raise _Refused(f"{name}: `unroll` must be False, for a long input would take long")
 
 
-def _registered(name, custom_objects):
+def _registered(name: Any, custom_objects: Mapping[str, Any] | None) -> Any:
     """What the user, or a module that the user imported, has registered under the name."""
     if not isinstance(name, str):
         return None
     return keras.saving.get_registered_object(name, custom_objects)
 
 
-def _check_class(module, name, registered):
+def _check_class(module: Any, name: Any, registered: Any) -> None:
     """A class of Keras's, found without importing anything."""
     found = _in_keras(module, name)
     if not isinstance(found, type):
@@ -158,7 +162,7 @@ def _check_class(module, name, registered):
         raise _Refused(f"{name} is Keras's own. Received: registered_name={registered!s:.100}")
 
 
-def _check_function(entry, custom_objects):
+def _check_function(entry: Any, custom_objects: Mapping[str, Any] | None) -> None:
     name, module = entry["config"], entry["module"]
     if not isinstance(name, str):
         raise _Refused(
@@ -172,14 +176,14 @@ def _check_function(entry, custom_objects):
         raise _Refused(f"the function {module}.{name:.100} is {_UNREGISTERED}")
 
 
-def _public(module, name):
+def _public(module: Any, name: Any) -> Any:
     """What a public module of Keras has under a name."""
     if not name.isidentifier() or name.startswith("_"):
         return None
     return vars(sys.modules[module]).get(name)
 
 
-def _in_keras(module, name):
+def _in_keras(module: Any, name: Any) -> Any:
     """A class of Keras's: a public one, or of the private ones what functional models have."""
     if module in CLASSES:
         return _public(module, name)
@@ -190,7 +194,7 @@ def _in_keras(module, name):
     return None
 
 
-def _check_array(config):
+def _check_array(config: Any) -> None:
     """A constant; a type can be as large as its name says."""
     dtype = config.get("dtype") if isinstance(config, dict) else None
     known = ("bool", "bfloat16", "float16", "float32", "float64", "uint8", "uint16", "uint32")
@@ -198,7 +202,7 @@ def _check_array(config):
         raise _Refused(f"a constant must be of numbers. Received: dtype={dtype!s:.100}")
 
 
-def _check_shape(shape, key):
+def _check_shape(shape: Any, key: Any) -> None:
     """Extents, or a nest of them; what is made for them takes memory that no weight shows."""
     waiting = [shape]
     while waiting:
@@ -213,7 +217,7 @@ def _check_shape(shape, key):
                 )
 
 
-def _check_nodes(nodes):
+def _check_nodes(nodes: Any) -> None:
     """The calls of a layer in a functional model.
 
     Each has a symbolic tensor among its arguments: without one, Keras would compute at once.

@@ -6,6 +6,7 @@ without a value behind them, filters that blow a few bytes up. All of that is re
 """
 
 import math
+from typing import Any, TypeAlias
 
 import h5py
 
@@ -13,6 +14,8 @@ MOST_OBJECTS = 30_000  # a model of 100 blocks with its optimizer has about half
 MOST_DEPTH = 100
 _FAILED = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError)
 _NUMBERS = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.ENUM, h5py.h5t.OPAQUE)
+
+Entry: TypeAlias = tuple[tuple[int, ...], str]  # shape and dtype
 
 
 class Layout:
@@ -27,10 +30,12 @@ class Layout:
         ValueError: If it is no whole HDF5 file, or has what Keras does not write.
     """
 
-    def __init__(self, file, size, where):
+    def __init__(self, file: Any, size: int, where: Any) -> None:
         self.size, self.where = size, where
-        self.entries, self.objects = {}, 0
-        self._seen, self._places = set(), []
+        self.entries: dict[str, Entry] = {}
+        self.objects = 0
+        self._seen: set[int] = set()
+        self._places: list[tuple[int, int, str]] = []
         try:
             opened = h5py.File(file, "r")
         except _FAILED as error:
@@ -46,11 +51,11 @@ class Layout:
                 raise ValueError(f"{where} is damaged: {error}.") from None
         self._check_places()
 
-    def values(self):
+    def values(self) -> int:
         """How many there are in all."""
         return sum(math.prod(shape) for shape, _ in self.entries.values())
 
-    def _walk(self, root):
+    def _walk(self, root: Any) -> None:
         waiting = [("", root, 0)]
         while waiting:
             path, group, depth = waiting.pop()
@@ -70,7 +75,7 @@ class Layout:
                 else:
                     raise _Refused(f"{inner:.200} is not where Keras keeps weights")
 
-    def _check_group(self, path, group, depth):
+    def _check_group(self, path: str, group: Any, depth: int) -> None:
         self._check_once(path or "/", group)
         self._check_attributes(path or "/", group, "name")
         self.objects += 1 + len(group)
@@ -79,7 +84,7 @@ class Layout:
         if depth > MOST_DEPTH:
             raise _Refused(f"its groups are nested more than {MOST_DEPTH} deep")
 
-    def _take(self, path, dataset):
+    def _take(self, path: str, dataset: Any) -> None:
         self._check_once(path, dataset)
         attribute = self._check_attributes(path, dataset, "dtype")
         kind = dataset.id.get_type()
@@ -102,7 +107,7 @@ class Layout:
         self._check_storage(path, dataset, math.prod(shape) * kind.get_size())
         self.entries[path] = tuple(shape), attribute or dataset.dtype.name
 
-    def _check_storage(self, path, dataset, needed):
+    def _check_storage(self, path: str, dataset: Any, needed: int) -> None:
         offset, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
         if not needed:
             return
@@ -113,13 +118,13 @@ class Layout:
             )
         self._places.append((offset, needed, path))
 
-    def _check_once(self, path, found):
+    def _check_once(self, path: str, found: Any) -> None:
         address = h5py.h5o.get_info(found.id).addr
         if address in self._seen:
             raise _Refused(f"{path:.200} is there under two names")
         self._seen.add(address)
 
-    def _check_attributes(self, path, found, allowed):
+    def _check_attributes(self, path: str, found: Any, allowed: str) -> str | None:
         """The value of the one attribute that there may be, a string."""
         value = None
         for name in found.attrs:
@@ -134,7 +139,7 @@ class Layout:
                     raise _Refused(f"{path:.200} is of an unknown type: {value!r:.100}")
         return value
 
-    def _check_places(self):
+    def _check_places(self) -> None:
         end, before = 0, None
         for offset, needed, path in sorted(self._places):
             if offset < end:

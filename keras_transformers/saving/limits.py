@@ -4,6 +4,7 @@ import functools
 import inspect
 import math
 import threading
+from typing import Any, NoReturn, Self
 
 import keras
 
@@ -26,40 +27,44 @@ class within:
 
     _one_at_a_time = threading.RLock()
 
-    def __init__(self, values, layers=None):
+    def __init__(self, values: int, layers: int | None = None) -> None:
         # Twice as much, for a weight that is missing is an error with another message.
         self.values = 2 * values + 2**20
         self.layers = math.inf if layers is None else 4 * layers + 1000
-        self.refused = None
+        self.refused: str | None = None
         self.thread = threading.get_ident()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._one_at_a_time.acquire()
-        self.add_weight, self.init = keras.layers.Layer.add_weight, keras.layers.Layer.__init__
+        layers: Any = keras.layers.Layer
+        self.add_weight, self.init = layers.add_weight, layers.__init__
 
         @functools.wraps(self.add_weight)
-        def add_weight(layer, shape=None, *args, **kwargs):
+        def add_weight(
+            layer: keras.layers.Layer, shape: Any = None, *args: Any, **kwargs: Any
+        ) -> Any:
             if threading.get_ident() == self.thread:
                 self._take_values(layer, shape, kwargs.get("name"))
             return self.add_weight(layer, shape, *args, **kwargs)
 
         @functools.wraps(self.init)
-        def init(layer, *args, **kwargs):
+        def init(layer: Any, *args: Any, **kwargs: Any) -> None:
             if threading.get_ident() == self.thread:
                 self._take_layer(layer)
             self.init(layer, *args, **kwargs)
 
-        init.__signature__ = inspect.signature(self.init)  # Keras looks at it
-        keras.layers.Layer.add_weight, keras.layers.Layer.__init__ = add_weight, init
+        vars(init)["__signature__"] = inspect.signature(self.init)  # Keras looks at it
+        layers.add_weight, layers.__init__ = add_weight, init
         return self
 
-    def __exit__(self, kind, *_):
-        keras.layers.Layer.add_weight, keras.layers.Layer.__init__ = self.add_weight, self.init
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        layers: Any = keras.layers.Layer
+        layers.add_weight, layers.__init__ = self.add_weight, self.init
         self._one_at_a_time.release()
         if self.refused and (kind is None or issubclass(kind, Exception)):
             raise ValueError(self.refused) from None
 
-    def _take_values(self, layer, shape, name):
+    def _take_values(self, layer: keras.layers.Layer, shape: Any, name: str | None) -> None:
         self.values -= math.prod(shape or ())
         if self.values < 0:
             self._refuse(
@@ -67,7 +72,7 @@ class within:
                 f"is too much: {name} of {layer.path}, of shape {tuple(shape)}."
             )
 
-    def _take_layer(self, layer):
+    def _take_layer(self, layer: keras.layers.Layer) -> None:
         self.layers -= 1
         if self.layers < 0:
             self._refuse(
@@ -75,6 +80,6 @@ class within:
                 f"first that is too much: a {type(layer).__name__}."
             )
 
-    def _refuse(self, why):
+    def _refuse(self, why: str) -> NoReturn:
         self.refused = self.refused or why
         raise ValueError(self.refused)

@@ -1,9 +1,12 @@
 """A saved model, read with suspicion."""
 
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.saving.archive import CONFIG, METADATA, WEIGHTS, Archive
 from keras_transformers.saving.configuration import check_configuration
 from keras_transformers.saving.hdf5 import Layout
@@ -16,7 +19,9 @@ MOST_CONFIG = 4 << 20  # bytes; the largest model here has some hundred thousand
 UNBUILT = 3  # scalars that an optimizer saves before its first step
 
 
-def load_model(path, custom_objects=None, compile=True):
+def load_model(
+    path: StrPath, custom_objects: Mapping[str, Any] | None = None, compile: bool = True
+) -> Any:
     """A model out of a `.keras` file that somebody else may have written.
 
     What `keras.models.load_model` gives, bit for bit; but the whole file is checked before Keras
@@ -69,7 +74,7 @@ def load_model(path, custom_objects=None, compile=True):
     return model
 
 
-def _check_weights(model, layout):
+def _check_weights(model: keras.Model, layout: Layout) -> None:
     """Keras passes over weights that no layer asks for, and over an optimizer's that do not fit."""
     expected, found = layout_of(model), dict(layout.entries)
     state = {path: entry for path, entry in found.items() if path.startswith(OPTIMIZER)}

@@ -1,11 +1,14 @@
 """JSON that others wrote, read with suspicion."""
 
 import json
+from typing import Any
 
 MOST_CONTAINERS = 250_000
 
 
-def parse_json(data, most, where, containers=MOST_CONTAINERS):
+def parse_json(
+    data: bytes, most: int, where: Any, containers: float = MOST_CONTAINERS
+) -> dict[str, Any]:
     """The JSON object in bytes.
 
     Args:
@@ -35,10 +38,12 @@ def parse_json(data, most, where, containers=MOST_CONTAINERS):
     return found
 
 
-def _unique(pairs):
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"it has the key {twice[:100]!r} twice")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"it has the key {key[:100]!r} twice")
+            seen.add(key)
     return found

@@ -4,10 +4,14 @@ import hashlib
 import json
 import pathlib
 import struct
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.saving.archive import PICKLES
+from keras_transformers.saving.hdf5 import Entry
 from keras_transformers.saving.strict_json import parse_json
 
 TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -17,7 +21,7 @@ MOST_HEADER = 4 << 20  # bytes; a tensor takes some hundred
 CHECKSUM = "keras_transformers.sha256"
 
 
-def open_tensors(path):
+def open_tensors(path: pathlib.Path) -> Any:
     """A safetensors file whose header has been checked: `safetensors.safe_open`'s.
 
     The library checks that the header fits the file's size, and that the tensors lie in it one
@@ -62,7 +66,7 @@ def open_tensors(path):
     return opened
 
 
-def entries(opened):
+def entries(opened: Any) -> dict[str, Entry]:
     """Dict of name -> `(shape, dtype)` of an opened file."""
     found = {}
     for name in opened.keys():  # noqa: SIM118 - it is no dict
@@ -71,16 +75,16 @@ def entries(opened):
     return found
 
 
-def save_with_checksum(path, tensors):
+def save_with_checksum(path: StrPath, tensors: dict[str, Array]) -> None:
     """Writes a dict of NumPy arrays, and their checksum."""
     from safetensors.numpy import save_file
 
     tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    metadata = {CHECKSUM: _checksum(tensors, tensors.get)}
+    metadata = {CHECKSUM: _checksum(tensors, tensors.__getitem__)}
     save_file(tensors, pathlib.Path(path), metadata=metadata)
 
 
-def verify(opened, path):
+def verify(opened: Any, path: StrPath) -> None:
     """ValueError unless the tensors are those that the checksum was made of."""
     expected = (opened.metadata() or {}).get(CHECKSUM)
     if expected is None:
@@ -91,7 +95,7 @@ def verify(opened, path):
         raise ValueError(f"{path} is damaged: its checksum is another than when it was written.")
 
 
-def _checksum(names, read):
+def _checksum(names: Iterable[str], read: Callable[[str], Array]) -> str:
     """SHA-256 of names, types, shapes and values, one tensor at a time."""
     digest = hashlib.sha256()
     for name in sorted(names):

@@ -4,21 +4,23 @@ import pathlib
 import shutil
 import tempfile
 import threading
+from typing import Any
 
 import h5py
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.saving import tensor_file
 from keras_transformers.saving.archive import WEIGHTS, Archive
-from keras_transformers.saving.hdf5 import Layout
+from keras_transformers.saving.hdf5 import Entry, Layout
 
 HDF5, TENSORS, MODEL = ".weights.h5", ".safetensors", ".keras"
 OPTIMIZER = "optimizer/"
 
 
-def save_weights(model, path):
+def save_weights(model: keras.Model, path: StrPath) -> None:
     """Writes a model's weights.
 
     Args:
@@ -49,7 +51,7 @@ def save_weights(model, path):
     tensor_file.save_with_checksum(path, tensors)
 
 
-def load_weights(model, path):
+def load_weights(model: keras.Model, path: StrPath) -> None:
     """Gives a model the weights of a file that somebody else may have written.
 
     Names, shapes and types of all of them are compared with the model's before the first is read.
@@ -91,7 +93,7 @@ def load_weights(model, path):
             _load_hdf5(model, alone, f"{path}: {WEIGHTS}")
 
 
-def layout_of(model, optimizer=True):
+def layout_of(model: keras.Model, optimizer: bool = True) -> dict[str, Entry]:
     """What Keras would write of a model: dict of path -> `(shape, dtype)`, as `Layout.entries`."""
     skipped = [] if optimizer else _optimizers(model)
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +102,7 @@ def layout_of(model, optimizer=True):
             keras.saving.save_weights(model, path, objects_to_skip=skipped)
         found = {}
 
-        def take(name, item):
+        def take(name: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset):
                 found[name] = item.shape, item.attrs.get("dtype", item.dtype.name)
 
@@ -109,7 +111,7 @@ def layout_of(model, optimizer=True):
     return found
 
 
-def check_same(expected, found, where):
+def check_same(expected: dict[str, Entry], found: dict[str, Entry], where: Any) -> None:
     """ValueError, naming the first weight that is missing, surplus or another."""
     for name, (shape, dtype) in expected.items():
         if name not in found:
@@ -126,7 +128,7 @@ def check_same(expected, found, where):
         )
 
 
-def _load_hdf5(model, path, where):
+def _load_hdf5(model: keras.Model, path: pathlib.Path, where: Any) -> None:
     layout, expected = Layout(path, path.stat().st_size, where), layout_of(model, optimizer=False)
     found = {
         name: entry
@@ -137,7 +139,7 @@ def _load_hdf5(model, path, where):
     model.load_weights(path, objects_to_skip=_optimizers(model))
 
 
-def _load_tensors(model, path):
+def _load_tensors(model: keras.Model, path: pathlib.Path) -> None:
     weights = _by_path(model)
     expected = {
         name: (tuple(weight.shape), keras.backend.standardize_dtype(weight.dtype))
@@ -150,7 +152,9 @@ def _load_tensors(model, path):
         weight.assign(opened.get_tensor(name))
 
 
-def _checked(model, path, caller, endings):
+def _checked(
+    model: keras.Model, path: StrPath, caller: str, endings: tuple[str, ...]
+) -> pathlib.Path:
     path = pathlib.Path(path)
     if not path.name.endswith(endings):
         raise ValueError(
@@ -161,7 +165,7 @@ def _checked(model, path, caller, endings):
     return path
 
 
-def _by_path(model):
+def _by_path(model: keras.Model) -> dict[str, keras.Variable]:
     """Weights by their path inside the model, whose own name a second one would not share."""
     found = {}
     for weight in model.weights:
@@ -174,7 +178,7 @@ def _by_path(model):
     return found
 
 
-def _optimizers(model):
+def _optimizers(model: keras.Model) -> list[Any]:
     optimizer = getattr(model, "optimizer", None)
     return [] if optimizer is None else [optimizer]
 
@@ -187,11 +191,18 @@ class _shapes_alone:
 
     _one_at_a_time = threading.RLock()
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._one_at_a_time.acquire()
         self.original, thread = h5py.Group.create_dataset, threading.get_ident()
 
-        def create_dataset(group, name, shape=None, dtype=None, data=None, **options):
+        def create_dataset(
+            group: Any,
+            name: Any,
+            shape: Any = None,
+            dtype: Any = None,
+            data: Any = None,
+            **options: Any,
+        ) -> Any:
             if data is not None and threading.get_ident() == thread:
                 data = np.asarray(data)
                 return self.original(group, name, data.shape, data.dtype)
@@ -199,6 +210,6 @@ class _shapes_alone:
 
         h5py.Group.create_dataset = create_dataset
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         h5py.Group.create_dataset = self.original
         self._one_at_a_time.release()

@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -38,29 +40,29 @@ class AddedToken:
     special: bool = False
 
 
-def read_added(owner, tokens):
+def read_added(owner: str, tokens: Iterable[AddedToken | dict[str, Any]]) -> tuple[AddedToken, ...]:
     """Tokens, or dicts of their arguments, as a tuple.
 
     Raises:
         ValueError: If one is empty or there twice.
     """
-    tokens = tuple(t if isinstance(t, AddedToken) else AddedToken(**t) for t in tokens)
-    contents = [token.content for token in tokens]
+    read = tuple(t if isinstance(t, AddedToken) else AddedToken(**t) for t in tokens)
+    contents = [token.content for token in read]
     wrong = [each for each in contents if not each or contents.count(each) > 1]
     if wrong:
         raise ValueError(
             f"{owner}: `added_tokens` must have no token twice and no empty one. "
             f"Received: {wrong[:5]}"
         )
-    return tokens
+    return read
 
 
-def write_added(tokens):
+def write_added(tokens: Iterable[AddedToken]) -> list[dict[str, Any]]:
     """The tokens as dicts, for a configuration."""
     return [dataclasses.asdict(token) for token in tokens]
 
 
-def numbered(vocab, tokens):
+def numbered(vocab: Mapping[str, int], tokens: Iterable[AddedToken]) -> dict[str, int]:
     """Dict of piece -> id: the vocabulary, and behind it the added tokens that it lacks."""
     numbers = dict(vocab)
     for token in tokens:
@@ -80,7 +82,12 @@ class AddedTokens:
         normalize: Function of strings `(n,)` that normalises them, or None.
     """
 
-    def __init__(self, tokens, numbers, normalize=None):
+    def __init__(
+        self,
+        tokens: Iterable[AddedToken],
+        numbers: Mapping[str, int],
+        normalize: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    ) -> None:
         self._normalize = normalize
         self._first = [(t.content, t) for t in tokens if not t.normalized]
         late = [t for t in tokens if t.normalized]
@@ -90,7 +97,9 @@ class AddedTokens:
         self._late = list(zip(contents, late, strict=True))
         self._numbers = {token.content: numbers[token.content] for token in tokens}
 
-    def ids(self, strings, rest):
+    def ids(
+        self, strings: tf.Tensor, rest: Callable[[tf.Tensor], tf.RaggedTensor]
+    ) -> tf.RaggedTensor:
         """Ids of strings.
 
         Args:
@@ -102,13 +111,18 @@ class AddedTokens:
             int32 RaggedTensor `(batch, None)`.
         """
 
-        def others(strings):
+        def others(strings: tf.Tensor) -> tf.RaggedTensor:
             strings = strings if self._normalize is None else self._normalize(strings)
             return self._cut(strings, self._late, rest)
 
         return self._cut(strings, self._first, others)
 
-    def _cut(self, strings, tokens, rest):
+    def _cut(
+        self,
+        strings: tf.Tensor,
+        tokens: Sequence[tuple[str, AddedToken]],
+        rest: Callable[[tf.Tensor], tf.RaggedTensor],
+    ) -> tf.RaggedTensor:
         if not tokens:
             return rest(strings)
         import tensorflow_text as tf_text  # only who tokenizes needs it
@@ -128,7 +142,12 @@ class AddedTokens:
         return tf.RaggedTensor.from_row_splits(ids, parts.row_splits).merge_dims(1, 2)
 
 
-def _stripped(parts, is_token, which, tokens):
+def _stripped(
+    parts: tf.RaggedTensor,
+    is_token: tf.RaggedTensor,
+    which: tf.RaggedTensor,
+    tokens: Sequence[tuple[str, AddedToken]],
+) -> tf.RaggedTensor:
     """The parts without the white space that the tokens beside them take."""
     text, row = parts.flat_values, parts.value_rowids()
     same = row[1:] == row[:-1]
@@ -147,6 +166,6 @@ def _stripped(parts, is_token, which, tokens):
     return text
 
 
-def _escaped(content):
+def _escaped(content: str) -> str:
     """A pattern of RE2 for exactly this text."""
     return re.sub(r"([!-/:-@\[-^`{-~])", r"\\\1", content)

@@ -1,8 +1,12 @@
 """Datasets of id sequences, and batches padded to a few lengths."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Tokenizer
 from keras_transformers.streams import keys, orders, without_autotuning
 from keras_transformers.text.subword_sampling import SubwordSampler, is_unigram
 
@@ -10,16 +14,16 @@ CHUNK = 8192  # pairs that are tokenised at a time
 
 
 def encode_pairs(
-    sources,
-    targets,
-    tokenizer,
-    shuffle_seed=None,
-    sample=None,
-    target_tokenizer=None,
-    batch_size=None,
-    longest=None,
-    epoch=None,
-):
+    sources: Sequence[str],
+    targets: Sequence[str],
+    tokenizer: Tokenizer,
+    shuffle_seed: int | None = None,
+    sample: float | None = None,
+    target_tokenizer: Tokenizer | None = None,
+    batch_size: int | None = None,
+    longest: tuple[int, int] | None = None,
+    epoch: int | tf.Tensor | None = None,
+) -> tf.data.Dataset:
     """Makes a dataset of id sequences from two lists of sentences.
 
     Args:
@@ -61,14 +65,14 @@ def encode_pairs(
     with tf.init_scope():  # not as a constant of the graph in which `streams.epochs` asks for it
         texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
 
-    def split(chosen):
+    def split(chosen: tf.Tensor) -> dict[str, tf.RaggedTensor]:
         source, target = (tf.gather(side, chosen) for side in texts)
         return {
             "source": tokenizer.tokenize(source, end=True),
             "target": target_tokenizer.tokenize(target, start=True, end=True),
         }
 
-    def draw(chosen, key):
+    def draw(chosen: tf.Tensor, key: tf.Tensor) -> dict[str, tf.RaggedTensor]:
         drawn = {
             "source": draw_source(chosen, tf.concat([key, [1]], 0), end=True),
             "target": draw_target(chosen, tf.concat([key, [2]], 0), start=True, end=True),
@@ -87,7 +91,12 @@ def encode_pairs(
     return chunks if batch_size else chunks.unbatch()
 
 
-def _within(longest, drawn, split, chosen):
+def _within(
+    longest: tuple[int, int],
+    drawn: dict[str, tf.RaggedTensor],
+    split: Callable[[tf.Tensor], dict[str, tf.RaggedTensor]],
+    chosen: tf.Tensor,
+) -> dict[str, tf.RaggedTensor]:
     """The drawn splits; pairs that take more than `longest` tokens get their best one instead."""
     most = {"source": longest[0], "target": longest[1] + 1}  # labels lack START
     too_long = tf.reduce_any([drawn[side].row_lengths() > most[side] for side in drawn], axis=0)
@@ -97,17 +106,20 @@ def _within(longest, drawn, split, chosen):
     return {side: tf.gather(tf.concat([drawn[side], best[side]], 0), rows) for side in drawn}
 
 
-def _drawer(tokenizer, strings, sample):
+def _drawer(
+    tokenizer: Tokenizer, strings: Sequence[str], sample: float
+) -> Callable[..., tf.RaggedTensor]:
     """Function of the numbers of sentences and a key, that draws a split of each."""
     if not is_unigram(tokenizer):
         with tf.init_scope():
             texts = tf.constant(list(strings), tf.string)
-        return lambda chosen, key, **marks: tokenizer.tokenize(
+        tokenize: Callable[..., tf.RaggedTensor] = tokenizer.tokenize
+        return lambda chosen, key, **marks: tokenize(
             tf.gather(texts, chosen), sample=sample, **marks
         )
     sampler = SubwordSampler(tokenizer, strings, sample)
 
-    def draw(chosen, key, **marks):
+    def draw(chosen: tf.Tensor, key: tf.Tensor, **marks: Any) -> tf.RaggedTensor:
         ids, lengths = tf.numpy_function(
             lambda *drawn: sampler.sample(*drawn, **marks), [chosen, key], [tf.int32, tf.int64]
         )
@@ -117,7 +129,9 @@ def _drawer(tokenizer, strings, sample):
     return draw
 
 
-def bucketed(dataset, boundaries, tokens_per_batch, padding_id=0):
+def bucketed(
+    dataset: tf.data.Dataset, boundaries: Sequence[int], tokens_per_batch: int, padding_id: int = 0
+) -> tf.data.Dataset:
     """Groups pairs of like length, so that XLA compiles one shape for each boundary.
 
     A pair goes to the first boundary that its longer side does not exceed and is padded to it. A
@@ -150,7 +164,7 @@ def bucketed(dataset, boundaries, tokens_per_batch, padding_id=0):
     boundaries = check_boundaries("bucketed", boundaries, tokens_per_batch)
     sizes = [tokens_per_batch // boundary for boundary in boundaries]
 
-    def split(pair):
+    def split(pair: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         length = tf.maximum(tf.size(pair["source"]), tf.size(pair["target"]) - 1)
         tf.debugging.assert_less_equal(
             length, boundaries[-1], "bucketed: a pair is longer than the last boundary"
@@ -158,7 +172,9 @@ def bucketed(dataset, boundaries, tokens_per_batch, padding_id=0):
         inputs = {"source": pair["source"], "target": pair["target"][:-1]}
         return inputs, pair["target"][1:]
 
-    def fill(inputs, labels):
+    def fill(
+        inputs: dict[str, tf.Tensor], labels: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         length = tf.shape(labels)[1]
         rows = tf.gather(sizes, tf.argmax(tf.constant(boundaries) >= length))
         missing = [[0, rows - tf.shape(labels)[0]], [0, 0]]
@@ -176,7 +192,9 @@ def bucketed(dataset, boundaries, tokens_per_batch, padding_id=0):
     return without_autotuning(batches.map(fill).prefetch(8))
 
 
-def check_boundaries(owner, boundaries, tokens_per_batch):
+def check_boundaries(
+    owner: str, boundaries: Sequence[int], tokens_per_batch: int
+) -> tuple[int, ...]:
     """The boundaries as a tuple; ValueError unless they increase and the last fits the budget."""
     boundaries = tuple(boundaries)
     increasing = all(a < b for a, b in zip(boundaries, boundaries[1:], strict=False))
@@ -188,7 +206,9 @@ def check_boundaries(owner, boundaries, tokens_per_batch):
     return boundaries
 
 
-def real_token_share(batches, names=("source", "target"), padding_id=0):
+def real_token_share(
+    batches: Iterable[Any], names: Sequence[str] = ("source", "target"), padding_id: int = 0
+) -> float:
     """Share of places that hold a real token, of all sequences counted together.
 
     Args:

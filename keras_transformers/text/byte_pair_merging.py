@@ -1,5 +1,7 @@
 """Merging of byte pairs: the bytes of words become ids of pieces, in the TensorFlow graph."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -21,7 +23,9 @@ class Merging:
         byte_ids: Ids of the 256 bytes.
     """
 
-    def __init__(self, vocab, merges, byte_ids):
+    def __init__(
+        self, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], byte_ids: Sequence[int]
+    ) -> None:
         self._size, self._byte_ids = len(vocab), np.array(byte_ids, "int32")
         keys = np.array([vocab[a] * self._size + vocab[b] for a, b in merges], "int64")
         # Of a pair that is there twice, the last counts, as in Hugging Face's.
@@ -32,7 +36,7 @@ class Merging:
         self._in_order = _made_in_order(merges)
         self._reach = 2 * max(len(a + b) for a, b in merges)
 
-    def __call__(self, words):
+    def __call__(self, words: tf.Tensor) -> tf.RaggedTensor:
         """Ids of words, string `(n,)`: an int32 RaggedTensor `(n, None)`."""
         lengths = tf.strings.length(words)
         data = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
@@ -41,17 +45,21 @@ class Merging:
         word = tf.repeat(tf.range(number), lengths)
         longest = tf.reduce_max(tf.concat([[0], lengths], 0))
 
-        def more(ids, word, go_on):
+        def more(ids: tf.Tensor, word: tf.Tensor, go_on: tf.Tensor) -> tf.Tensor:
             return go_on
 
-        def step(ids, word, go_on):
+        def step(
+            ids: tf.Tensor, word: tf.Tensor, go_on: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             return self._round(ids, word, number, longest)
 
         loose = (tf.TensorShape([None]), tf.TensorShape([None]), tf.TensorShape([]))
         ids, word, _ = tf.while_loop(more, step, (ids, word, tf.constant(True)), loose)
         return tf.RaggedTensor.from_value_rowids(ids, word, number)
 
-    def _round(self, ids, word, number, longest):
+    def _round(
+        self, ids: tf.Tensor, word: tf.Tensor, number: tf.Tensor, longest: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Merges the best pairs; ids, words, and whether anything was merged."""
         keys = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
         places = tf.minimum(tf.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -76,13 +84,13 @@ class Merging:
         return tf.boolean_mask(ids, kept), tf.boolean_mask(word, kept), tf.reduce_any(chosen)
 
 
-def _made_in_order(merges):
+def _made_in_order(merges: Sequence[tuple[str, str]]) -> bool:
     """Whether every piece is made before it is merged; lists that were learnt nearly always are."""
     made = {a + b: rank for rank, (a, b) in enumerate(merges)}  # by the last merge that makes it
     return all(max(made.get(a, -1), made.get(b, -1)) < rank for rank, (a, b) in enumerate(merges))
 
 
-def _lowest_near(ranks, reach):
+def _lowest_near(ranks: tf.Tensor, reach: int) -> tf.Tensor:
     """Of each place, the lowest rank at most `reach` places away."""
     lowest = tf.pad(ranks, [[reach, reach]], constant_values=NO_RANK)
     width, seen = 2 * reach + 1, 1
@@ -92,7 +100,7 @@ def _lowest_near(ranks, reach):
     return lowest
 
 
-def _every_other(chosen, first):
+def _every_other(chosen: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
     """Of chosen pairs that overlap, the first, the third ...: bool `(n,)` to bool `(n,)`.
 
     Those whose run goes on to the left of them wait: which of them are merged is not known yet.
@@ -106,7 +114,7 @@ def _every_other(chosen, first):
     return chosen & whole & ((places - start) % 2 == 0)
 
 
-def _first_of_each(chosen, word, number):
+def _first_of_each(chosen: tf.Tensor, word: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """Of the chosen pairs of each word, the first."""
     places = tf.range(tf.size(chosen))
     first = tf.math.unsorted_segment_min(tf.where(chosen, places, NO_RANK), word, number)

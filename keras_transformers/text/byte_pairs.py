@@ -2,10 +2,13 @@
 
 import json
 import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Strings, StrPath
 from keras_transformers.tables import read_bytes
 from keras_transformers.text.added_tokens import (
     SPACES,
@@ -16,7 +19,7 @@ from keras_transformers.text.added_tokens import (
     write_added,
 )
 from keras_transformers.text.byte_pair_merging import Merging
-from keras_transformers.text.given import given_ids, given_row
+from keras_transformers.text.given import GivenIds, given_ids, given_row
 
 END = "<|endoftext|>"
 # A character that Unicode gives no meaning: a border between words.
@@ -29,7 +32,7 @@ WORD = (
 NOT_A_BORDER = rf"(?s)[^{BORDER}].*"
 
 
-def byte_letters():
+def byte_letters() -> list[str]:
     """The letter that stands for each byte in published vocabularies, a list of 256 str.
 
     Printable characters of Latin-1 stand for themselves, the others, in order, for letters from
@@ -76,9 +79,17 @@ class BytePairTokenizer(tf.Module):
 
     pad_id, start_id = -1, None
 
-    def __init__(self, vocab, merges, added_tokens=(), start=END, end=END, name=None):
+    def __init__(
+        self,
+        vocab: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        added_tokens: Sequence[AddedToken | dict[str, Any]] = (),
+        start: str = END,
+        end: str = END,
+        name: str | None = None,
+    ) -> None:
         super().__init__(name=name)
-        self.vocab, self.merges = dict(vocab), [tuple(pair) for pair in merges]
+        self.vocab, self.merges = dict(vocab), [(first, second) for first, second in merges]
         self.added_tokens = read_added("BytePairTokenizer", added_tokens)
         self.start, self.end = start, end
         given = {token.content for token in self.added_tokens}
@@ -95,14 +106,14 @@ class BytePairTokenizer(tf.Module):
         byte_of = {letter: byte for byte, letter in enumerate(letters)}
         as_text = {token.content: b"" if token.special else token.content.encode("utf-8")
                    for token in added}
-        self._names = sorted(numbers, key=numbers.get)
+        self._names = sorted(numbers, key=numbers.__getitem__)
         self._pieces = [
             as_text[name] if name in as_text else bytes(byte_of[letter] for letter in name)
             for name in self._names
         ]
 
     @classmethod
-    def load(cls, vocab, merges):
+    def load(cls, vocab: StrPath, merges: StrPath) -> Self:
         """Reads GPT-2's `vocab.json` and `merges.txt`.
 
         Raises:
@@ -112,7 +123,7 @@ class BytePairTokenizer(tf.Module):
         return cls(*cls.read(vocab, merges))
 
     @staticmethod
-    def read(vocab, merges):
+    def read(vocab: StrPath, merges: StrPath) -> tuple[dict[str, int], list[tuple[str, str]]]:
         """The pieces with their ids and the pairs of the two files, as they are there.
 
         Raises:
@@ -124,9 +135,8 @@ class BytePairTokenizer(tf.Module):
             text = read_bytes(merges, "a list of merges").decode("utf-8-sig")
         except ValueError as error:
             raise ValueError(f"BytePairTokenizer.load: {vocab}, {merges}: {error}") from None
-        pairs = [
-            tuple(line.split(" ")) for line in text.splitlines() if line and not _is_version(line)
-        ]
+        lines = (line for line in text.splitlines() if line and not _is_version(line))
+        pairs: list[Any] = [tuple(line.split(" ")) for line in lines]
         if not isinstance(pieces, dict) or any(len(pair) != 2 for pair in pairs):
             raise ValueError(
                 f"BytePairTokenizer.load: {vocab} must map pieces to ids, and {merges} have two "
@@ -134,14 +144,16 @@ class BytePairTokenizer(tf.Module):
             )
         return pieces, pairs
 
-    def save(self, vocab, merges):
+    def save(self, vocab: StrPath, merges: StrPath) -> None:
         """Writes `vocab.json` and `merges.txt`; added tokens and marks are not in them."""
         text = json.dumps(dict(self.vocab), ensure_ascii=False)  # TensorFlow wraps it
         pathlib.Path(vocab).write_text(text, encoding="utf-8")
         lines = ["#version: 0.2", *(f"{a} {b}" for a, b in self.merges)]
         pathlib.Path(merges).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def tokenize(self, strings, start=False, end=False):
+    def tokenize(
+        self, strings: Strings, start: bool = False, end: bool = False
+    ) -> tf.RaggedTensor | tf.Tensor:
         """Splits strings into ids; a mark or an added token in the text becomes its id.
 
         Args:
@@ -161,14 +173,14 @@ class BytePairTokenizer(tf.Module):
         before = [tf.fill(shape, self._begin_id)] if start else []
         return tf.concat([*before, ids, *([tf.fill(shape, self.end_id)] if end else [])], axis=-1)
 
-    def _ids(self, strings):
+    def _ids(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Ids of strings without added tokens; every different word is merged once."""
         words = _words(strings)
         different, which = tf.unique(words.flat_values)
         ids = tf.gather(self._merge(different), which)
         return tf.RaggedTensor.from_row_splits(ids, words.row_splits).merge_dims(1, 2)
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: GivenIds) -> tf.Tensor:
         """Joins ids to strings; padding and marks vanish, as does all from the first END on.
 
         Args:
@@ -188,7 +200,7 @@ class BytePairTokenizer(tf.Module):
         text = tf.strings.reduce_join(tf.where(ended | (ids < 0), "", pieces), axis=-1)
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
 
-    def pieces(self, ids):
+    def pieces(self, ids: GivenIds) -> list[str]:
         """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
 
         Raises:
@@ -199,7 +211,7 @@ class BytePairTokenizer(tf.Module):
             self._pieces[index].decode("utf-8", "replace") or self._names[index] for index in ids
         ]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "vocab": dict(self.vocab),
             "merges": [list(pair) for pair in self.merges],
@@ -209,11 +221,11 @@ class BytePairTokenizer(tf.Module):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**config)
 
 
-def _words(strings):
+def _words(strings: tf.Tensor) -> tf.RaggedTensor:
     """Splits strings as GPT-2 does: string RaggedTensor `(batch, None)`."""
     # Of several spaces the last goes with what follows.
     several = rf"([{SPACES}])([{SPACES}][^{SPACES}])"
@@ -223,11 +235,13 @@ def _words(strings):
     return tf_text.regex_split(text, WORD, NOT_A_BORDER)
 
 
-def _is_version(line):
+def _is_version(line: str) -> bool:
     return line.startswith("#version")
 
 
-def _check(vocab, merges, added):
+def _check(
+    vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], added: Collection[str]
+) -> None:
     """Refuses what is no vocabulary of GPT-2's kind."""
     ids = sorted(vocab.values()) if all(isinstance(i, int) for i in vocab.values()) else None
     if ids != list(range(len(vocab))):

@@ -3,7 +3,10 @@
 import collections
 import dataclasses
 import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Self
 
+from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.tables import account, read_table
 
 
@@ -25,19 +28,25 @@ class PairCorpus:
     """
 
     name: str
-    sources: list
-    targets: list
+    sources: list[str]
+    targets: list[str]
     lines: int
-    left_out: dict = dataclasses.field(default_factory=dict)
-    noted: dict = dataclasses.field(default_factory=dict)
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    noted: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.sources)
 
     @classmethod
     def from_pairs(
-        cls, name, pairs, left_out=None, lines=None, drop_equal=False, max_length=None
-    ):
+        cls,
+        name: str,
+        pairs: Iterable[tuple[str, str]],
+        left_out: Mapping[str, int] | None = None,
+        lines: int | None = None,
+        drop_equal: bool = False,
+        max_length: int | None = None,
+    ) -> Self:
         """Makes a corpus of an iterable of (source, target) str, after looking at each pair.
 
         Args:
@@ -55,7 +64,7 @@ class PairCorpus:
             ValueError: If no pair is usable.
         """
         left_out = collections.Counter(left_out)
-        noted = collections.Counter()
+        noted: collections.Counter[str] = collections.Counter()
         sources, targets = [], []
         read = 0
         for source, target in pairs:
@@ -80,13 +89,18 @@ class PairCorpus:
             )
         return corpus
 
-    def head(self, number):
+    def head(self, number: int) -> Self:
         """The first `number` pairs, as a corpus."""
         return dataclasses.replace(
             self, sources=self.sources[:number], targets=self.targets[:number]
         )
 
-    def without_long(self, tokenizer, source_length, target_length):
+    def without_long(
+        self,
+        tokenizer: Tokenizer | tuple[Tokenizer, Tokenizer],
+        source_length: int,
+        target_length: int,
+    ) -> Self:
         """Leaves out pairs of more than so many ids on a side, and counts them.
 
         Args:
@@ -120,13 +134,15 @@ class PairCorpus:
             noted={"with source equal to target": sum(same)} if any(same) else {},
         )
 
-    def summary(self):
+    def summary(self) -> str:
         """One line: pairs kept, and what was left out or is worth a look, with numbers."""
         line = f"{self.name}: {len(self):,} pairs kept of {self.lines:,} lines"
         return line + account(left_out=self.left_out, kept_but_worth_knowing=self.noted)
 
 
-def read_pairs(path, max_length=None, drop_equal=False):
+def read_pairs(
+    path: StrPath, max_length: int | None = None, drop_equal: bool = False
+) -> PairCorpus:
     """Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
 
     Or a `.csv` or `.jsonl` file, whose columns are `source` and `target`. Blank lines, lines
@@ -155,6 +171,6 @@ def read_pairs(path, max_length=None, drop_equal=False):
     with source equal to target
     """
     rows, left_out = read_table(path, (("source",), ("target",)), "source TAB target")
-    pairs, lines = [pair for _, pair in rows], len(rows) + sum(left_out.values())
+    pairs, lines = ((s, t) for _, (s, t) in rows), len(rows) + sum(left_out.values())
     name = pathlib.Path(path).name
     return PairCorpus.from_pairs(name, pairs, left_out, lines, drop_equal, max_length)

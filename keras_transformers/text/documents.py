@@ -1,13 +1,24 @@
 """Documents in rows of one length: several in a row, kept apart, and long ones cut."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array
 from keras_transformers.streams import keys, without_autotuning
 from keras_transformers.text.packing import first_fit, full_batch, in_chunks, within
 
 
-def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0, epoch=None):
+def packed_documents(
+    dataset: tf.data.Dataset,
+    length: int,
+    rows: int,
+    seed: int | None = 0,
+    shift: bool = True,
+    padding_id: int = 0,
+    epoch: int | tf.Tensor | None = None,
+) -> tf.data.Dataset:
     """Puts documents into rows, several in one, so that nearly every place holds a token.
 
     A document longer than a row is cut into pieces: the first of a length drawn anew each epoch,
@@ -59,15 +70,17 @@ def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0, ep
             f"Received: length={length}, rows={rows}"
         )
 
-    def pack(chunk, key):
+    def pack(chunk: tf.RaggedTensor, key: tf.Tensor) -> dict[str, tf.Tensor]:
         ids, segments, labels = tf.numpy_function(
-            lambda *parts: _pack(*parts, length, int(shift), seed is not None, padding_id),
+            lambda ids, splits, key: _pack(
+                ids, splits, key, length, int(shift), seed is not None, padding_id
+            ),
             [chunk.values, chunk.row_splits, key],
             [tf.int32] * 3,
         )
         return {"ids": ids, "segments": segments, "labels": labels}
 
-    def fill(batch):
+    def fill(batch: dict[str, tf.Tensor]) -> Any:
         batch = {
             name: full_batch(ids, rows, length, 0 if name == "segments" else padding_id)
             for name, ids in batch.items()
@@ -79,7 +92,9 @@ def packed_documents(dataset, length, rows, seed=0, shift=True, padding_id=0, ep
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 
-def _pack(ids, splits, key, length, shift, shuffled, padding_id):
+def _pack(
+    ids: Array, splits: Array, key: Array, length: int, shift: int, shuffled: bool, padding_id: int
+) -> tuple[Array, Array, Array]:
     """Packs a chunk, ids and where each document's begin and end: ids, segments and labels.
 
     `shift` is how far a label stands behind its id: 1, or 0 for no labels.
@@ -97,7 +112,7 @@ def _pack(ids, splits, key, length, shift, shuffled, padding_id):
     columns = np.repeat(offset[:, 0], sizes) + within(sizes)
     tokens = np.repeat(starts, sizes) + within(sizes)
 
-    def lay_out(values, empty=padding_id):
+    def lay_out(values: Array, empty: int = padding_id) -> Array:
         array = np.full((count, length), empty, "int32")
         array[np.repeat(row, sizes), columns] = values
         return array
@@ -106,7 +121,7 @@ def _pack(ids, splits, key, length, shift, shuffled, padding_id):
     return lay_out(ids[tokens]), segments, lay_out(ids[tokens + shift])
 
 
-def _cut(starts, places, first, length):
+def _cut(starts: Array, places: Array, first: Array, length: int) -> tuple[Array, Array]:
     """Starts and sizes of the pieces: of each document the `first` places, then `length` each."""
     first = np.minimum(first, places)
     pieces = np.where(places > 0, 1 + -(-(places - first) // length), 0)

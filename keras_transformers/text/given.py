@@ -1,12 +1,18 @@
 """What tokenizers are given: ids that are in the vocabulary, and texts that are texts."""
 
 import collections.abc
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Tensor, Values
 
-def given_ids(owner, ids, vocab_size, pad_id):
+GivenIds: TypeAlias = Values | tf.RaggedTensor
+
+
+def given_ids(owner: str, ids: GivenIds, vocab_size: int, pad_id: int) -> tf.Tensor:
     """Ids to be joined to strings as a dense int32 tensor.
 
     Args:
@@ -37,9 +43,9 @@ def given_ids(owner, ids, vocab_size, pad_id):
         return tf.cast(wide, tf.int32)
 
 
-def given_row(owner, ids, vocab_size):
+def given_row(owner: str, ids: GivenIds, vocab_size: int) -> Array:
     """The ids of one sequence as an array, after checking that each is in the vocabulary."""
-    ids = np.asarray(ids if hasattr(ids, "__array__") else list(ids))
+    ids = np.asarray(ids if hasattr(ids, "__array__") else list(cast(Any, ids)))
     if ids.ndim != 1 or ids.size and not np.issubdtype(ids.dtype, np.integer):
         raise ValueError(
             f"{owner}: `ids` must be one sequence of integers. Received: {ids.dtype} of shape "
@@ -51,7 +57,7 @@ def given_row(owner, ids, vocab_size):
     return ids.astype("int32")
 
 
-def given_texts(owner, strings):
+def given_texts(owner: str, strings: Iterable[str | bytes | Tensor]) -> Iterator[str]:
     """`strings` one by one, after checking that they are a collection of texts.
 
     Args:
@@ -72,7 +78,7 @@ def given_texts(owner, strings):
     return _texts(owner, strings)
 
 
-def _texts(owner, strings):
+def _texts(owner: str, strings: Iterable[Any]) -> Iterator[str]:
     for number, text in enumerate(strings):
         text = text.numpy() if hasattr(text, "numpy") else text
         if not isinstance(text, (str, bytes)):
@@ -83,15 +89,15 @@ def _texts(owner, strings):
         yield text if isinstance(text, str) else text.decode()
 
 
-def _sentence(owner, vocab_size):
+def _sentence(owner: str, vocab_size: int) -> str:
     return f"{owner}: `ids` must be from 0 to {vocab_size - 1}, the vocabulary's. Received:"
 
 
-def _tensor(ids):
+def _tensor(ids: GivenIds) -> tf.Tensor | tf.RaggedTensor:
     """Ids as a tensor, ragged where lists differ in length."""
     if not isinstance(ids, (list, tuple, range)):
         return ids if isinstance(ids, tf.RaggedTensor) else tf.convert_to_tensor(ids)
-    ids = [each.numpy() if hasattr(each, "numpy") else each for each in ids]
+    ids = [each.numpy() if hasattr(each, "numpy") else each for each in cast(Any, ids)]
     if any(map(tf.is_tensor, ids)):  # of a graph
         return tf.convert_to_tensor(ids)
     try:

@@ -1,13 +1,18 @@
 """Batches of labelled texts, of few shapes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Strings, Tokenizer, Values
 from keras_transformers.streams import orders, without_autotuning
 from keras_transformers.text.batching import CHUNK, check_boundaries
 
 
-def framed(tokenizer, strings, longest):
+def framed(
+    tokenizer: Tokenizer, strings: Strings, longest: int
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Ids of texts as an encoder sees them: START, what fits, END.
 
     Args:
@@ -32,7 +37,14 @@ def framed(tokenizer, strings, longest):
     return whole, ids.row_lengths() > longest - 2
 
 
-def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None, epoch=None):
+def bucketed_texts(
+    ids: tf.RaggedTensor,
+    labels: Values,
+    boundaries: Sequence[int],
+    tokens_per_batch: int,
+    seed: int | None = None,
+    epoch: int | tf.Tensor | None = None,
+) -> tf.data.Dataset:
     """Groups labelled texts of like length, so that XLA compiles one shape for each boundary.
 
     A text goes to the first boundary that it does not exceed and is padded to it with 0. A batch
@@ -76,7 +88,7 @@ def bucketed_texts(ids, labels, boundaries, tokens_per_batch, seed=None, epoch=N
         )
     sizes = [tokens_per_batch // boundary for boundary in boundaries]
 
-    def fill(ids, labels):
+    def fill(ids: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         rows = tf.gather(sizes, tf.argmax(tf.constant(boundaries) >= tf.shape(ids)[1]))
         number = tf.shape(labels)[0]
         missing = [[0, rows - number]]

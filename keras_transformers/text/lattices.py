@@ -1,14 +1,17 @@
 """Lattices of words: the ways to put a word together from pieces, and how probable each is."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+
+from keras_transformers.annotations import Array, Values
 
 WORD_END = 0x110000  # stands after each word: no character has this number
 BITS = 32  # of a random number, and of a probability
 
 
-def one_after_another(words):
+def one_after_another(words: Sequence[str]) -> tuple[Array, Array]:
     """The characters of all words as numbers, WORD_END after each; where each word begins.
 
     The places in this array are the nodes of the words' lattices.
@@ -19,7 +22,7 @@ def one_after_another(words):
     return text, np.concatenate([[0], ends[:-1] + np.arange(1, len(ends))])[: len(ends)]
 
 
-def edges(text, pieces, unknown_id):
+def edges(text: Array, pieces: Mapping[str, int], unknown_id: int) -> tuple[Array, Array, Array]:
     """All pieces in the text: where they begin and end, sorted, and their ids.
 
     A character that is no piece by itself is an unknown one as well.
@@ -46,7 +49,7 @@ def edges(text, pieces, unknown_id):
     return starts[order], ends[order], ids[order]
 
 
-def _trie(pieces):
+def _trie(pieces: Mapping[str, int]) -> tuple[Array, Array, Array]:
     """Sorted keys `state << BITS | character` and the states they lead to; the ids of states.
 
     State 0 is the beginning; the id of a state that is no piece is -1.
@@ -60,7 +63,7 @@ def _trie(pieces):
     return np.array(keys)[order], order + 1, np.array([pieces.get(each, -1) for each in states])
 
 
-def bounds(text, starts, ends, logits):
+def bounds(text: Array, starts: Array, ends: Array, logits: Array) -> Array:
     """For each edge `node << BITS`, plus the probability, in BITS, of it or of one before it.
 
     A random number of so many bits behind the number of a node then lies below the bound of the
@@ -77,7 +80,7 @@ def bounds(text, starts, ends, logits):
     return bounds
 
 
-def _of_all_ways(text, starts, ends, logits):
+def _of_all_ways(text: Array, starts: Array, ends: Array, logits: Array) -> Array:
     """Log-probability of each edge among those from its node, for all ways that go on from them."""
     stops = np.flatnonzero(text == WORD_END)
     left = stops[np.searchsorted(stops, starts)] - starts  # characters to the end of the word
@@ -92,6 +95,6 @@ def _of_all_ways(text, starts, ends, logits):
     return logits - sums[starts]
 
 
-def summed(lengths):
+def summed(lengths: Values) -> Array:
     """0 and the sums of the first, the first two ... of the lengths: where rows begin and end."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -1,10 +1,13 @@
 """Marian's tokenizers in the TensorFlow graph: SentencePiece with a vocabulary beside it."""
 
 import base64
+from collections.abc import Sequence
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Strings
 from keras_transformers.text.added_tokens import (
     AddedToken,
     AddedTokens,
@@ -12,7 +15,7 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
-from keras_transformers.text.given import given_ids, given_row
+from keras_transformers.text.given import GivenIds, given_ids, given_row
 
 SPACE = "▁"
 SPECIAL = ("</s>", "<unk>", "<pad>")
@@ -49,8 +52,14 @@ class MarianTokenizer(tf.Module):
     """
 
     def __init__(
-        self, proto, vocab, target_proto=None, target_vocab=None, added_tokens=(), name=None
-    ):
+        self,
+        proto: bytes,
+        vocab: Sequence[str],
+        target_proto: bytes | None = None,
+        target_vocab: Sequence[str] | None = None,
+        added_tokens: Sequence[AddedToken | dict[str, Any]] = (),
+        name: str | None = None,
+    ) -> None:
         super().__init__(name=name)
         self.proto, self._learnt = bytes(proto), tuple(vocab)
         self.added_tokens = read_added("MarianTokenizer", added_tokens)
@@ -72,13 +81,15 @@ class MarianTokenizer(tf.Module):
         self.start_id = self.pad_id
         self._hashes, self._order = _by_hash(self._learnt)
 
-    def for_targets(self):
+    def for_targets(self) -> "MarianTokenizer":
         """The tokenizer of the other language: what a model is trained to write."""
         vocab = self._learnt if self.target_vocab is None else self.target_vocab
         proto = self.target_proto or self.proto
         return MarianTokenizer(proto, vocab, added_tokens=self.added_tokens)
 
-    def tokenize(self, strings, start=False, end=False, sample=None):
+    def tokenize(
+        self, strings: Strings, start: bool = False, end: bool = False, sample: float | None = None
+    ) -> tf.RaggedTensor | tf.Tensor:
         """Splits strings into ids; a special piece or added token in the text becomes its id.
 
         Args:
@@ -97,7 +108,7 @@ class MarianTokenizer(tf.Module):
         before = [tf.fill(shape, self.start_id)] if start else []
         return tf.concat([*before, ids, *([tf.fill(shape, self.end_id)] if end else [])], axis=-1)
 
-    def _ids_of_text(self, text, sample):
+    def _ids_of_text(self, text: tf.Tensor, sample: float | None) -> tf.RaggedTensor:
         """Ids of text without added tokens, in front of which a code can stand."""
         coded = tf.strings.regex_full_match(text, CODE)
         code = tf.strings.regex_replace(tf.boolean_mask(text, coded), CODE, r"\1")
@@ -105,14 +116,14 @@ class MarianTokenizer(tf.Module):
         text = tf.strings.regex_replace(text, r"(?s)^>>.*?<<", "")
         return self._ids(tf.concat([code, self._op(sample).tokenize(text)], axis=1))
 
-    def _op(self, sample):
+    def _op(self, sample: float | None) -> Any:
         """The tensorflow-text op, made anew wherever it is used; see `SentencePieceTokenizer`."""
         sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
         import tensorflow_text as tf_text  # only who tokenizes needs it
 
         return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.string, **sampling)
 
-    def _ids(self, pieces):
+    def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
         """Ids of ragged pieces; what is in no vocabulary is unknown."""
         hashes = _hashed(pieces.flat_values)
         places = tf.minimum(tf.searchsorted(self._hashes, hashes), len(self._order) - 1)
@@ -120,7 +131,7 @@ class MarianTokenizer(tf.Module):
         ids = tf.where(known, tf.gather(tf.constant(self._order), places), self.unknown_id)
         return pieces.with_flat_values(ids)
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: GivenIds) -> tf.Tensor:
         """Joins ids to strings; special pieces vanish, as does all from the first `</s>` on.
 
         Args:
@@ -141,7 +152,7 @@ class MarianTokenizer(tf.Module):
         text = tf.strings.reduce_join(pieces, axis=-1)
         return tf.strings.strip(tf.strings.regex_replace(text, SPACE, " "))
 
-    def pieces(self, ids):
+    def pieces(self, ids: GivenIds) -> list[str]:
         """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
 
         Raises:
@@ -150,7 +161,7 @@ class MarianTokenizer(tf.Module):
         ids = given_row("MarianTokenizer.pieces", ids, self.vocab_size)
         return [self.vocab[index] for index in ids]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         protos = (self.proto, self.target_proto)
         encoded = [None if each is None else base64.b64encode(each).decode() for each in protos]
         vocabs = (self._learnt, self.target_vocab)
@@ -160,7 +171,7 @@ class MarianTokenizer(tf.Module):
         return {**config, "added_tokens": write_added(self.added_tokens)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         decoded = {
             name: None if config[name] is None else base64.b64decode(config[name])
             for name in ("proto", "target_proto")
@@ -168,11 +179,11 @@ class MarianTokenizer(tf.Module):
         return cls(**{**config, **decoded})
 
 
-def _hashed(pieces):
+def _hashed(pieces: Any) -> tf.Tensor:
     return tf.strings.to_hash_bucket_fast(pieces, (1 << 63) - 1)
 
 
-def _by_hash(vocab):
+def _by_hash(vocab: Sequence[str]) -> tuple[Array, Array]:
     """Sorted hashes of the pieces, and the id of each: a table that is no resource of a graph."""
     hashes = _hashed(tf.constant(vocab)).numpy()
     order = hashes.argsort()

@@ -1,8 +1,12 @@
 """Hiding tokens for a model to restore: BERT's masked language modelling, drawn anew each epoch."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Values
 from keras_transformers.streams import keys, without_autotuning
 from keras_transformers.text.packing import within
 
@@ -10,16 +14,16 @@ HIDDEN, REPLACED = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it
 
 
 def masked(
-    dataset,
-    mask_id,
-    vocab_size,
-    special_ids,
-    rate=0.15,
-    starts_word=None,
-    seed=0,
-    dynamic=True,
-    epoch=None,
-):
+    dataset: tf.data.Dataset,
+    mask_id: int,
+    vocab_size: int,
+    special_ids: Iterable[int],
+    rate: float = 0.15,
+    starts_word: Values | None = None,
+    seed: int = 0,
+    dynamic: bool = True,
+    epoch: int | tf.Tensor | None = None,
+) -> tf.data.Dataset:
     """Chooses tokens of each row to be restored, and hides most of them.
 
     Of the chosen, 80 % become `mask_id`, 10 % another id at random, 10 % stay (Devlin et al. 2018,
@@ -74,11 +78,11 @@ def masked(
     _check(rate, length, ordinary, starts, vocab_size)
     predictions = max(1, round(rate * length))
 
-    def draw(ids, segments, key):
+    def draw(ids: Array, segments: Array, key: Array) -> tuple[Array, Array, Array]:
         generator = np.random.default_rng(key)
         return _mask(ids, segments, generator, mask_id, ordinary, starts, rate, predictions)
 
-    def mask(batch, key):
+    def mask(batch: dict[str, tf.Tensor], key: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         shape = batch["ids"].shape
         ids, positions, labels = tf.numpy_function(
             draw, [batch["ids"], batch["segments"], key], [tf.int32] * 3
@@ -92,7 +96,7 @@ def masked(
     return without_autotuning(tf.data.Dataset.zip(dataset, draws).map(mask).prefetch(8))
 
 
-def _check_ids(vocab_size, **given):
+def _check_ids(vocab_size: int, **given: Any) -> None:
     """Refuses ids that are not in the vocabulary, by the name under which they were given."""
     for name, ids in given.items():
         ids = np.ravel(ids)
@@ -104,7 +108,9 @@ def _check_ids(vocab_size, **given):
             )
 
 
-def _check(rate, length, ordinary, starts, vocab_size):
+def _check(
+    rate: float, length: int, ordinary: Array, starts: Array, vocab_size: int
+) -> None:
     """Refuses what cannot be masked."""
     if not 0 < rate <= 1:
         raise ValueError(f"masked: `rate` must be in (0, 1]. Received: {rate}")
@@ -121,7 +127,16 @@ def _check(rate, length, ordinary, starts, vocab_size):
         )
 
 
-def _mask(ids, segments, generator, mask_id, ordinary, starts, rate, predictions):
+def _mask(
+    ids: Array,
+    segments: Array,
+    generator: np.random.Generator,
+    mask_id: int,
+    ordinary: Array,
+    starts: Array,
+    rate: float,
+    predictions: int,
+) -> tuple[Array, Array, Array]:
     """The ids with some hidden, where those stand, and what they were."""
     _check_ids(len(starts), dataset=ids[segments > 0])
     allowed = np.zeros(len(starts), bool)
@@ -151,7 +166,7 @@ def _mask(ids, segments, generator, mask_id, ordinary, starts, rate, predictions
     return hidden, positions, labels
 
 
-def _chosen(sizes, row, wanted, generator):
+def _chosen(sizes: Array, row: Array, wanted: Array, generator: np.random.Generator) -> Array:
     """Which words are chosen: in a random order in each row, each that still fits.
 
     Each round takes words up to the first of a row that does not fit, and drops that one.

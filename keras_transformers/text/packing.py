@@ -1,14 +1,16 @@
 """Several pairs in one row: batches of a single shape in which nearly every place is used."""
 
+
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array
 from keras_transformers.streams import keys, without_autotuning
 
 CHUNK = 8192  # pairs that are packed at a time
 
 
-def balanced_lengths(dataset, longest):
+def balanced_lengths(dataset: tf.data.Dataset, longest: int) -> tuple[int, int]:
     """Row lengths for `packed` that both sides fill alike.
 
     Args:
@@ -29,12 +31,20 @@ def balanced_lengths(dataset, longest):
         totals += chunk["source"].flat_values.shape[0], chunk["target"].flat_values.shape[0]
         totals[1] -= chunk["target"].nrows()
     shares = totals / max(totals.max(), 1)
-    return tuple(min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
+    source, target = (min(longest, 8 * int(np.ceil(longest * share / 8))) for share in shares)
+    return source, target
 
 
 def packed(
-    dataset, source_length, target_length, rows, seed=0, join=0.0, padding_id=0, epoch=None
-):
+    dataset: tf.data.Dataset,
+    source_length: int,
+    target_length: int,
+    rows: int,
+    seed: int = 0,
+    join: float = 0.0,
+    padding_id: int = 0,
+    epoch: int | tf.Tensor | None = None,
+) -> tf.data.Dataset:
     """Puts several pairs into each row, so that all batches have one shape and few empty places.
 
     The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
@@ -82,10 +92,14 @@ def packed(
         raise ValueError(f"packed: `join` must be in [0, 1]. Received: {join}")
     capacity = np.array([source_length, target_length])
 
-    def pack(chunk, key):
+    def pack(
+        chunk: dict[str, tf.RaggedTensor], key: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         source, target = chunk["source"], chunk["target"]
         source, target, labels, source_segments, target_segments = tf.numpy_function(
-            lambda *parts: _pack(*parts, capacity, join, padding_id),
+            lambda a, a_splits, b, b_splits, key: _pack(
+                a, a_splits, b, b_splits, key, capacity, join, padding_id
+            ),
             [source.values, source.row_splits, target.values, target.row_splits, key],
             [tf.int32] * 5,
         )
@@ -97,7 +111,9 @@ def packed(
         }
         return inputs, labels
 
-    def fill(inputs, labels):
+    def fill(
+        inputs: dict[str, tf.Tensor], labels: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         lengths = {"source": source_length, "target": target_length}
         inputs = {
             name: full_batch(
@@ -111,19 +127,28 @@ def packed(
     return without_autotuning(chunks.unbatch().batch(rows).map(fill).prefetch(8))
 
 
-def in_chunks(dataset):
+def in_chunks(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Ragged batches of sequences, whether the dataset holds those or single ones."""
     single = tf.nest.flatten(dataset.element_spec)[0].shape.rank == 1
     return dataset.ragged_batch(CHUNK) if single else dataset
 
 
-def full_batch(ids, rows, length, padding_id=0):
+def full_batch(ids: tf.Tensor, rows: int, length: int, padding_id: int = 0) -> tf.Tensor:
     """A batch with rows of padding until it is full; its shape, which `numpy_function` hides."""
     missing = [(0, rows - tf.shape(ids)[0]), (0, 0)]
     return tf.ensure_shape(tf.pad(ids, missing, constant_values=padding_id), (rows, length))
 
 
-def _pack(source, source_splits, target, target_splits, key, capacity, join, padding_id):
+def _pack(
+    source: Array,
+    source_splits: Array,
+    target: Array,
+    target_splits: Array,
+    key: Array,
+    capacity: Array,
+    join: float,
+    padding_id: int,
+) -> tuple[Array, ...]:
     """Packs a chunk, ids and where each pair's begin and end, into arrays of shuffled rows.
 
     Returns source, target, labels, source segments and target segments.
@@ -144,14 +169,14 @@ def _pack(source, source_splits, target, target_splits, key, capacity, join, pad
     row, offset, number, count = first_fit(sizes, capacity)
     row = generator.permutation(count)[row]
 
-    def lay_out(side, values, empty=padding_id):
+    def lay_out(side: int, values: Array, empty: int = padding_id) -> Array:
         """An array of rows, with one value for each token of a side at the token's place."""
         size = sizes[:, side]
         array = np.full((count, capacity[side]), empty, "int32")
         array[np.repeat(row, size), np.repeat(offset[:, side], size) + within(size)] = values
         return array
 
-    def shifted(skip):
+    def shifted(skip: int) -> Array:
         """The ids of all targets but one each, the first (`skip` 1) or the last (0)."""
         size = sizes[:, 1]
         return target[np.repeat(target_splits[:-1] + skip, size) + within(size)]
@@ -165,12 +190,12 @@ def _pack(source, source_splits, target, target_splits, key, capacity, join, pad
     )
 
 
-def _sizes(source_splits, target_splits):
+def _sizes(source_splits: Array, target_splits: Array) -> Array:
     """Source and target places that each pair of a chunk takes."""
     return np.stack([np.diff(source_splits), np.diff(target_splits) - 1], axis=1)
 
 
-def _couples(sizes, capacity, share, generator):
+def _couples(sizes: Array, capacity: Array, share: float, generator: np.random.Generator) -> Array:
     """The first pairs of that share of the couples (0, 1), (2, 3) ... which fit into a row."""
     couples = len(sizes) // 2
     drawn = generator.random(couples) < share
@@ -178,7 +203,7 @@ def _couples(sizes, capacity, share, generator):
     return 2 * np.flatnonzero(drawn & np.all(together <= capacity, axis=1))
 
 
-def _merge(ids, splits, first, after):
+def _merge(ids: Array, splits: Array, first: Array, after: int) -> tuple[Array, Array]:
     """Drops the END of each `first`, `after` more ids behind it, and the split between the two."""
     keep = np.ones(len(ids), bool)
     for step in range(-1, after):
@@ -187,12 +212,12 @@ def _merge(ids, splits, first, after):
     return ids[keep], np.delete(left, first + 1)
 
 
-def within(sizes):
+def within(sizes: Array) -> Array:
     """0 .. size - 1 for each of the sizes, one after the other."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
-def first_fit(sizes, capacity):
+def first_fit(sizes: Array, capacity: Array) -> tuple[Array, Array, Array, int]:
     """First-fit decreasing of sequences of one or more sides.
 
     Args:

@@ -3,9 +3,12 @@
 import collections
 import itertools
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from keras_transformers.annotations import Array, Tokenizer, Values
 from keras_transformers.text.lattices import (
     BITS,
     WORD_END,
@@ -53,7 +56,7 @@ class SubwordSampler:
     'the dog sat on the log'
     """
 
-    def __init__(self, tokenizer, strings, alpha):
+    def __init__(self, tokenizer: Tokenizer, strings: Sequence[str], alpha: float) -> None:
         import sentencepiece
 
         if not is_unigram(tokenizer):
@@ -82,7 +85,9 @@ class SubwordSampler:
         self._ids = ids.astype(np.int32)
         self._marks = tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
 
-    def sample(self, chosen, seed, start=False, end=False):
+    def sample(
+        self, chosen: Values, seed: int | Sequence[int], start: bool = False, end: bool = False
+    ) -> tuple[Array, Array]:
         """Draws a split of each chosen sentence.
 
         Args:
@@ -98,7 +103,8 @@ class SubwordSampler:
         ids, word_splits = self._draw(self._first_nodes[words], np.random.default_rng(seed))
         splits = word_splits[splits]
         if self._spelling is not None:
-            ids, id_splits = _rows(*self._spelling, ids)
+            flat, spelt = self._spelling
+            ids, id_splits = _rows(flat, spelt, ids)
             splits = id_splits[splits]
         start_id, end_id, unknown_id = self._marks
         ids, splits = _runs_as_one(ids, splits, unknown_id)
@@ -108,7 +114,7 @@ class SubwordSampler:
             ids, splits = np.insert(ids, splits[1:], end_id), splits + np.arange(len(splits))
         return ids, np.diff(splits)
 
-    def _draw(self, nodes, generator):
+    def _draw(self, nodes: Array, generator: np.random.Generator) -> tuple[Array, Array]:
         """Ids of the words that begin at these nodes, and where each word's begin and end."""
         steps, active, lengths = [], np.arange(len(nodes)), np.zeros(len(nodes), np.int64)
         while active.size:
@@ -125,20 +131,20 @@ class SubwordSampler:
         return ids, splits
 
 
-def is_unigram(tokenizer):
+def is_unigram(tokenizer: object) -> TypeGuard[SentencePieceTokenizer]:
     """Whether a tokenizer is one whose splits `SubwordSampler` can draw."""
     if not isinstance(tokenizer, SentencePieceTokenizer):
         return False
     return _model(tokenizer.proto).trainer_spec.model_type == UNIGRAM
 
 
-def _model(proto):
+def _model(proto: bytes) -> Any:
     from sentencepiece import sentencepiece_model_pb2
 
-    return sentencepiece_model_pb2.ModelProto.FromString(proto)
+    return sentencepiece_model_pb2.ModelProto.FromString(proto)  # type: ignore[attr-defined]
 
 
-def _scores(model, unknown_id):
+def _scores(model: Any, unknown_id: int) -> Array:
     """Score of each piece, by SentencePiece's rules for symbols of the user and the unknown."""
     scores = np.array([piece.score for piece in model.pieces])
     kinds = np.array([piece.type for piece in model.pieces])
@@ -149,20 +155,24 @@ def _scores(model, unknown_id):
     return scores
 
 
-def _distinct_words(texts, pieces):
+def _distinct_words(
+    texts: Sequence[str], pieces: Mapping[str, int]
+) -> tuple[list[str], Array, Array]:
     """The different words; the number of each word of the texts; where each text's begin and end.
 
     A word is a part of a text over whose ends no piece of the model goes.
     """
     crossing = any(re.search(f"[^{SPACE}]{SPACE}", piece) for piece in pieces)
     cut = re.compile("(?s).+" if crossing else f"{SPACE}*[^{SPACE}]+|{SPACE}+").findall
-    numbers = collections.defaultdict(itertools.count().__next__)
+    numbers: dict[str, int] = collections.defaultdict(itertools.count().__next__)
     rows = [[numbers[word] for word in cut(text)] for text in texts]
     flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64)
     return list(numbers), flat, summed([len(row) for row in rows])
 
 
-def _spelling(model, characters, ids, unknown_id):
+def _spelling(
+    model: Any, characters: Array, ids: Array, unknown_id: int
+) -> tuple[Array, tuple[Array, Array] | None]:
     """Unknown characters as their bytes: ids beyond those of the pieces, and what they stand for.
 
     What they stand for is given as the ids of all one after another, and where each one's begin.
@@ -180,7 +190,7 @@ def _spelling(model, characters, ids, unknown_id):
     return ids, (flat, summed([1] * size + [len(each) for each in spelt]))
 
 
-def _runs_as_one(ids, splits, unknown_id):
+def _runs_as_one(ids: Array, splits: Array, unknown_id: int) -> tuple[Array, Array]:
     """Without an unknown id that follows one in its sentence."""
     again = np.zeros(len(ids), bool)
     again[1:] = (ids[1:] == unknown_id) & (ids[:-1] == unknown_id)
@@ -190,7 +200,7 @@ def _runs_as_one(ids, splits, unknown_id):
     return ids[~again], summed(~again)[splits]
 
 
-def _rows(flat, splits, chosen):
+def _rows(flat: Array, splits: Array, chosen: Array) -> tuple[Array, Array]:
     """The chosen rows of a ragged array one after another, and where each begins and ends."""
     lengths = splits[chosen + 1] - splits[chosen]
     new = summed(lengths)

@@ -3,9 +3,12 @@
 import collections
 import dataclasses
 import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered
 from keras_transformers.tables import LABELS, account, read_bytes, read_table
 
@@ -32,17 +35,24 @@ class TextCorpus:
     """
 
     name: str
-    texts: list
-    labels: list | None = None
-    classes: list | None = None
-    left_out: dict = dataclasses.field(default_factory=dict)
-    noted: dict = dataclasses.field(default_factory=dict)
+    texts: list[str]
+    labels: list[Any] | None = None
+    classes: list[str] | None = None
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    noted: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.texts)
 
     @classmethod
-    def labelled(cls, name, pairs, classes=None, left_out=None, separator=None):
+    def labelled(
+        cls,
+        name: str,
+        pairs: Iterable[tuple[str, str | list[str]]],
+        classes: Sequence[str] | None = None,
+        left_out: Mapping[str, int] | None = None,
+        separator: str | None = None,
+    ) -> Self:
         """Makes a corpus of an iterable of (text, name of its class).
 
         Args:
@@ -66,13 +76,13 @@ class TextCorpus:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn: no text has a class.")
         return corpus.checked("each line must hold a text, a tab and its class, in UTF-8")
 
-    def checked(self, advice):
+    def checked(self, advice: str) -> Self:
         """The corpus itself; ValueError if there is nothing in it."""
         if not self.texts:
             raise ValueError(f"{self.summary()}. There is nothing to learn from: {advice}.")
         return self
 
-    def sample(self, number, seed=0):
+    def sample(self, number: int, seed: int = 0) -> Self:
         """`number` of the texts, drawn at random without repetition, in their order."""
         if number >= len(self):
             return self
@@ -82,7 +92,7 @@ class TextCorpus:
             self, texts=[self.texts[place] for place in places], labels=labels
         )
 
-    def summary(self):
+    def summary(self) -> str:
         """One line: how much there is, what was left out, and what is worth a look."""
         words = sum(len(text.split()) for text in self.texts)
         of = f" of {len(self.classes)} classes" if self.classes is not None else ""
@@ -90,7 +100,9 @@ class TextCorpus:
         return line + account(left_out=self.left_out, kept_but_worth_knowing=self.noted)
 
 
-def read_labelled(path, classes=None, separator=None):
+def read_labelled(
+    path: StrPath, classes: Sequence[str] | None = None, separator: str | None = None
+) -> TextCorpus:
     """Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
 
     Or a `.csv` or `.jsonl` file, whose columns are `text` and `labels` (or `label`, `classes`,
@@ -118,11 +130,11 @@ def read_labelled(path, classes=None, separator=None):
     ['animal', 'plant']
     """
     rows, left_out = read_table(path, (("text",), LABELS), "text TAB class")
-    pairs = [pair for _, pair in rows]
+    pairs = ((text, label) for _, (text, label) in rows)
     return TextCorpus.labelled(pathlib.Path(path).name, pairs, classes, left_out, separator)
 
 
-def read_documents(path):
+def read_documents(path: StrPath) -> TextCorpus:
     """Reads a text file, or a folder of them, each one document: `.txt`, plain or gzip, in UTF-8.
 
     Of a folder, files that are empty, broken or not UTF-8 are left out and counted; other names are
@@ -149,7 +161,8 @@ def read_documents(path):
     path = pathlib.Path(path)
     if not path.is_dir():
         return TextCorpus(path.name, [_document(path)])
-    left_out, texts = collections.Counter(), []
+    left_out: collections.Counter[str] = collections.Counter()
+    texts = []
     for file in sorted(path.rglob("*")):
         if file.name.endswith(ENDINGS) and file.is_file():
             try:
@@ -160,7 +173,7 @@ def read_documents(path):
     return corpus.checked(f"the folder must hold {' or '.join(ENDINGS)} files in UTF-8")
 
 
-def _document(path):
+def _document(path: pathlib.Path) -> str:
     try:
         text = read_bytes(path, "a text file").decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -4,12 +4,15 @@ import base64
 import io
 import pathlib
 import tempfile
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Self, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.text.given import given_ids, given_row, given_texts
+from keras_transformers.annotations import Array, Strings, StrPath
+from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
 from keras_transformers.text.sentencepiece_training import (
     escapes,
     training_advice,
@@ -24,6 +27,7 @@ LOSSLESS = {
     "allow_whitespace_only_pieces": True,
     "user_defined_symbols": ["\n"],
 }
+Normalization: TypeAlias = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "none"]
 NORMALIZATIONS = {"none": "identity"}
 NORMALIZATIONS |= {name: name for name in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")}
 
@@ -52,7 +56,7 @@ class SentencePieceTokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = PAD_ID, START_ID, END_ID, UNKNOWN_ID
 
-    def __init__(self, proto, name=None):
+    def __init__(self, proto: bytes, name: str | None = None) -> None:
         super().__init__(name=name)
         self.proto = bytes(proto)
         self.vocab_size = int(self._op().vocab_size())
@@ -67,14 +71,14 @@ class SentencePieceTokenizer(tf.Module):
     @classmethod
     def train(
         cls,
-        strings,
-        vocab_size=4000,
-        model_type="unigram",
-        character_coverage=1.0,
-        byte_fallback=False,
-        lossless=False,
-        normalization="nmt_nfkc",
-    ):
+        strings: Iterable[Any],
+        vocab_size: int = 4000,
+        model_type: Literal["unigram", "bpe"] = "unigram",
+        character_coverage: float = 1.0,
+        byte_fallback: bool = False,
+        lossless: bool = False,
+        normalization: Normalization = "nmt_nfkc",
+    ) -> Self:
         """Learns a vocabulary.
 
         Args:
@@ -120,7 +124,7 @@ class SentencePieceTokenizer(tf.Module):
         if not strings:
             raise ValueError("SentencePieceTokenizer.train: `strings` has no text in it.")
 
-        def options(folder):
+        def options(folder: str) -> dict[str, Any]:
             if lossless:
                 return LOSSLESS | escapes(folder)
             rule = NORMALIZATIONS[normalization]
@@ -131,7 +135,7 @@ class SentencePieceTokenizer(tf.Module):
         return cls(without_paths(proto) if lossless else proto)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: StrPath) -> Self:
         """Reads a `.model` file of SentencePiece.
 
         Raises:
@@ -142,7 +146,7 @@ class SentencePieceTokenizer(tf.Module):
         return cls(cls.read(path))
 
     @staticmethod
-    def read(path):
+    def read(path: StrPath) -> bytes:
         """The bytes of a model of SentencePiece, whatever its numbers, after checking them.
 
         Raises:
@@ -165,11 +169,13 @@ class SentencePieceTokenizer(tf.Module):
             ) from None
         return proto
 
-    def save(self, path):
+    def save(self, path: StrPath) -> None:
         """Writes a `.model` file of SentencePiece."""
         pathlib.Path(path).write_bytes(self.proto)
 
-    def tokenize(self, strings, start=False, end=False, sample=None):
+    def tokenize(
+        self, strings: Strings, start: bool = False, end: bool = False, sample: float | None = None
+    ) -> tf.RaggedTensor | tf.Tensor:
         """Splits strings into ids.
 
         Args:
@@ -193,7 +199,7 @@ class SentencePieceTokenizer(tf.Module):
             parts.append(tf.fill(shape, END_ID))
         return tf.concat(parts, axis=-1)
 
-    def _op(self, sample=None):
+    def _op(self, sample: float | None = None) -> Any:
         """The tensorflow-text op, made anew wherever it is used.
 
         One made beforehand would hold a resource that dies when TensorFlow clears its caches, as
@@ -204,7 +210,7 @@ class SentencePieceTokenizer(tf.Module):
 
         return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.int32, **sampling)
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: GivenIds) -> tf.Tensor:
         """Joins ids to strings; START and padding vanish, as does all from the first END on.
 
         Args:
@@ -225,7 +231,7 @@ class SentencePieceTokenizer(tf.Module):
         strings = self._op().detokenize(tf.ragged.boolean_mask(dense, real))
         return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 
-    def pieces(self, ids):
+    def pieces(self, ids: GivenIds) -> list[str]:
         """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
 
         Raises:
@@ -236,7 +242,7 @@ class SentencePieceTokenizer(tf.Module):
         return [piece.decode() for piece in pieces.numpy()]
 
     @property
-    def starts_word(self):
+    def starts_word(self) -> Array:
         """Bool array `(vocab_size,)`: which ids begin a word.
 
         A piece with a space in front does, the marks 0 to 3 and a newline do; the rest go on with a
@@ -246,15 +252,20 @@ class SentencePieceTokenizer(tf.Module):
         starts = [piece.startswith("▁") or piece == "\n" for piece in pieces]
         return np.array(starts) | (np.arange(self.vocab_size) <= UNKNOWN_ID)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"proto": base64.b64encode(self.proto).decode()}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(base64.b64decode(config["proto"]))
 
 
-def _trained(strings, vocab_size, settings, options):
+def _trained(
+    strings: Iterable[Any],
+    vocab_size: int,
+    settings: dict[str, Any],
+    options: Callable[[str], dict[str, Any]],
+) -> bytes:
     """The proto of a SentencePiece model; `options` takes a folder for what must be in files."""
     import sentencepiece
 

@@ -1,9 +1,15 @@
 """Windows over long texts, for measuring a language model with context at every token."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
+from keras_transformers.annotations import Array
 
-def sliding_windows(documents, length, stride, padding_id=0):
+
+def sliding_windows(
+    documents: Iterable[Sequence[int] | Array], length: int, stride: int, padding_id: int = 0
+) -> tuple[Array, Array]:
     """Windows in which every token of every document is predicted once.
 
     The windows of a document begin `stride` tokens after one another, and each counts only what no

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_transformers.annotations import Strings
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What a special token is among the words: a control character, which cleaned text cannot hold.
 MARKS = {token: chr(1 + number) for number, token in enumerate(SPECIAL)}
@@ -15,7 +17,7 @@ IDEOGRAPHS = (
 ALONE = r"([!-/:-@\[-`{-~\p{P}" + IDEOGRAPHS + "])"  # each a word of its own
 
 
-def bert_words(strings, lower_case):
+def bert_words(strings: tf.Tensor, lower_case: bool) -> tf.RaggedTensor:
     """Splits strings into words at spaces, punctuation and ideographs.
 
     The rules of Devlin et al. 2018 (https://arxiv.org/abs/1810.04805), in the order in which
@@ -35,13 +37,13 @@ def bert_words(strings, lower_case):
     return split_words(normalized(text, lower_case))
 
 
-def without_marks(strings):
+def without_marks(strings: Strings) -> tf.Tensor:
     """The strings in valid UTF-8, without the characters that `MARKS` uses."""
     text = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
     return tf.strings.regex_replace(text, r"[\x01-\x05]", "\x06")
 
 
-def normalized(text, lower_case, ideographs=False):
+def normalized(text: tf.Tensor, lower_case: bool, ideographs: bool = False) -> tf.Tensor:
     """Text without control characters and accents, in lower case where that is wanted.
 
     `ideographs` says whether spaces are put around them, as Hugging Face's normaliser does, before
@@ -60,6 +62,6 @@ def normalized(text, lower_case, ideographs=False):
     return text
 
 
-def split_words(text):
+def split_words(text: tf.Tensor) -> tf.RaggedTensor:
     """Splits normalised text at spaces, and cuts out punctuation and ideographs."""
     return tf.strings.split(tf.strings.regex_replace(text, ALONE, r" \1 "))

@@ -2,11 +2,14 @@
 
 import collections
 import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Strings, StrPath
 from keras_transformers.text.added_tokens import (
     AddedToken,
     AddedTokens,
@@ -14,7 +17,7 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
-from keras_transformers.text.given import given_ids, given_row
+from keras_transformers.text.given import GivenIds, given_ids, given_row
 from keras_transformers.text.word_splitting import (
     MARKS,
     SPECIAL,
@@ -66,8 +69,13 @@ class WordPieceTokenizer(tf.Module):
     pad_id = 0
 
     def __init__(
-        self, vocab, lower_case=True, max_word_length=100, added_tokens=(), name=None
-    ):
+        self,
+        vocab: Sequence[str],
+        lower_case: bool = True,
+        max_word_length: int = 100,
+        added_tokens: Sequence[AddedToken | dict[str, Any]] = (),
+        name: str | None = None,
+    ) -> None:
         super().__init__(name=name)
         vocab = list(vocab)
         _check(vocab)
@@ -95,7 +103,7 @@ class WordPieceTokenizer(tf.Module):
         self._model = np.frombuffer(model, np.uint8)
 
     @classmethod
-    def train(cls, strings, vocab_size=8000, lower_case=True):
+    def train(cls, strings: Iterable[Any], vocab_size: int = 8000, lower_case: bool = True) -> Self:
         """Learns a vocabulary: special tokens (ids 0 to 4), characters, then pieces by frequency.
 
         Pieces come from merging the most frequent pairs inside words (Sennrich et al. 2016,
@@ -117,7 +125,7 @@ class WordPieceTokenizer(tf.Module):
         return cls(learn_vocabulary(strings, vocab_size, lower_case), lower_case)
 
     @classmethod
-    def load(cls, path, lower_case=True):
+    def load(cls, path: StrPath, lower_case: bool = True) -> Self:
         """Reads BERT's `vocab.txt`: a piece a line, the first has id 0.
 
         Raises:
@@ -131,7 +139,7 @@ class WordPieceTokenizer(tf.Module):
             raise _no_vocabulary(path, error) from None
 
     @staticmethod
-    def read(path):
+    def read(path: StrPath) -> list[str]:
         """The lines of a `vocab.txt`.
 
         Raises:
@@ -146,12 +154,14 @@ class WordPieceTokenizer(tf.Module):
         except ValueError as error:
             raise _no_vocabulary(path, error) from None
 
-    def save(self, path):
+    def save(self, path: StrPath) -> None:
         """Writes BERT's `vocab.txt`; `lower_case` and added tokens are not in it."""
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{piece}\n" for piece in self._learnt)
 
-    def tokenize(self, strings, start=False, end=False, pair=None):
+    def tokenize(
+        self, strings: Strings, start: bool = False, end: bool = False, pair: Strings | None = None
+    ) -> tf.RaggedTensor | tf.Tensor:
         """Splits strings into ids; a special or added token in the text becomes its id.
 
         Args:
@@ -174,7 +184,7 @@ class WordPieceTokenizer(tf.Module):
             parts.append(tf.fill(shape, self.separator_id))
         return tf.concat(parts, axis=-1)
 
-    def _ids(self, strings):
+    def _ids(self, strings: tf.Tensor) -> Any:
         """Ids of strings, without marks around them."""
         text = tf.reshape(strings, [-1])
         if self._added is None:
@@ -185,10 +195,10 @@ class WordPieceTokenizer(tf.Module):
             )
         return ids if strings.shape.rank else ids[0]
 
-    def _normalized(self, text):
+    def _normalized(self, text: tf.Tensor) -> tf.Tensor:
         return normalized(text, self.lower_case, ideographs=True)
 
-    def _ids_of_words(self, words):
+    def _ids_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
         """Ids of ragged words `(batch, None)`, as ragged."""
         length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
         words = words.with_flat_values(
@@ -202,7 +212,7 @@ class WordPieceTokenizer(tf.Module):
         )
         return op.tokenize(words).merge_dims(1, 2)
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: GivenIds) -> tf.Tensor:
         """Joins ids to strings, words apart; special tokens vanish, as does all from `[SEP]` on.
 
         Args:
@@ -223,7 +233,7 @@ class WordPieceTokenizer(tf.Module):
         pieces = tf.where(ended | tf.gather(special, ids), "", tf.gather(tf.constant(spaced), ids))
         return tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
 
-    def pieces(self, ids):
+    def pieces(self, ids: GivenIds) -> list[str]:
         """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
 
         Raises:
@@ -233,16 +243,16 @@ class WordPieceTokenizer(tf.Module):
         return [self.vocab[index] for index in ids]
 
     @property
-    def special_ids(self):
+    def special_ids(self) -> tuple[int, ...]:
         """Ids of `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`, a tuple."""
         return tuple(map(self.vocab.index, SPECIAL))
 
     @property
-    def starts_word(self):
+    def starts_word(self) -> Array:
         """Bool array `(vocab_size,)`: which ids begin a word; all but those with `##`."""
         return np.array([not piece.startswith("##") for piece in self.vocab])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "vocab": list(self._learnt),
             "lower_case": self.lower_case,
@@ -251,18 +261,18 @@ class WordPieceTokenizer(tf.Module):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**config)
 
 
-def _no_vocabulary(path, error):
+def _no_vocabulary(path: StrPath, error: Exception | str) -> ValueError:
     return ValueError(
         f"WordPieceTokenizer.load: {path} is not a WordPiece vocabulary; give a text file in UTF-8 "
         f"with a piece a line. {error}"
     )
 
 
-def _check(vocab):
+def _check(vocab: Sequence[str]) -> None:
     """Refuses what is no vocabulary of BERT's kind."""
     missing = [token for token in SPECIAL if token not in vocab]
     if missing or vocab[0] != "[PAD]":

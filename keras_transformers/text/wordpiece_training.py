@@ -3,6 +3,8 @@
 import collections
 import io
 import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,11 +16,11 @@ CHUNK = 8192  # strings that are split at a time
 RESERVED = {"\u2581", "\u2585"}  # a space and an unknown character, to SentencePiece
 
 
-def learn_vocabulary(strings, vocab_size, lower_case):
+def learn_vocabulary(strings: Iterable[Any], vocab_size: int, lower_case: bool) -> list[str]:
     """Pieces in the order of their ids; see `WordPieceTokenizer.train`."""
     strings = given_texts("WordPieceTokenizer.train", strings)
     lines = list(_split(strings, lower_case))
-    forms = collections.Counter()
+    forms: collections.Counter[str] = collections.Counter()
     for word, count in collections.Counter(itertools.chain(*lines)).items():
         for form in _forms(word):
             forms[form] += count
@@ -37,7 +39,7 @@ def learn_vocabulary(strings, vocab_size, lower_case):
     return list(dict.fromkeys([*SPECIAL, *alphabet, *merged]))[:vocab_size]
 
 
-def _split(strings, lower_case):
+def _split(strings: Iterable[str], lower_case: bool) -> Iterator[list[str]]:
     """Lists of the words of each string."""
     strings, marks = iter(strings), set(MARKS.values())
     while chunk := list(itertools.islice(strings, CHUNK)):
@@ -45,12 +47,12 @@ def _split(strings, lower_case):
             yield [word for word in map(bytes.decode, line) if word not in marks]
 
 
-def _forms(word):
+def _forms(word: str) -> list[str]:
     """Characters of a word as pieces: the first, then the others with `##`."""
     return [word[0], *(f"##{character}" for character in word[1:])]
 
 
-def _merged(lines, count):
+def _merged(lines: Iterable[list[str]], count: int) -> list[str]:
     """Pieces of several characters that SentencePiece merges within the words of the lines."""
     import sentencepiece
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from typing import Any, Literal
 
 import keras
 
@@ -50,8 +51,13 @@ class BudgetedDecay(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, learning_rate, warmup_steps=0, steps=None, minutes=None, decay="linear"
-    ):
+        self,
+        learning_rate: float,
+        warmup_steps: int = 0,
+        steps: int | None = None,
+        minutes: float | None = None,
+        decay: Literal["linear", "cosine"] = "linear",
+    ) -> None:
         super().__init__()
         limits = [limit for limit in (steps, minutes) if limit is not None]
         if learning_rate <= 0 or warmup_steps < 0 or not limits or min(limits) <= 0:
@@ -71,9 +77,9 @@ class BudgetedDecay(keras.callbacks.Callback):
         self.steps = steps
         self.minutes = minutes
         self._step = 0
-        self._start = None
+        self._start = math.nan  # until training begins
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
         if isinstance(
             getattr(optimizer, "_learning_rate", None),
@@ -93,43 +99,43 @@ class BudgetedDecay(keras.callbacks.Callback):
 
     # At the beginning of a step: a callback at its end makes Keras wait for the step's result,
     # and the accelerator for Keras.
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         decayed = DECAYS[self.decay](min(self._spent(), 1.0))
         self._set(min((self._step + 1) / max(self.warmup_steps, 1), decayed))
         self._step += 1
         self._stop_if_over()  # Keras heeds it after this step
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
             logs["seconds"] = time.monotonic() - self._start
         self._stop_if_over()
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Any]:
         """Steps and seconds, for `ExactResume`: the clock of another process says nothing."""
-        if self._start is None:
+        if math.isnan(self._start):
             return {}
         return {"step": self._step, "seconds": time.monotonic() - self._start}
 
-    def set_state(self, state):
+    def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from the steps and seconds of another run."""
         self._step = state["step"]
         self._start = time.monotonic() - state["seconds"]
 
-    def _spent(self):
+    def _spent(self) -> float:
         by_steps = self._step / self.steps if self.steps else 0.0
         minutes = (time.monotonic() - self._start) / 60
         return max(by_steps, minutes / self.minutes if self.minutes else 0.0)
 
-    def _set(self, share):
+    def _set(self, share: float) -> None:
         if keras.backend.backend() == "jax":
             self.model.jax_state_sync()  # else the step would not see the new rate
         self.model.optimizer.learning_rate = self.learning_rate * max(share, 0.0)
 
-    def _stop_if_over(self):
+    def _stop_if_over(self) -> None:
         if self._spent() >= 1:
             self.model.stop_training = True
 
 
-def _hosts():
+def _hosts() -> int:
     """How many processes train together."""
     return getattr(keras.distribution.distribution(), "num_processes", 1)

@@ -2,14 +2,18 @@
 
 import collections
 import copy
+from typing import Any
 
+import keras
 import numpy as np
+
+from keras_transformers.annotations import Array
 
 OF_KERAS = ("params", "_model")  # set anew in every `fit`
 PLAIN = (bool, int, float, str, type(None))
 
 
-def read_state(callback):
+def read_state(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """The state of a callback: what its `get_state` gives, or all its attributes that are data.
 
     Data are numbers, strings, None, NumPy arrays, and lists, tuples, dicts and deques of them. The
@@ -21,7 +25,7 @@ def read_state(callback):
     return copy.deepcopy({name: value for name, value in data.items() if _is_data(value)})
 
 
-def learned(callback, before):
+def learned(callback: keras.callbacks.Callback, before: dict[str, Any]) -> dict[str, Any]:
     """What has changed in a callback since its state was `before`: its arguments have not."""
     state = read_state(callback)
     if hasattr(callback, "get_state"):
@@ -33,7 +37,9 @@ def learned(callback, before):
     }
 
 
-def write_state(callback, before, changed):
+def write_state(
+    callback: keras.callbacks.Callback, before: dict[str, Any], changed: dict[str, Any]
+) -> None:
     """Gives a callback the state that it had `before`, but for what was `learned` elsewhere."""
     if hasattr(callback, "set_state"):
         callback.set_state(changed)
@@ -41,7 +47,7 @@ def write_state(callback, before, changed):
         vars(callback).update(copy.deepcopy({**before, **changed}))
 
 
-def encoded(value, arrays):
+def encoded(value: Any, arrays: dict[str, Array]) -> Any:
     """A value as JSON can hold it; arrays are added to the dict `arrays` and named."""
     if isinstance(value, PLAIN):
         return value
@@ -56,7 +62,7 @@ def encoded(value, arrays):
     return {kind: [encoded(part, arrays) for part in value], "longest": longest}
 
 
-def decoded(content, arrays):
+def decoded(content: Any, arrays: dict[str, Array]) -> Any:
     """The value of what `encoded` gave."""
     if not isinstance(content, dict):
         return content
@@ -75,7 +81,7 @@ def decoded(content, arrays):
 SEQUENCES = {"list": list, "tuple": tuple, "deque": collections.deque}
 
 
-def _is_data(value):
+def _is_data(value: Any) -> bool:
     if type(value) is dict:
         return all(_is_data(part) for item in value.items() for part in item)
     if type(value) in SEQUENCES.values():
@@ -85,7 +91,7 @@ def _is_data(value):
     return type(value) in PLAIN
 
 
-def _same(one, other):
+def _same(one: Any, other: Any) -> bool:
     if isinstance(one, (np.ndarray, np.generic)) or isinstance(other, (np.ndarray, np.generic)):
         return type(one) is type(other) and one.dtype == other.dtype and np.array_equal(one, other)
     if type(one) is not type(other):

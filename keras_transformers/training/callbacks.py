@@ -3,9 +3,13 @@
 import collections
 import math
 import time
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import keras
 import numpy as np
+
+from keras_transformers.annotations import Array
 
 
 class CheckpointAverage(keras.callbacks.Callback):
@@ -36,7 +40,13 @@ class CheckpointAverage(keras.callbacks.Callback):
     >>> average.restore()  # back to the weights of the last step, to compare
     """
 
-    def __init__(self, last=5, monitor=None, mode="max", every=1):
+    def __init__(
+        self,
+        last: int = 5,
+        monitor: str | None = None,
+        mode: Literal["max", "min"] = "max",
+        every: int = 1,
+    ) -> None:
         super().__init__()
         if last < 1 or every < 1 or mode not in ("max", "min"):
             raise ValueError(
@@ -47,14 +57,14 @@ class CheckpointAverage(keras.callbacks.Callback):
         self.monitor = monitor
         self.every = every
         self.sign = 1 if mode == "max" else -1
-        self.kept = collections.deque()  # of (rank, weights)
-        self._unaveraged = None
+        self.kept: collections.deque[tuple[float, list[Array]]] = collections.deque()  # ranked
+        self._unaveraged: list[Array] | None = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.kept.clear()
         self._unaveraged = None
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every:
             return
         rank = epoch
@@ -66,11 +76,11 @@ class CheckpointAverage(keras.callbacks.Callback):
         if len(self.kept) > self.last:
             del self.kept[int(np.argmin([rank for rank, _ in self.kept]))]
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self.apply()
         self.kept.clear()
 
-    def apply(self):
+    def apply(self) -> None:
         """Sets the model to the mean of the copies; called when training ends."""
         if not self.kept:
             return
@@ -78,19 +88,19 @@ class CheckpointAverage(keras.callbacks.Callback):
         copies = zip(*(weights for _, weights in self.kept), strict=True)
         self._assign([np.mean(copy, axis=0, dtype="float64") for copy in copies])
 
-    def restore(self):
+    def restore(self) -> None:
         """Sets the model back to what it was before `apply`."""
         if self._unaveraged is not None:
             self._assign(self._unaveraged)
 
-    def _floats(self):
+    def _floats(self) -> list[keras.Variable]:
         return [v for v in self.model.weights if keras.backend.is_float_dtype(v.dtype)]
 
-    def _copy_floats(self):
+    def _copy_floats(self) -> list[Array]:
         # A copy: on a CPU, JAX and TensorFlow may hand out views of the live buffers.
         return [np.array(keras.ops.convert_to_numpy(v)) for v in self._floats()]
 
-    def _assign(self, values):
+    def _assign(self, values: Iterable[Array]) -> None:
         for variable, value in zip(self._floats(), values, strict=True):
             variable.assign(value.astype(variable.dtype))
 
@@ -110,35 +120,35 @@ class Throughput(keras.callbacks.Callback):
     0.0
     """
 
-    def __init__(self, tokens_per_epoch):
+    def __init__(self, tokens_per_epoch: int) -> None:
         super().__init__()
         self.tokens_per_epoch = tokens_per_epoch
         self.seconds = 0.0
-        self.rates = []
-        self._started = self._last = None
+        self.rates: list[float] = []
+        self._started: float | None = None
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._started = time.perf_counter()
         self._last = self._started
         self._steps = 0
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._last = time.perf_counter()
         self._steps = batch + 1
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Any]:
         """What was measured, for `ExactResume`, and the seconds of this epoch so far."""
         now = time.perf_counter()
         spent = now - (self._started or now)
         return {"seconds": self.seconds, "rates": list(self.rates), "spent": spent}
 
-    def set_state(self, state):
+    def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from what another process measured."""
         self.seconds, self.rates = state["seconds"], list(state["rates"])
         self._started = time.perf_counter() - state["spent"]
 
-    def on_epoch_end(self, epoch, logs=None):
-        spent = self._last - self._started
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        spent = self._last - (self._started or self._last)
         self.seconds += spent
         whole = (self.params or {}).get("steps") or self._steps
         tokens = self.tokens_per_epoch * self._steps / max(whole, 1)

@@ -8,8 +8,11 @@ import os
 import pathlib
 import shutil
 import warnings
+from typing import Any
 
 import numpy as np
+
+from keras_transformers.annotations import Array, StrPath
 
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"
 BEGINNING, UNFINISHED, DAMAGED = "step-", "unfinished-", "damaged-"
@@ -39,13 +42,13 @@ class Checkpoints:
     (1, (2, 3))
     """
 
-    def __init__(self, folder, keep=2):
+    def __init__(self, folder: StrPath, keep: int = 2) -> None:
         if keep < 1:
             raise ValueError(f"Checkpoints: `keep` must be positive. Received: {keep}")
         self.folder = pathlib.Path(folder)
         self.keep = keep
 
-    def write(self, number, arrays, state):
+    def write(self, number: int, arrays: dict[str, Array], state: dict[str, Any]) -> None:
         """Writes a state.
 
         Args:
@@ -79,13 +82,13 @@ class Checkpoints:
         for old in self._there()[: -self.keep]:
             shutil.rmtree(old)
 
-    def _failed(self, error):
+    def _failed(self, error: OSError) -> str:
         why = "The disk is full" if error.errno == errno.ENOSPC else error.strerror or error
         kept = [path.name for path in self._there()]
         left = f"{kept[-1]} before it is whole" if kept else "there is none before it"
         return f"{why}: no checkpoint could be written to {self.folder}; {left}."
 
-    def newest(self):
+    def newest(self) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """State and arrays of the newest that is whole, or None if there is none at all.
 
         One that is not is renamed to "damaged-...", and the one before it is looked at.
@@ -107,25 +110,25 @@ class Checkpoints:
             raise ValueError(f"No checkpoint in {self.folder} is whole; there is nothing to go on.")
         return None
 
-    def clear(self):
+    def clear(self) -> None:
         """Removes them all."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _there(self):
+    def _there(self) -> list[pathlib.Path]:
         """Folders of the states, the newest last."""
         return sorted(self.folder.glob(f"{BEGINNING}*"))
 
 
-def _described(arrays, state):
+def _described(arrays: dict[str, Array], state: dict[str, Any]) -> dict[str, Any]:
     """A state with shapes and dtypes of its arrays: safetensors does not know all of NumPy's."""
     shapes = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
     return {**state, "arrays": shapes}
 
 
-def _serialized(arrays):
+def _serialized(arrays: dict[str, Array]) -> bytes:
     from safetensors.numpy import save  # only where something is written
 
-    def storable(array):
+    def storable(array: Array) -> Array:
         array = np.ascontiguousarray(array)
         known = array.dtype.kind in "biuf"  # not bfloat16, nor strings
         return array if known else np.frombuffer(array.tobytes(), np.uint8)
@@ -133,12 +136,12 @@ def _serialized(arrays):
     return save({name: storable(array) for name, array in arrays.items()})
 
 
-def _json(content):
+def _json(content: Any) -> bytes:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return text.encode("ascii")
 
 
-def _write_through(path, data):
+def _write_through(path: pathlib.Path, data: bytes) -> None:
     """Writes a file and waits until the disk has it."""
     with open(path, "wb") as file:
         file.write(data)
@@ -146,7 +149,7 @@ def _write_through(path, data):
         os.fsync(file.fileno())
 
 
-def _synchronize(folder):
+def _synchronize(folder: pathlib.Path) -> None:
     """Waits until the disk has the names in a folder; not every system can."""
     with contextlib.suppress(PermissionError):
         descriptor = os.open(folder, os.O_RDONLY)
@@ -156,7 +159,7 @@ def _synchronize(folder):
             os.close(descriptor)
 
 
-def _problem(path):
+def _problem(path: pathlib.Path) -> str | None:
     """What is wrong with a state, or None."""
     hashes = {}
     for name in (ARRAYS, STATE):
@@ -176,7 +179,7 @@ def _problem(path):
     return f"{' and '.join(wrong) or MANIFEST} is not what was written"
 
 
-def _read(path):
+def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Array]]:
     from safetensors.numpy import load_file
 
     state = json.loads((path / STATE).read_bytes())

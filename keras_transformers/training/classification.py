@@ -1,16 +1,21 @@
 """How good a classifier is: accuracy, calibration, and each class on its own."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_transformers.annotations import Array, ProblemType, Values
 from keras_transformers.training.metrics import LabelAccuracy
 
 SEVERAL = "multi_label_classification"
 
 
-def classification_loss(problem_type=None, label_smoothing=0.0):
+def classification_loss(
+    problem_type: ProblemType | None = None, label_smoothing: float = 0.0
+) -> keras.losses.Loss:
     """The loss of a classifier, from its logits and labels of 0 and 1, both `(batch, classes)`.
 
     Cross-entropy of a softmax; for "multi_label_classification" the mean over the labels of binary
@@ -34,7 +39,7 @@ def classification_loss(problem_type=None, label_smoothing=0.0):
     return kind(from_logits=True, label_smoothing=label_smoothing)
 
 
-def classification_accuracy(problem_type=None):
+def classification_accuracy(problem_type: ProblemType | None = None) -> keras.metrics.Metric:
     """A metric "accuracy" of the same: of the most probable class, or of each label's yes or no.
 
     Args:
@@ -70,11 +75,11 @@ class ClassificationScores:
     top1: float
     top5: float
     calibration_error: float
-    confusion: np.ndarray
-    table: list
+    confusion: Array
+    table: list[dict[str, Any]]
 
 
-def calibration_error(probabilities, labels, bins=15):
+def calibration_error(probabilities: Values, labels: Values, bins: int = 15) -> float:
     """Expected calibration error: how far confidence is from accuracy, on average.
 
     `sum over bins of n_b / n |accuracy_b - confidence_b|` with the probability of the predicted
@@ -101,7 +106,9 @@ def calibration_error(probabilities, labels, bins=15):
     return float(np.abs(gaps).sum() / len(labels))
 
 
-def score_classes(probabilities, labels, classes):
+def score_classes(
+    probabilities: Values, labels: Values, classes: Sequence[str]
+) -> ClassificationScores:
     """Scores class probabilities against labels.
 
     Args:
@@ -168,15 +175,15 @@ class LabelScores:
     micro_f1: float
     macro_f1: float
     mean_average_precision: float
-    table: list
+    table: list[dict[str, Any]]
 
-    def numbers(self):
+    def numbers(self) -> dict[str, float]:
         """Dict of the name of each score of the whole to its number."""
         found = dataclasses.asdict(self)
         return {name: number for name, number in found.items() if name != "table"}
 
 
-def score_labels(probabilities, labels, classes):
+def score_labels(probabilities: Values, labels: Values, classes: Sequence[str]) -> LabelScores:
     """Scores probabilities of labels, of which several can be present.
 
     Args:
@@ -232,7 +239,7 @@ def score_labels(probabilities, labels, classes):
     )
 
 
-def _sklearn_metrics(caller):
+def _sklearn_metrics(caller: str) -> Any:
     try:
         from sklearn import metrics  # only where something is scored
     except ImportError as error:
@@ -242,7 +249,7 @@ def _sklearn_metrics(caller):
     return metrics
 
 
-def _checked(probabilities, labels):
+def _checked(probabilities: Values, labels: Values) -> tuple[Array, Array]:
     probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
     fit = probabilities.ndim == 2 and labels.shape == probabilities.shape[:1] and len(labels)
     if not fit or labels.dtype.kind not in "iu" or not np.isfinite(probabilities).all():

@@ -3,8 +3,12 @@
 import contextlib
 import dataclasses
 import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+
+from keras_transformers.annotations import Array
 
 BEST = 100  # answers of a picture that COCO counts
 
@@ -36,7 +40,13 @@ class DetectionScores:
     threshold: float
 
 
-def score_boxes(predicted, true, classes, threshold=0.5, iou=0.4):
+def score_boxes(
+    predicted: Sequence[Mapping[str, Any]],
+    true: Sequence[Mapping[str, Any]],
+    classes: int,
+    threshold: float = 0.5,
+    iou: float = 0.4,
+) -> DetectionScores:
     """Scores the boxes predicted for a set of pictures.
 
     Average precision is that of pycocotools (Lin et al. 2014, https://arxiv.org/abs/1405.0312).
@@ -79,7 +89,12 @@ def score_boxes(predicted, true, classes, threshold=0.5, iou=0.4):
     )
 
 
-def best_threshold(predicted, true, iou=0.4, thresholds=None):
+def best_threshold(
+    predicted: Sequence[Mapping[str, Any]],
+    true: Sequence[Mapping[str, Any]],
+    iou: float = 0.4,
+    thresholds: Iterable[float] | None = None,
+) -> float:
     """The score from which on boxes are best counted as answers: the one of the highest F1.
 
     To be chosen on other pictures than those that are scored with it.
@@ -102,14 +117,14 @@ def best_threshold(predicted, true, iou=0.4, thresholds=None):
     _check(predicted, true)
     thresholds = np.arange(0.05, 0.96, 0.02) if thresholds is None else thresholds
 
-    def f1(threshold):
+    def f1(threshold: float) -> float:
         right, answers, boxes = _counts(predicted, true, threshold, iou)
         return 2 * right / max(answers + boxes, 1)
 
     return float(max(thresholds, key=f1))
 
 
-def _check(predicted, true):
+def _check(predicted: Sequence[Mapping[str, Any]], true: Sequence[Mapping[str, Any]]) -> None:
     if len(predicted) != len(true):
         raise ValueError(
             "`predicted` and `true` must have as many pictures. "
@@ -117,12 +132,14 @@ def _check(predicted, true):
         )
 
 
-def _average_precisions(predicted, true, classes):
+def _average_precisions(
+    predicted: Sequence[Mapping[str, Any]], true: Sequence[Mapping[str, Any]], classes: int
+) -> tuple[float, float, float]:
     """AP, AP50 and AP75."""
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    def rows(pictures):
+    def rows(pictures: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for number, picture in enumerate(pictures, start=1):
             boxes = np.asarray(picture["boxes"], float).reshape(-1, 4)
             for i, (left, top, right, bottom) in enumerate(boxes):
@@ -154,10 +171,16 @@ def _average_precisions(predicted, true, classes):
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
-    return tuple(max(float(value), 0.0) for value in evaluation.stats[:3])
+    ap, ap50, ap75 = (max(float(value), 0.0) for value in evaluation.stats[:3])
+    return ap, ap50, ap75
 
 
-def _counts(predicted, true, threshold, iou):
+def _counts(
+    predicted: Sequence[Mapping[str, Any]],
+    true: Sequence[Mapping[str, Any]],
+    threshold: float,
+    iou: float,
+) -> tuple[int, int, int]:
     """How many answers are right, how many there are, how many true boxes."""
     from scipy.optimize import linear_sum_assignment
 
@@ -174,7 +197,7 @@ def _counts(predicted, true, threshold, iou):
     return right, answers, boxes
 
 
-def _overlaps(boxes, others):
+def _overlaps(boxes: Array, others: Array) -> Array:
     """Intersection over union, float64 `(n, m)`."""
     boxes, others = boxes[:, None].astype(float), others[None].astype(float)
     first = np.maximum(boxes[..., :2], others[..., :2])

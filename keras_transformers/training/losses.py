@@ -1,15 +1,22 @@
 """Cross-entropy over real tokens."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 
-def _float(logits):
+
+def _float(logits: Tensor) -> Tensor:
     dtype = keras.backend.standardize_dtype(logits.dtype)
     return ops.cast(logits, "float64" if dtype == "float64" else "float32")
 
 
-def token_weights(labels, ignore_id=0, sample_weight=None):
+def token_weights(
+    labels: Tensor, ignore_id: int = 0, sample_weight: Tensor | None = None
+) -> Tensor:
     """Weight of each token, float32, in the shape of `labels`: exactly 0 at padding.
 
     Args:
@@ -26,7 +33,7 @@ def token_weights(labels, ignore_id=0, sample_weight=None):
     return weights
 
 
-def check_ranks(owner, y_true, y_pred):
+def check_ranks(owner: str, y_true: Tensor, y_pred: Tensor) -> None:
     """Raises ValueError unless the logits have the labels' shape and one axis, the vocabulary."""
     pairs = zip(y_true.shape, y_pred.shape, strict=False)
     fit = all(None in pair or pair[0] == pair[1] for pair in pairs)
@@ -37,7 +44,9 @@ def check_ranks(owner, y_true, y_pred):
         )
 
 
-def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
+def token_cross_entropy(
+    labels: Tensor, logits: Tensor, label_smoothing: float = 0.0, ignore_id: int = 0
+) -> tuple[Tensor, Tensor]:
     """Cross-entropy of each token against a smoothed one-hot target.
 
     `loss = lse(z) - (1 - eps) z_y - eps mean_v(z)`, which is the cross-entropy against
@@ -67,7 +76,7 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
     # Derived by hand: `softmax(z) - target`, in one pass over the vocabulary instead of five, and
     # nothing at a padded place reaches the gradient, as 0 * NaN would.
     @ops.custom_gradient
-    def loss_of(logits):
+    def loss_of(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         z = _float(logits)
         lse = ops.logsumexp(z, axis=-1)
         z_label = ops.take_along_axis(z, labels[..., None], axis=-1)[..., 0]
@@ -75,7 +84,7 @@ def token_cross_entropy(labels, logits, label_smoothing=0.0, ignore_id=0):
         if label_smoothing:
             loss = loss - label_smoothing * ops.mean(z, axis=-1)
 
-        def gradient(*arguments, upstream=None):
+        def gradient(*arguments: Any, upstream: Any = None) -> Tensor:
             upstream = arguments[0] if upstream is None else upstream
             chosen = ops.arange(vocab, dtype="int32") == labels[..., None]
             target = ops.where(chosen, 1 - label_smoothing, 0.0) + label_smoothing / vocab
@@ -123,11 +132,11 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def __init__(
         self,
-        label_smoothing=0.1,
-        ignore_id=0,
-        reduction="mean_with_sample_weight",
-        name="smoothed_cross_entropy",
-    ):
+        label_smoothing: float = 0.1,
+        ignore_id: int = 0,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "smoothed_cross_entropy",
+    ) -> None:
         if not 0 <= label_smoothing < 1:
             raise ValueError(
                 "SmoothedCrossEntropy: `label_smoothing` must be in [0, 1). "
@@ -138,7 +147,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         self.label_smoothing = label_smoothing
         self.ignore_id = ignore_id
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
         y_true = ops.convert_to_tensor(y_true)
         check_ranks("SmoothedCrossEntropy", y_true, ops.convert_to_tensor(y_pred))
         # Padding is weight 0, so Keras's own reduction means over real tokens; it also knows
@@ -146,11 +157,11 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         weights = token_weights(y_true, self.ignore_id, sample_weight)
         return super().__call__(y_true, y_pred, sample_weight=weights)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Loss of each token, unreduced."""
         return token_cross_entropy(y_true, y_pred, self.label_smoothing, self.ignore_id)[0]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "label_smoothing": self.label_smoothing,

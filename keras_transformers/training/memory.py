@@ -6,7 +6,7 @@ import ctypes
 TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8
 
 
-def keep_freed_memory():
+def keep_freed_memory() -> bool:
     """Lets the C library keep the memory that a training step frees, for the next step to use.
 
     XLA on a CPU takes its temporaries anew in each step, up to gigabytes, and glibc by default

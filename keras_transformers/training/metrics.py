@@ -1,25 +1,30 @@
 """Metrics over real tokens."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.training.losses import check_ranks, token_cross_entropy, token_weights
 
 
 class _TokenMean(keras.metrics.Metric):
     """Mean of a value over all real tokens of all batches."""
 
-    def __init__(self, ignore_id=0, name=None, **kwargs):
+    def __init__(self, ignore_id: int = 0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.ignore_id = ignore_id
         self.total = self.add_weight(name="total", initializer="zeros")
         self.count = self.add_weight(name="count", initializer="zeros")
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Value of each token, `(batch, length)`."""
         raise NotImplementedError
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         check_ranks(type(self).__name__, y_true, y_pred)
         weights = token_weights(y_true, self.ignore_id, sample_weight)
@@ -27,11 +32,11 @@ class _TokenMean(keras.metrics.Metric):
         self.total.assign_add(ops.sum(values * weights))
         self.count.assign_add(ops.sum(weights))
 
-    def result(self):
+    def result(self) -> Tensor:
         count = ops.convert_to_tensor(self.count)  # JAX's where() takes no variables
         return self.total / ops.where(count > 0, count, 1.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "ignore_id": self.ignore_id}
 
 
@@ -58,10 +63,10 @@ class MaskedAccuracy(_TokenMean):
     0.5
     """
 
-    def __init__(self, ignore_id=0, name="accuracy", **kwargs):
+    def __init__(self, ignore_id: int = 0, name: str = "accuracy", **kwargs: Any) -> None:
         super().__init__(ignore_id, name, **kwargs)
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
         return ops.cast(right, "float32")
 
@@ -89,10 +94,10 @@ class TokenCrossEntropy(_TokenMean):
     5.0
     """
 
-    def __init__(self, ignore_id=0, name="cross_entropy", **kwargs):
+    def __init__(self, ignore_id: int = 0, name: str = "cross_entropy", **kwargs: Any) -> None:
         super().__init__(ignore_id, name, **kwargs)
 
-    def values(self, y_true, y_pred):
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)[0]
 
 
@@ -122,10 +127,10 @@ class Perplexity(TokenCrossEntropy):
     5.0
     """
 
-    def __init__(self, ignore_id=0, name="perplexity", **kwargs):
+    def __init__(self, ignore_id: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(ignore_id, name, **kwargs)
 
-    def result(self):
+    def result(self) -> Tensor:
         return ops.exp(super().result())
 
 
@@ -152,10 +157,12 @@ class LabelAccuracy(keras.metrics.Mean):
     0.5
     """
 
-    def __init__(self, name="accuracy", **kwargs):
+    def __init__(self, name: str = "accuracy", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(  # type: ignore[override]
+        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+    ) -> None:
         there = ops.cast(y_true, "float32") > 0.5
         right = ops.equal(ops.convert_to_tensor(y_pred) > 0, there)
         super().update_state(ops.mean(ops.cast(right, "float32"), axis=-1), sample_weight)

@@ -2,9 +2,13 @@
 
 import math
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
+
+from keras_transformers.annotations import Tensor
 
 # Of Jordan et al. 2024: they bring singular values near 1 in few steps, not to 1 exactly.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -14,10 +18,16 @@ NO_DECAY = (
 )
 
 
-class _ByStep:
+if TYPE_CHECKING:
+    _Optimizer = keras.optimizers.Optimizer
+else:
+    _Optimizer = object
+
+
+class _ByStep(_Optimizer):
     """What both optimizers mend of Keras's: gradients of tables, averages while accumulating."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.gradient_accumulation_steps and self.use_ema and self.ema_overwrite_frequency:
             raise ValueError(
@@ -26,10 +36,14 @@ class _ByStep:
                 f"Received: {self.ema_overwrite_frequency}"
             )
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(
+        self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
+    ) -> None:
         super().apply(_dense(grads), trainable_variables)
 
-    def _update_model_variables_moving_average(self, trainable_variables):
+    def _update_model_variables_moving_average(
+        self, trainable_variables: Sequence[keras.Variable]
+    ) -> None:
         """Averages once a step; Keras does after each batch, a momentum of `m^k` for `k` of them.
 
         Between steps it stays as it is, by a momentum of 1.
@@ -74,17 +88,22 @@ class AdamW(_ByStep, keras.optimizers.AdamW):
     """
 
     def __init__(
-        self, learning_rate=1e-3, weight_decay=4e-3, no_decay=NO_DECAY, name="adamw", **kwargs
-    ):
+        self,
+        learning_rate: Any = 1e-3,
+        weight_decay: float = 4e-3,
+        no_decay: Sequence[str] = NO_DECAY,
+        name: str = "adamw",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate, weight_decay=weight_decay, name=name, **kwargs)
         self.no_decay = tuple(no_decay)
         self.exclude_from_weight_decay(var_names=list(self.no_decay))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "no_decay": list(self.no_decay)}
 
 
-def _dense(gradients):
+def _dense(gradients: Sequence[Any]) -> list[Any]:
     """Gradients as plain tensors.
 
     TensorFlow's gradient of an embedding lists a row once for each place that it was taken to, and
@@ -96,7 +115,7 @@ def _dense(gradients):
     ]
 
 
-def orthogonalize(matrix, steps=5):
+def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
     """Brings the singular values of a matrix near 1 by Newton-Schulz iterations.
 
     `X <- a X + (b A + c A A) X` with `A = X X^T`, from `X / ||X||` (Jordan et al. 2024,
@@ -164,16 +183,16 @@ class Muon(_ByStep, keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate=1e-3,
-        momentum=0.95,
-        beta_1=0.9,
-        beta_2=0.98,
-        epsilon=1e-9,
-        steps=5,
-        adam_for="embedding",
-        name="muon",
-        **kwargs,
-    ):
+        learning_rate: Any = 1e-3,
+        momentum: float = 0.95,
+        beta_1: float = 0.9,
+        beta_2: float = 0.98,
+        epsilon: float = 1e-9,
+        steps: int = 5,
+        adam_for: str = "embedding",
+        name: str = "muon",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         if not 0 <= momentum < 1 or steps < 1:
             raise ValueError(
@@ -187,7 +206,7 @@ class Muon(_ByStep, keras.optimizers.Optimizer):
         self.steps = steps
         self.adam_for = adam_for
 
-    def matrix_shape(self, variable):
+    def matrix_shape(self, variable: keras.Variable) -> tuple[int, int] | None:
         """(rows, columns) of the matrix that a variable is taken for, or None for Adam."""
         shape = tuple(variable.shape)
         if len(shape) < 2 or re.search(self.adam_for, variable.path):
@@ -195,7 +214,7 @@ class Muon(_ByStep, keras.optimizers.Optimizer):
         cuts = ((math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape)))
         return max(cuts, key=lambda cut: min(cut) / max(cut))
 
-    def build(self, variables):
+    def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -207,7 +226,9 @@ class Muon(_ByStep, keras.optimizers.Optimizer):
             for variable, shape in zip(variables, self.shapes, strict=True)
         ]
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(
+        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
+    ) -> None:
         index = self._get_variable_index(variable)
         moment, velocity, shape = self.moments[index], self.velocities[index], self.shapes[index]
         rate = ops.cast(learning_rate, variable.dtype)
@@ -226,7 +247,7 @@ class Muon(_ByStep, keras.optimizers.Optimizer):
             change = moment / (ops.sqrt(velocity) + self.epsilon)
             self.assign_sub(variable, rate * unbiased * change)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "momentum": self.momentum,

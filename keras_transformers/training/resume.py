@@ -5,10 +5,13 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.training import snapshot
 from keras_transformers.training.callback_state import (
     decoded,
@@ -83,7 +86,12 @@ class ExactResume(keras.callbacks.Callback):
     2
     """
 
-    def __init__(self, folder, every_minutes=10.0, every_steps=None, keep=2, resume=True):
+    _model: keras.Model  # whose property `model` waits for JAX
+
+    def __init__(
+        self, folder: StrPath, every_minutes: float | None = 10.0, every_steps: int | None = None,
+        keep: int = 2, resume: bool = True
+    ) -> None:
         super().__init__()
         if any(number is not None and number <= 0 for number in (every_minutes, every_steps)):
             raise ValueError(
@@ -93,7 +101,7 @@ class ExactResume(keras.callbacks.Callback):
         self.every_minutes = every_minutes
         self.every_steps = every_steps
         self.checkpoints = Checkpoints(folder, keep)
-        self._found = self.checkpoints.newest()
+        self._found: Any = self.checkpoints.newest()
         if self._found and not resume:
             raise ValueError(
                 f"{self.checkpoints.folder} holds checkpoints of a run. Resume it, or remove them, "
@@ -101,10 +109,16 @@ class ExactResume(keras.callbacks.Callback):
             )
         epoch, made = self._found[0]["made"] if self._found else (0, 1)
         self.start = (epoch, made - 1)
-        self._watched = None
+        self._watched: list[keras.callbacks.Callback] = []
         self._terminated = self._working = False
+        self._steps = self._step = self._total = 0
+        self._before: list[dict[str, Any]] = []
+        self._pending: Any = None
+        self._train: Any = None  # Keras's step
 
-    def after(self, callbacks):
+    def after(
+        self, callbacks: Iterable[keras.callbacks.Callback]
+    ) -> list[keras.callbacks.Callback]:
         """The list for `fit`: these callbacks, Keras's history, and this one, which watches them.
 
         In a resumed run they are to be made as they were, in the same order.
@@ -112,9 +126,9 @@ class ExactResume(keras.callbacks.Callback):
         self._watched = [*callbacks, keras.callbacks.History()]
         return [*self._watched, self]
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         steps = (self.params or {}).get("steps")
-        if self._watched is None or not steps:
+        if not self._watched or not steps:
             raise ValueError(
                 "ExactResume: `fit` needs `callbacks=resume.after([...])` and `steps_per_epoch`. "
                 f"Received: steps_per_epoch={steps}"
@@ -138,7 +152,7 @@ class ExactResume(keras.callbacks.Callback):
             if len(saved) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
 
-    def _refuse_shares_on_other_hosts(self):
+    def _refuse_shares_on_other_hosts(self) -> None:
         """ValueError where this host does not hold the whole model; also finds who writes."""
         spread = keras.distribution.distribution()
         self._writes = getattr(spread, "num_processes", 1) == 1 or spread.data_shard_id == 0
@@ -151,17 +165,17 @@ class ExactResume(keras.callbacks.Callback):
                     'first one writes. Split batches only, as with "data=8".'
                 )
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch, self._step, self._pending = epoch, 0, None
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._pending:
             self._write(self._pending)
         if self._terminated:
             self._leave()
         self._let_go()
 
-    def _let_go(self):
+    def _let_go(self) -> None:
         """Gives `fit` its own step back."""
         self._model.train_function = self._train
         if threading.current_thread() is threading.main_thread():
@@ -169,7 +183,7 @@ class ExactResume(keras.callbacks.Callback):
 
     # In place of Keras's step, not in `on_train_batch_end`: a callback that waits for a step's end
     # makes Keras wait for its result each time. At this point callbacks have seen its beginning.
-    def _watch(self, *data):
+    def _watch(self, *data: Any) -> Any:
         self._working = True
         try:
             per_call = getattr(self._model, "steps_per_execution", 1)
@@ -189,7 +203,7 @@ class ExactResume(keras.callbacks.Callback):
         finally:
             self._working = False
 
-    def _save_if_due(self, result):
+    def _save_if_due(self, result: Any) -> None:
         terminated = self._terminated  # once: it may come while this runs, and waits for a step
         minutes = (time.monotonic() - self._last_saved) / 60
         due = self.every_minutes is not None and minutes >= self.every_minutes
@@ -205,7 +219,7 @@ class ExactResume(keras.callbacks.Callback):
         if terminated:
             self._leave()
 
-    def _terminate(self, *_):
+    def _terminate(self, *_: Any) -> None:
         if self._terminated:
             os.kill(os.getpid(), signal.SIGKILL)
         self._terminated = True
@@ -214,27 +228,26 @@ class ExactResume(keras.callbacks.Callback):
                 self._write(self._pending)
             self._leave()  # else after the next step
 
-    def _leave(self):
+    def _leave(self) -> NoReturn:
         self._let_go()
         print(f"\nEnded by SIGTERM; a checkpoint is in {self.checkpoints.folder}.", flush=True)
         raise SystemExit(128 + signal.SIGTERM)
 
-    def _write(self, pending):
+    def _write(self, pending: snapshot.State) -> None:
         self._pending, working, self._working = None, self._working, True
         number, arrays, state = pending
         broken = snapshot.not_finite(arrays)
         if broken:
-            first = state["names"].get(broken[0], broken[0])
+            first, (epoch, made) = state["names"].get(broken[0], broken[0]), state["made"]
             raise FloatingPointError(
-                f"After step {state['made'][1]} of epoch {state['made'][0] + 1}, {len(broken)} "
-                f"variables hold NaN or infinity, {first} among them. Nothing was written; the "
-                f"last finite state is in {self.checkpoints.folder}. Lower the learning rate, or "
-                "look at the data."
+                f"After step {made} of epoch {epoch + 1}, {len(broken)} variables hold NaN or "
+                f"infinity, {first} among them. Nothing was written; the last finite state is in "
+                f"{self.checkpoints.folder}. Lower the learning rate, or look at the data."
             )
         self.checkpoints.write(number, arrays, state)
         self._last_saved, self._working = time.monotonic(), working
 
-    def _snapshot(self, result):
+    def _snapshot(self, result: Any) -> snapshot.State:
         """Number, arrays and state of a checkpoint of now."""
         logs, arrays, paths = snapshot.take(self._model, result)
         state = {
@@ -253,7 +266,7 @@ class ExactResume(keras.callbacks.Callback):
         ]
         return self._total, arrays, state
 
-    def _restore(self, result):
+    def _restore(self, result: Any) -> Any:
         """Sets everything to the checkpoint; returns what its step gave."""
         state, arrays = self._found
         self._check_callbacks(state)
@@ -272,17 +285,16 @@ class ExactResume(keras.callbacks.Callback):
             return state["logs"]
         return state["logs"], tuple([v.value for v in part] for part in variables.values())
 
-    def _assign(self, part, variables):
+    def _assign(self, part: str, variables: Sequence[keras.Variable]) -> None:
         owner = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
         snapshot.give(self._found[1], part, variables, owner)
 
-    def _check_callbacks(self, state):
+    def _check_callbacks(self, state: dict[str, Any]) -> None:
         """ValueError unless the checkpoint is of these callbacks."""
         expected = [type(callback).__name__ for callback in self._watched]
         received = [name for name, _ in state["callbacks"]]
         if expected != received:
             raise ValueError(
                 f"ExactResume: the checkpoint in {self.checkpoints.folder} must have the callbacks "
-                f"{', '.join(expected)}. "
-                f"Received: {', '.join(received)}"
+                f"{', '.join(expected)}. Received: {', '.join(received)}"
             )

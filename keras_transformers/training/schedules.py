@@ -1,7 +1,11 @@
 """Learning rates that Keras lacks."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from keras_transformers.annotations import Tensor
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -26,7 +30,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     [0.000349, 0.000699, 0.000349]
     """
 
-    def __init__(self, hidden_dim, warmup_steps=4000, scale=1.0):
+    def __init__(self, hidden_dim: int, warmup_steps: int = 4000, scale: float = 1.0) -> None:
         super().__init__()
         if hidden_dim < 1 or warmup_steps < 1:
             raise ValueError(
@@ -37,12 +41,12 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.scale = scale
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Tensor:
         step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
         rate = ops.minimum(ops.rsqrt(step), step * self.warmup_steps**-1.5)
         return self.scale * self.hidden_dim**-0.5 * rate
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "hidden_dim": self.hidden_dim,
             "warmup_steps": self.warmup_steps,
@@ -72,7 +76,7 @@ class WarmupLinear(keras.optimizers.schedules.LearningRateSchedule):
     [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
 
-    def __init__(self, peak, warmup_steps, total_steps):
+    def __init__(self, peak: float, warmup_steps: int, total_steps: int) -> None:
         super().__init__()
         if not 0 <= warmup_steps <= total_steps or total_steps < 1:
             raise ValueError(
@@ -83,13 +87,13 @@ class WarmupLinear(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Tensor:
         step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
         warmup = max(self.warmup_steps, 1)
         left = (self.total_steps + 1 - step) / (self.total_steps + 1 - warmup)
         return self.peak * ops.maximum(ops.minimum(step / warmup, left), 0.0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "peak": self.peak,
             "warmup_steps": self.warmup_steps,

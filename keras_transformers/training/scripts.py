@@ -3,6 +3,8 @@
 import collections
 import importlib.util
 import re
+from collections.abc import Sequence
+from typing import Literal
 
 MOST_READ = 5000  # texts, from all over the list
 SHARE = 0.2  # of the letters in a script, from which on texts count as written in it
@@ -20,7 +22,7 @@ SCRIPTS = {
 _LETTERS = {name: re.compile(f"[{inside}]") for name, inside in SCRIPTS.items()}
 
 
-def _shares(texts):
+def _shares(texts: Sequence[str]) -> dict[str, float]:
     """Dict of script -> share of the letters, and "other"."""
     read = "".join(texts[:: max(len(texts) // MOST_READ, 1)])
     counts = collections.Counter(
@@ -32,7 +34,7 @@ def _shares(texts):
     return {name: count / letters for name, count in counts.items()}
 
 
-def bleu_tokenizer(references):
+def bleu_tokenizer(references: Sequence[str]) -> str:
     """The tokenizer of sacreBLEU that suits what references are written in.
 
     BLEU counts words, which "13a" finds by the spaces between them. Chinese gets "zh", Japanese
@@ -60,7 +62,7 @@ def bleu_tokenizer(references):
     return "ja-mecab" if installed else "char"
 
 
-def text_normalization(*sides):
+def text_normalization(*sides: Sequence[str]) -> Literal["nmt_nfkc", "none"]:
     """How a SentencePiece vocabulary should change the characters of texts: a rule's name.
 
     "nmt_nfkc", SentencePiece's own, where all sides are in Latin, Greek or Cyrillic script. It

@@ -1,15 +1,21 @@
 """All variables of a training run, as arrays and back, and whether they are sound."""
 
 import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.annotations import Array
+
+# Of a checkpoint: its number, its arrays, and what JSON holds.
+State: TypeAlias = tuple[int, dict[str, Array], dict[str, Any]]
 PARTS = ("trainable", "others", "optimizer", "metrics")
 
 
-def variables_of(model):
+def variables_of(model: keras.Model) -> dict[str, list[keras.Variable]]:
     """A model's variables by part, in the order in which Keras's JAX trainer holds them."""
     groups = (
         model.trainable_variables,
@@ -20,7 +26,9 @@ def variables_of(model):
     return dict(zip(PARTS, groups, strict=True))
 
 
-def take(model, result):
+def take(
+    model: keras.Model, result: Any
+) -> tuple[dict[str, float], dict[str, Array], dict[str, str]]:
     """What a train step left behind.
 
     Args:
@@ -44,13 +52,15 @@ def take(model, result):
     return {name: float(ops.convert_to_numpy(logs[name])) for name in logs}, arrays, paths
 
 
-def stored(arrays, part):
+def stored(arrays: dict[str, Array], part: str) -> list[Array]:
     """The arrays of a part, in order."""
     count = sum(name.startswith(f"{part}.") for name in arrays)
     return [arrays[f"{part}.{i}"] for i in range(count)]
 
 
-def give(arrays, part, variables, owner):
+def give(
+    arrays: dict[str, Array], part: str, variables: Sequence[keras.Variable], owner: str
+) -> None:
     """Assigns a part's arrays to its variables, all of which are checked before.
 
     Raises:
@@ -72,18 +82,18 @@ def give(arrays, part, variables, owner):
         variable.assign(value.astype(variable.dtype, copy=False))
 
 
-def not_finite(arrays):
+def not_finite(arrays: dict[str, Array]) -> list[str]:
     """Names of weights and optimizer variables that hold NaN or infinity."""
     return [name for name, array in arrays.items() if not _is_finite(name, array)]
 
 
-def _is_finite(name, array):
+def _is_finite(name: str, array: Array) -> bool:
     if name.split(".")[0] not in PARTS[:3] or array.dtype.kind not in "fV":
         return True  # metrics and callbacks may hold anything
     return bool(np.all(np.isfinite(array.astype("float32") if array.dtype.kind == "V" else array)))
 
 
-def available_cores():
+def available_cores() -> int | None:
     """Processor cores of this process, over which backends divide their sums."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -1,6 +1,8 @@
 """BLEU and chrF of translations, during training and after it."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -50,14 +52,14 @@ class TranslationScores(keras.callbacks.Callback):
 
     def __init__(
         self,
-        translate,
-        sources,
-        references,
-        every=1,
-        tokenize=None,
-        samples=0,
-        prefix="val_",
-    ):
+        translate: Callable[[list[str]], Sequence[str]],
+        sources: Sequence[str],
+        references: Sequence[str],
+        every: int = 1,
+        tokenize: str | None = None,
+        samples: int = 0,
+        prefix: str = "val_",
+    ) -> None:
         super().__init__()
         if not sources or len(sources) != len(references) or every < 1:
             raise ValueError(
@@ -73,10 +75,10 @@ class TranslationScores(keras.callbacks.Callback):
         _bleu(self.tokenize)  # or its absence would be found after an epoch
         self.samples = samples
         self.prefix = prefix
-        self.signature = None
-        self.examples = []
+        self.signature: str | None = None
+        self.examples: list[tuple[str, str, str]] = []
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         bleu = chrf = rank = -math.inf
         if self._is_due(epoch):
             bleu, chrf = self._score()
@@ -85,12 +87,12 @@ class TranslationScores(keras.callbacks.Callback):
             scores = {"bleu": bleu, "chrf": chrf, "rank": rank}
             logs.update({f"{self.prefix}{name}": score for name, score in scores.items()})
 
-    def _is_due(self, epoch):
+    def _is_due(self, epoch: int) -> bool:
         is_last = epoch + 1 == (self.params or {}).get("epochs")
         is_stopping = getattr(self.model, "stop_training", False)
         return is_last or is_stopping or (epoch + 1) % self.every == 0
 
-    def _score(self):
+    def _score(self) -> tuple[float, float]:
         translations = list(self.translate(self.sources))
         if len(translations) != len(self.sources):
             raise ValueError(
@@ -107,7 +109,9 @@ class TranslationScores(keras.callbacks.Callback):
         return bleu, chrf
 
 
-def score_translations(translations, references, tokenize=None):
+def score_translations(
+    translations: Sequence[str], references: Sequence[str], tokenize: str | None = None
+) -> tuple[float, float, str]:
     """Corpus BLEU and chrF by sacreBLEU, cased.
 
     Args:
@@ -134,7 +138,7 @@ def score_translations(translations, references, tokenize=None):
     return bleu, chrf, str(metric.get_signature())
 
 
-def _bleu(tokenize):
+def _bleu(tokenize: str) -> Any:
     """sacreBLEU's metric with a tokenizer."""
     try:
         from sacrebleu.metrics import BLEU  # only where translations are scored

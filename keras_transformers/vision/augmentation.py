@@ -1,6 +1,8 @@
 """Random changes of training images: Keras's own layers in a row, and the padded crop it lacks."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -8,7 +10,7 @@ import tensorflow as tf
 from keras_transformers.streams import Draws
 
 
-def random_crop(images, padding, draws=None):
+def random_crop(images: tf.Tensor, padding: int, draws: Draws | None = None) -> tf.Tensor:
     """Shifts each image by up to `padding` pixels in each direction; black comes in at the border.
 
     The same as padding every side and cutting a window of the old size out, at a place of its own
@@ -99,7 +101,7 @@ class Augmentation:
     cutmix: float = 0.0
     seed: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("crop_padding", "rand_augment", "magnitude", "erasing", "mixup", "cutmix"):
             value, most = getattr(self, name), 1 if name in ("magnitude", "erasing") else None
             if value < 0 or (most is not None and value > most):
@@ -118,31 +120,34 @@ class Augmentation:
             self.mixup and layers.MixUp(self.mixup, **random),
             self.cutmix and layers.CutMix(self.cutmix, **random),
         ]
-        object.__setattr__(self, "_of_images", [layer for layer in of_images if layer])
-        object.__setattr__(self, "_mixing", [layer for layer in mixing if layer])
-        object.__setattr__(self, "_seeds", _Seeds())
-        for layer in (*self._of_images, *self._mixing):
-            layer.generator = self._seeds
+        seeds = _Seeds()
+        made = [layer for layer in of_images if layer], [layer for layer in mixing if layer], seeds
+        object.__setattr__(self, "_made", made)
+        for layer in (*made[0], *made[1]):
+            layer.generator = seeds
             # What Keras takes instead in tf.data where its backend is another.
-            layer._backend_generators = {"tensorflow": self._seeds}
+            layer._backend_generators = {"tensorflow": seeds}
 
-    def __call__(self, images, labels, key=None):
+    def __call__(
+        self, images: tf.Tensor, labels: tf.Tensor, key: tf.Tensor | Sequence[int] | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         if key is None:
             key = tf.random.uniform((2,), 0, 2**31 - 1, tf.int32, self.seed)
         draws = Draws(tf.concat([[self.seed or 0], tf.cast(key, tf.int32)], axis=0))
-        self._seeds.draws = draws
+        of_images, mixing, seeds = vars(self)["_made"]
+        seeds.draws = draws
         images = tf.cast(random_crop(images, self.crop_padding, draws), tf.float32)
-        for layer in self._of_images:
+        for layer in of_images:
             images = layer(images, training=True)
         labels = tf.cast(labels, tf.float32)
-        if not self._mixing:
+        if not mixing:
             return images, labels
 
-        def mixed(layer):
+        def mixed(layer: keras.layers.Layer) -> tuple[tf.Tensor, tf.Tensor]:
             both = layer({"images": images, "labels": labels}, training=True)
             return both["images"], both["labels"]
 
-        branches = [lambda layer=layer: mixed(layer) for layer in self._mixing]
+        branches = [lambda layer=layer: mixed(layer) for layer in mixing]
         if len(branches) == 1:
             return branches[0]()
         return tf.switch_case(draws.uniform((), 0, len(branches), tf.int32), branches)
@@ -155,8 +160,8 @@ class _Seeds(keras.random.SeedGenerator):
         draws: The `Draws` of the batch in whose graph the layers are called.
     """
 
-    def __init__(self):  # without Keras's, which makes a variable
-        self.draws = None
+    def __init__(self) -> None:  # without Keras's, which makes a variable
+        self.draws: Any = None
 
-    def next(self, ordered=True):
+    def next(self, ordered: bool = True) -> Any:
         return self.draws.seed()

@@ -1,14 +1,24 @@
 """Batches for `model.fit`, and a clock that tells how long training waits for them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from keras_transformers.streams import keys
 from keras_transformers.vision.augmentation import Augmentation
+from keras_transformers.vision.corpus import ImageCorpus
+from keras_transformers.vision.preprocessing import Preprocessing
 
 
 def training_batches(
-    corpus, preprocessing, batch_size, augmentation=None, seed=0, epoch=None
-):
+    corpus: ImageCorpus,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    augmentation: Callable[..., tuple[tf.Tensor, tf.Tensor]] | None = None,
+    seed: int = 0,
+    epoch: int | tf.Tensor | None = None,
+) -> tf.data.Dataset:
     """Endless shuffled batches `(images, labels)`: normalised float32, and 0 and 1, float32.
 
     Args:
@@ -34,7 +44,7 @@ def training_batches(
     """
     classes = len(corpus.classes)
 
-    def prepare(batch, key):
+    def prepare(batch: Any, key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = batch
         labels = _hot(labels, classes)
         if isinstance(augmentation, Augmentation):
@@ -48,7 +58,9 @@ def training_batches(
     return batches.map(prepare, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 
-def evaluation_batches(corpus, preprocessing, batch_size):
+def evaluation_batches(
+    corpus: ImageCorpus, preprocessing: Preprocessing, batch_size: int
+) -> tf.data.Dataset:
     """Every image once, in order: `(images, labels)`, as for `training_batches`.
 
     Args:
@@ -64,13 +76,13 @@ def evaluation_batches(corpus, preprocessing, batch_size):
     """
     classes = len(corpus.classes)
 
-    def prepare(images, labels):
+    def prepare(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return preprocessing.normalize(images), _hot(labels, classes)
 
     return corpus.batches(batch_size, preprocessing).map(prepare).prefetch(tf.data.AUTOTUNE)
 
 
-def _hot(labels, classes):
+def _hot(labels: tf.Tensor, classes: int) -> tf.Tensor:
     """float32 `(batch, classes)`, of numbers or of what can be several already."""
     several = labels.shape.rank == 2
     return tf.cast(labels, tf.float32) if several else tf.one_hot(labels, classes)
@@ -93,14 +105,14 @@ class WaitingClock:
     (3, True)
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False)
 
-    def watch(self, dataset):
+    def watch(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """The same elements, watched. To be the last step of the pipeline."""
         asked = tf.data.Dataset.counter().map(lambda _: tf.timestamp())
 
-        def arrived(asked, element):
+        def arrived(asked: tf.Tensor, element: Any) -> Any:
             self.seconds.assign_add(tf.timestamp() - asked)
             return element
 

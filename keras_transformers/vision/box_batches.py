@@ -1,12 +1,14 @@
 """Batches of pictures with boxes for `model.fit`, and the changes of pictures that move boxes."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers.streams import Draws, keys, orders
-from keras_transformers.vision.boxes import LEAST_SIDE, decoded
+from keras_transformers.vision.boxes import LEAST_SIDE, DetectionCorpus, decoded
+from keras_transformers.vision.preprocessing import Preprocessing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,7 @@ class BoxAugmentation:
     turn: bool = False
     colour: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         shares = all(0 <= value <= 1 for value in (self.visible, self.colour))
         if (self.window is not None and self.window < 1) or self.scale < 1 or not shares:
             raise ValueError(
@@ -64,7 +66,13 @@ class BoxAugmentation:
                 f"and `colour` in [0, 1]. Received: {self}"
             )
 
-    def __call__(self, image, boxes, labels, key=None):
+    def __call__(
+        self,
+        image: tf.Tensor,
+        boxes: tf.Tensor,
+        labels: tf.Tensor,
+        key: tf.Tensor | Sequence[int] | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         draws = Draws(key)
         image, boxes, labels = self._cut(image, boxes, labels, draws)
         if self.flip or self.turn:
@@ -74,7 +82,9 @@ class BoxAugmentation:
             image = tf.cast(tf.clip_by_value(tf.cast(image, tf.float32) * factors, 0, 255), "uint8")
         return image, boxes, labels
 
-    def _cut(self, image, boxes, labels, draws):
+    def _cut(
+        self, image: tf.Tensor, boxes: tf.Tensor, labels: tf.Tensor, draws: Draws
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         extents = tf.shape(image)[:2]
         longest = tf.cast(tf.reduce_max(extents), tf.float32)
         side = longest if self.window is None else float(self.window)
@@ -91,7 +101,9 @@ class BoxAugmentation:
         seen &= tf.reduce_all(spans >= LEAST_SIDE, axis=1)
         return image, tf.boolean_mask(cut, seen), tf.boolean_mask(labels, seen)
 
-    def _mirrored(self, image, boxes, draws):
+    def _mirrored(
+        self, image: tf.Tensor, boxes: tf.Tensor, draws: Draws
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
         left, top, right, bottom = tf.unstack(boxes, axis=1)
         chance = draws.uniform((3,)) < 0.5
@@ -112,7 +124,7 @@ class BoxAugmentation:
         return image, tf.stack([left, top, right, bottom], axis=1)
 
 
-def fitted(image, size):
+def fitted(image: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """A picture scaled to fit into a square, at its upper left, zeros elsewhere.
 
     Args:
@@ -141,8 +153,14 @@ def fitted(image, size):
 
 
 def training_boxes(
-    corpus, preprocessing, batch_size, max_boxes, augmentation=None, seed=0, epoch=0
-):
+    corpus: DetectionCorpus,
+    preprocessing: Preprocessing,
+    batch_size: int,
+    max_boxes: int,
+    augmentation: Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]] | None = None,
+    seed: int = 0,
+    epoch: int | tf.Tensor = 0,
+) -> tf.data.Dataset:
     """Endless shuffled batches `(inputs, targets)` for a detector.
 
     Args:
@@ -183,7 +201,9 @@ def training_boxes(
     return examples.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
-def evaluation_boxes(corpus, preprocessing, batch_size, max_boxes):
+def evaluation_boxes(
+    corpus: DetectionCorpus, preprocessing: Preprocessing, batch_size: int, max_boxes: int
+) -> tf.data.Dataset:
     """Every picture once, in order; otherwise as `training_boxes`, the last batch may be smaller.
 
     Example:
@@ -201,7 +221,13 @@ def evaluation_boxes(corpus, preprocessing, batch_size, max_boxes):
     return examples.batch(batch_size).prefetch(tf.data.AUTOTUNE).apply(number)
 
 
-def _examples(corpus, preprocessing, max_boxes, augmentation, places):
+def _examples(
+    corpus: DetectionCorpus,
+    preprocessing: Preprocessing,
+    max_boxes: int,
+    augmentation: Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]] | None,
+    places: tf.data.Dataset,
+) -> tf.data.Dataset:
     height, width = preprocessing.image_size
     if height != width:
         raise ValueError(
@@ -218,7 +244,9 @@ def _examples(corpus, preprocessing, max_boxes, augmentation, places):
             np.concatenate([np.zeros(0), *corpus.labels]).astype(np.int32), counts
         )
 
-    def example(place, key):
+    def example(
+        place: tf.Tensor, key: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         image, of_image, of_class = read(place), boxes[place], labels[place]
         if isinstance(augmentation, BoxAugmentation):
             image, of_image, of_class = augmentation(image, of_image, of_class, key)
@@ -243,20 +271,20 @@ def _examples(corpus, preprocessing, max_boxes, augmentation, places):
     return places.map(example, tf.data.AUTOTUNE, deterministic=True)
 
 
-def _reader(corpus):
+def _reader(corpus: DetectionCorpus) -> Callable[[tf.Tensor], tf.Tensor]:
     """A function of a place to the picture there, in the graph."""
     if not isinstance(corpus.images[0], np.ndarray):
         sources = tf.constant(corpus.images)
         files = isinstance(corpus.images[0], str)
         return lambda i: decoded(tf.io.read_file(sources[i]) if files else sources[i])
     # Pictures of different sizes, one after the other.
-    pixels = tf.constant(np.concatenate([image.reshape(-1) for image in corpus.images]))
+    pixels = tf.constant(np.concatenate([np.reshape(image, -1) for image in corpus.images]))
     sizes = tf.constant(corpus.sizes)
     ends = np.cumsum(corpus.sizes.astype(np.int64).prod(axis=1) * 3)
     starts = tf.constant(np.concatenate([[0], ends[:-1]]))
     ends = tf.constant(ends)
 
-    def read(i):
+    def read(i: tf.Tensor) -> tf.Tensor:
         height, width = sizes[i][0], sizes[i][1]
         return tf.reshape(pixels[starts[i] : ends[i]], (height, width, 3))
 

@@ -4,10 +4,13 @@ import collections
 import concurrent.futures
 import dataclasses
 import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Values
 from keras_transformers.tables import account
 from keras_transformers.vision import decoding
 from keras_transformers.vision.labels import class_names
@@ -45,22 +48,30 @@ class DetectionCorpus:
     """
 
     name: str
-    classes: list
-    images: list
-    sizes: np.ndarray
-    boxes: list
-    labels: list
+    classes: list[str]
+    images: list[Array | bytes | str]
+    sizes: Array
+    boxes: list[Array]
+    labels: list[Array]
     read: int
-    left_out: dict = dataclasses.field(default_factory=dict)
-    repaired: dict = dataclasses.field(default_factory=dict)
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    repaired: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.images)
 
     @classmethod
     def checked(
-        cls, name, classes, images, boxes, labels, crowds=None, left_out=None, stated=None
-    ):
+        cls,
+        name: str,
+        classes: Sequence[str],
+        images: Iterable[Array | bytes | str],
+        boxes: Sequence[Values],
+        labels: Sequence[Values],
+        crowds: Sequence[Values] | None = None,
+        left_out: Mapping[str, int] | None = None,
+        stated: Sequence[tuple[int, int] | None] | None = None,
+    ) -> Self:
         """Makes a corpus after looking at every picture and every box.
 
         A picture that is empty, missing or cannot be decoded is left out with its boxes. A box is
@@ -92,7 +103,8 @@ class DetectionCorpus:
                 f"{name}: there must be boxes and labels for each picture. Received: {len(images)} "
                 f"pictures, {len(boxes)} lists of boxes, {len(labels)} of labels"
             )
-        counts, repaired = collections.Counter(left_out or {}), collections.Counter()
+        counts = collections.Counter(left_out or {})
+        repaired: collections.Counter[str] = collections.Counter()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             looked_at = list(pool.map(_size, images))
         kept, sizes, kept_boxes, kept_labels, read = [], [], [], [], 0
@@ -132,17 +144,17 @@ class DetectionCorpus:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn from.")
         return corpus
 
-    def number_of_boxes(self):
+    def number_of_boxes(self) -> int:
         """In all pictures together."""
         return sum(map(len, self.labels))
 
-    def summary(self):
+    def summary(self) -> str:
         """One sentence: how many boxes were kept, and what happened to others."""
         text = f"{self.name}: {self.number_of_boxes():,} boxes in {len(self):,} pictures kept of "
         text += f"{self.read:,}"
         return text + account(left_out=self.left_out, repaired=self.repaired)
 
-    def select(self, places):
+    def select(self, places: Sequence[int]) -> Self:
         """The pictures at these places, as a corpus."""
         places = [int(place) for place in places]
         return dataclasses.replace(
@@ -153,18 +165,18 @@ class DetectionCorpus:
             labels=[self.labels[i] for i in places],
         )
 
-    def split(self, share, seed=0):
+    def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
         """Two corpora: the second gets `share` of the pictures at random, but never all or none."""
         order = np.random.default_rng(seed).permutation(len(self))
         number = min(max(round(share * len(self)), 1), len(self) - 1)
         return self.select(sorted(order[number:])), self.select(sorted(order[:number]))
 
-    def pixels(self, place):
+    def pixels(self, place: int) -> Array:
         """uint8 `(height, width, 3)` of one picture."""
         image = self.images[place]
         return image if isinstance(image, np.ndarray) else decoded(image).numpy()
 
-    def tiles(self, side, visible=0.5):
+    def tiles(self, side: float, visible: float = 0.5) -> Self:
         """The pictures cut into tiles, with pixels in memory.
 
         A picture is divided evenly, into tiles as near to `side` as that gives; they do not
@@ -183,7 +195,8 @@ class DetectionCorpus:
         """
         if side < 1:
             raise ValueError(f"{self.name}: `side` of tiles must be positive. Received: {side}")
-        images, boxes, labels = [], [], []
+        images: list[Any] = []
+        boxes, labels = [], []
         for i in range(len(self)):
             pixels = self.pixels(i)
             edges = [
@@ -192,7 +205,7 @@ class DetectionCorpus:
             ]
             for top, bottom in zip(edges[0], edges[0][1:], strict=False):
                 for left, right in zip(edges[1], edges[1][1:], strict=False):
-                    moved = self.boxes[i] - np.float32([left, top, left, top])
+                    moved = self.boxes[i] - np.array([left, top, left, top], np.float32)
                     cut = _inside(moved, (bottom - top, right - left))
                     seen = _areas(cut) >= visible * _areas(moved)
                     seen &= (cut[:, 2:] - cut[:, :2] >= LEAST_SIDE).all(axis=1)
@@ -205,12 +218,12 @@ class DetectionCorpus:
         )
 
 
-def decoded(image):
+def decoded(image: bytes | str) -> tf.Tensor:
     """uint8 `(height, width, 3)` tensor of an encoded image (bytes) or a file (str)."""
     return decoding.decoded(tf.io.read_file(image) if isinstance(image, str) else image, 3)
 
 
-def _size(image):
+def _size(image: Array | bytes | str) -> tuple[int, int, int] | str:
     """Height, width and orientation, or why there is no such picture."""
     if isinstance(image, np.ndarray):
         fits = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and image.size
@@ -228,7 +241,9 @@ def _size(image):
         return f"pictures that are no whole {decoding.NAMES}"
 
 
-def _for_picture(found, boxes, stated, repaired):
+def _for_picture(
+    found: tuple[int, int, int] | str, boxes: Array, stated: Any, repaired: collections.Counter[str]
+) -> tuple[Any, Array]:
     """Height and width of a picture, or why it cannot be used, and its boxes as it is seen."""
     if isinstance(found, str):
         return found, boxes
@@ -247,9 +262,12 @@ def _for_picture(found, boxes, stated, repaired):
     return (height, width), np.stack([left, top, right, bottom], axis=1)
 
 
-def _usable(boxes, labels, crowd, size, classes, counts, repaired):
+def _usable(
+    boxes: Array, labels: Array, crowd: Array, size: tuple[int, int], classes: int,
+    counts: collections.Counter[str], repaired: collections.Counter[str]
+) -> Array:
     """bool `(k,)`: which boxes stay; the others are counted, and those that are cut `repaired`."""
-    finite = np.isfinite(boxes).all(axis=1)
+    finite = np.asarray(np.isfinite(boxes).all(axis=1))
     boxes = np.where(finite[:, None], boxes, 0)
     cut = _inside(boxes, size)
     reasons = {
@@ -269,11 +287,11 @@ def _usable(boxes, labels, crowd, size, classes, counts, repaired):
     return good
 
 
-def _inside(boxes, size):
+def _inside(boxes: Array, size: tuple[int, int]) -> Array:
     """Corner boxes, cut at the borders of a picture of this height and width."""
     height, width = size
     return np.clip(boxes, 0, np.array([width, height, width, height], boxes.dtype))
 
 
-def _areas(boxes):
+def _areas(boxes: Array) -> Array:
     return np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)

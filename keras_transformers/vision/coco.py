@@ -3,13 +3,18 @@
 import collections
 import json
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.vision.boxes import DetectionCorpus
 
 
-def read_coco(path, images=None, classes=None):
+def read_coco(
+    path: StrPath, images: StrPath | None = None, classes: Sequence[str] | None = None
+) -> DetectionCorpus:
     """Reads annotations in the format of COCO (https://cocodataset.org/#format-data).
 
     Boxes are `[left, top, width, height]` in pixels. Left out and counted, beside what
@@ -57,14 +62,16 @@ def read_coco(path, images=None, classes=None):
     for ids, kind in ((names, "images"), (categories, "categories")):
         if len(ids) != len(content[kind]):
             raise ValueError(f"{path}: in `{kind}` an id is there more than once")
-    of_name = {}  # the first id of each name; Roboflow gives that of a group to its only member
+    # The first id of each name; Roboflow gives that of a group to its only member.
+    of_name: dict[str, Any] = {}
     for number in sorted(categories):
         of_name.setdefault(categories[number], number)
     if classes is None:
         classes = list(of_name)
     label_of = {i: classes.index(name) for i, name in categories.items() if name in classes}
-    found = {i: ([], [], []) for i in names}  # boxes, labels, crowds
-    counts, shared = collections.Counter(), 0
+    found: dict[Any, Any] = {i: ([], [], []) for i in names}  # boxes, labels, crowds
+    counts: collections.Counter[str] = collections.Counter()
+    shared = 0
     for each in content["annotations"]:
         box = _box(each.get("bbox"))
         if each.get("image_id") not in names:
@@ -89,7 +96,7 @@ def read_coco(path, images=None, classes=None):
     return corpus
 
 
-def _content(path):
+def _content(path: pathlib.Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -107,13 +114,13 @@ def _content(path):
     return content
 
 
-def _extents(image):
+def _extents(image: dict[str, Any]) -> Any:
     """The stated height and width; None where they are not stated as numbers."""
     extents = image.get("height"), image.get("width")
     return extents if all(isinstance(each, int | float) and each > 0 for each in extents) else None
 
 
-def _box(bbox):
+def _box(bbox: Any) -> Array | None:
     """Corners of `[left, top, width, height]`; None of anything else."""
     try:
         left, top, width, height = map(float, bbox)

@@ -2,18 +2,19 @@
 
 import collections
 import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.array_files import channels_first, read_array
+from keras_transformers.annotations import Array, Values
+from keras_transformers.array_files import channels_first
 from keras_transformers.streams import orders
 from keras_transformers.tables import account
-from keras_transformers.vision.decoding import with_channels
 from keras_transformers.vision.labels import checked_labels, class_names, of_classes
-from keras_transformers.vision.sources import looked_at
-
-ARRAY_FILES = r"(?i).*\.(npy|tiff?)"
+from keras_transformers.vision.preprocessing import Preprocessing
+from keras_transformers.vision.sources import looked_at, pixels_of_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,19 +43,22 @@ class ImageCorpus:
     """
 
     name: str
-    classes: list
-    labels: np.ndarray
-    images: object
+    classes: list[str]
+    labels: Array
+    images: Any
     read: int
-    left_out: dict = dataclasses.field(default_factory=dict)
-    bands: np.ndarray | None = None
-    noted: dict = dataclasses.field(default_factory=dict)
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    bands: Array | None = None
+    noted: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.labels)
 
     @classmethod
-    def from_arrays(cls, name, images, labels, classes=None, several=False):
+    def from_arrays(
+        cls, name: str, images: Values, labels: Values, classes: Sequence[str] | None = None,
+        several: bool = False
+    ) -> Self:
         """Makes a corpus of pixels and labels, after looking at them.
 
         Args:
@@ -102,7 +106,10 @@ class ImageCorpus:
         return corpus._not_empty()
 
     @classmethod
-    def from_encoded(cls, name, encoded, labels, classes=None):
+    def from_encoded(
+        cls, name: str, encoded: Sequence[bytes], labels: Values,
+        classes: Sequence[str] | None = None
+    ) -> Self:
         """Makes a corpus of encoded images (JPEG, PNG, GIF, BMP or WebP), each decoded once.
 
         Those that cannot be decoded are left out and counted.
@@ -125,7 +132,7 @@ class ImageCorpus:
         corpus = cls(name, class_names(name, classes, labels), labels, encoded, len(labels))
         return corpus.usable()
 
-    def usable(self):
+    def usable(self) -> Self:
         """Those of the encoded images or files that can be decoded, with their `bands`; the others
         are left out and counted.
 
@@ -139,25 +146,25 @@ class ImageCorpus:
         looked = dataclasses.replace(self, bands=bands, left_out=dict(counts))
         return looked.select(kept)._not_empty()
 
-    def _not_empty(self):
+    def _not_empty(self) -> Self:
         if not len(self):
             raise ValueError(f"{self.summary()}. There is nothing to learn from.")
         return self
 
     @property
-    def kind(self):
+    def kind(self) -> Literal["pixels", "encoded", "files"]:
         """ "pixels", "encoded" or "files"."""
         if isinstance(self.images, np.ndarray):
             return "pixels"
         return "encoded" if self.images and isinstance(self.images[0], bytes) else "files"
 
     @property
-    def several(self):
+    def several(self) -> bool:
         """Whether an image can have several labels."""
         return self.labels.ndim == 2
 
     @property
-    def channels(self):
+    def channels(self) -> int:
         """Channels of the pixels; of pictures 1 if all of them are grey, else 3.
 
         Raises:
@@ -177,7 +184,7 @@ class ImageCorpus:
             )
         return max(found)
 
-    def select(self, places):
+    def select(self, places: Values) -> Self:
         """The images at these places, as a corpus."""
         places = np.asarray(places, int)
         images = (
@@ -186,7 +193,7 @@ class ImageCorpus:
         bands = None if self.bands is None else self.bands[places]
         return dataclasses.replace(self, labels=self.labels[places], images=images, bands=bands)
 
-    def split(self, share, seed=0):
+    def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
         """Two corpora: the second gets `share` of each class at random, but never all or none.
 
         (Of a class with a single image it gets none.) An image with several labels counts as one of
@@ -199,11 +206,11 @@ class ImageCorpus:
             second[rng.permutation(places)[:number]] = True
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
-    def sample(self, number, seed=0):
+    def sample(self, number: int, seed: int = 0) -> Self:
         """Up to `number` images drawn at random, as a corpus."""
         return self.select(np.random.default_rng(seed).permutation(len(self))[:number])
 
-    def decoded(self, preprocessing):
+    def decoded(self, preprocessing: Preprocessing) -> Self:
         """The corpus with all its images decoded and resized, as pixels in memory.
 
         Raises:
@@ -213,7 +220,10 @@ class ImageCorpus:
         images = np.concatenate([images for images, _ in batches.as_numpy_iterator()])
         return dataclasses.replace(self, images=images)
 
-    def batches(self, batch_size, preprocessing, shuffle_seed=None, epoch=None):
+    def batches(
+        self, batch_size: int, preprocessing: Preprocessing, shuffle_seed: int | None = None,
+        epoch: int | tf.Tensor | None = None
+    ) -> tf.data.Dataset:
         """`tf.data` of `(images uint8, labels)`, files read as they are asked for.
 
         Args:
@@ -249,12 +259,12 @@ class ImageCorpus:
         read = {
             "pixels": lambda pixels: preprocessing.resize(tf.repeat(pixels, repeats, -1)),
             "encoded": preprocessing.decode,
-            "files": lambda path: _pixels_of_file(path, preprocessing),
+            "files": lambda path: pixels_of_file(path, preprocessing),
         }[self.kind]
         one = places.unbatch().map(lambda i: (read(images[i]), labels[i]), tf.data.AUTOTUNE)
         return one.batch(batch_size, drop_remainder=shuffle_seed is not None)
 
-    def _repeats(self, expected):
+    def _repeats(self, expected: int) -> int:
         """How often a channel is repeated for the preprocessing; ValueError if none will do."""
         pictures = expected in (1, 3)
         if self.kind == "encoded" or (self.kind == "files" and pictures and self.bands is None):
@@ -268,28 +278,8 @@ class ImageCorpus:
             )
         return 3 if grey else 1
 
-    def summary(self):
+    def summary(self) -> str:
         """One sentence: how many images were kept, and why others were not."""
         text = f"{self.name}: {len(self):,} images of {len(self.classes)} classes kept of "
         text += f"{self.read:,}"
         return text + account(left_out=self.left_out, kept_but_worth_knowing=self.noted)
-
-
-def _pixels_of_file(path, preprocessing):
-    """The pixels of a picture's file, or of an array's, which only Python reads."""
-    channels = preprocessing.channels
-
-    def of_array():
-        pixels = tf.numpy_function(lambda name: read_array(name.decode()), [path], tf.uint8)
-        pixels = tf.ensure_shape(pixels, (None, None, None))
-        if channels in (1, 3):
-            pixels = with_channels(pixels, channels)
-        return preprocessing.resize(tf.ensure_shape(pixels, (None, None, channels)))
-
-    if channels not in (1, 3):
-        return of_array()
-    return tf.cond(
-        tf.strings.regex_full_match(path, ARRAY_FILES),
-        of_array,
-        lambda: preprocessing.decode(tf.io.read_file(path)),
-    )

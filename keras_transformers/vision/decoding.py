@@ -14,7 +14,7 @@ STARTS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG", "GIF": b"GIF8", "BMP": b"B
 GREY = (19595, 38470, 7471)  # shares of red, green and blue, of 65,536
 
 
-def kinds(encoded):
+def kinds(encoded: tf.Tensor) -> dict[str, tf.Tensor]:
     """Dict of the name of each kind of file to whether an encoded image is one, bool scalars."""
     found = {name: tf.strings.substr(encoded, 0, len(start)) == start
              for name, start in STARTS.items()}
@@ -22,7 +22,7 @@ def kinds(encoded):
     return {**found, "WebP": webp}
 
 
-def decoded(encoded, channels):
+def decoded(encoded: tf.Tensor, channels: int) -> tf.Tensor:
     """One encoded image (string scalar) -> `(height, width, channels)` uint8, upright.
 
     Args:
@@ -35,7 +35,7 @@ def decoded(encoded, channels):
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
-def measured(encoded):
+def measured(encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Height, width and channels of an encoded image, upright, and its orientation in EXIF.
 
     Decodes the whole of it. Channels are 1, grey, or 3, colours.
@@ -48,11 +48,11 @@ def measured(encoded):
     return height, width, tf.where(channels < 3, 1, 3), turned
 
 
-def with_channels(image, channels):
+def with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
     """Pixels `(height, width, any)` uint8 with 1 or 3 channels; alpha is dropped."""
     own = tf.shape(image)[-1]
 
-    def converted():
+    def converted() -> tf.Tensor:
         if channels == 1:
             return tf.cond(own >= 3, lambda: _grey(image), lambda: image[..., :1])
         return tf.cond(
@@ -64,7 +64,7 @@ def with_channels(image, channels):
     )
 
 
-def _natural(encoded, of_kind):
+def _natural(encoded: tf.Tensor, of_kind: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """The pixels with the channels that they have, upright, and the orientation of the file."""
     image = tf.cond(
         of_kind["JPEG"],
@@ -80,13 +80,13 @@ def _natural(encoded, of_kind):
     return upright(tf.ensure_shape(image, (None, None, None)), turned), turned
 
 
-def _grey(image):
+def _grey(image: tf.Tensor) -> tf.Tensor:
     weighed = tf.cast(image[..., :3], tf.int32) * tf.constant(GREY)
     grey = (tf.reduce_sum(weighed, axis=-1, keepdims=True) + 0x8000) // 0x10000
     return tf.cast(grey, tf.uint8)
 
 
-def _bmp(encoded):
+def _bmp(encoded: tf.Tensor) -> tf.Tensor:
     """A bitmap; one of 8 bits is looked up in its palette, which TensorFlow does not read."""
     header = read(encoded, 0, 50)
     bits, packed = number(header[28:30], True), number(header[30:34], True)
@@ -95,7 +95,7 @@ def _bmp(encoded):
     with tf.control_dependencies([check]):
         image = tf.io.decode_bmp(tf.identity(encoded))
 
-    def looked_up():
+    def looked_up() -> tf.Tensor:
         colours = number(header[46:50], True)
         colours = tf.where(colours == 0, tf.constant(256, tf.int64), colours)
         table = tf.strings.substr(encoded, 14 + number(header[14:18], True), 4 * colours)

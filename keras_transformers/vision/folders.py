@@ -2,16 +2,18 @@
 
 import os
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.array_files import ENDINGS
 from keras_transformers.vision.corpus import ImageCorpus
 
 OF_IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", *ENDINGS)
 
 
-def read_folder(path, classes=None):
+def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCorpus:
     """Reads a folder that holds one folder of images for each class.
 
     Every file is decoded once, so that none breaks a run in its fifth hour; those that are empty or
@@ -76,7 +78,7 @@ def read_folder(path, classes=None):
     return corpus
 
 
-def folders_in(path):
+def folders_in(path: StrPath) -> list[str]:
     """Names of the folders in a folder, sorted; hidden ones are passed over.
 
     Raises:
@@ -93,7 +95,7 @@ def folders_in(path):
     return sorted(each.name for each in inside if each.is_dir())
 
 
-def files_under(path):
+def files_under(path: StrPath) -> list[str]:
     """All files under a folder, those of folders that are linked too, each folder once; sorted."""
     files, seen = [], set()
     for folder, inner, names in os.walk(path, followlinks=True):

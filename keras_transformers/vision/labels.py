@@ -1,9 +1,16 @@
 """Labels of images, and the names of their classes, checked."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from keras_transformers.annotations import Array, Values
 
-def checked_labels(name, labels, classes, several=False):
+
+def checked_labels(
+    name: str, labels: Values, classes: Sequence[str] | None, several: bool = False
+) -> Array:
     """int32 `(n,)`, or uint8 `(n, classes)` where there can be several.
 
     Raises:
@@ -34,22 +41,22 @@ def checked_labels(name, labels, classes, several=False):
     return labels.astype(np.int32)
 
 
-def class_names(name, classes, labels):
+def class_names(name: str, classes: Sequence[str] | None, labels: Any) -> list[str]:
     """A list of str, by default the numbers of all classes; ValueError if one is twice."""
     if classes is None:
         last = labels.shape[1] if labels.ndim == 2 else labels.max(initial=-1) + 1
         return [str(number) for number in range(last)]
-    classes = [each.decode() if isinstance(each, bytes) else str(each) for each in classes]
-    twice = sorted({each for each in classes if classes.count(each) > 1})
+    names = [each.decode() if isinstance(each, bytes) else str(each) for each in classes]
+    twice = sorted({each for each in names if names.count(each) > 1})
     if twice:
         raise ValueError(
             f"{name}: no two `classes` may have the same name, for answers are names. "
             f"Received more than once: {', '.join(twice)}"
         )
-    return classes
+    return names
 
 
-def of_classes(labels):
+def of_classes(labels: Array) -> list[Array]:
     """Places of the images of each class, a list of arrays; of several labels the rarest counts."""
     if labels.ndim == 2:
         rarest = labels[:, np.argsort(labels.sum(axis=0), kind="stable")] > 0

@@ -1,11 +1,15 @@
 """Images that stand in tables, with any number of labels each."""
 
+import collections
 import dataclasses
 import os
 import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered, several_hot
 from keras_transformers.tables import LABELS, read_table
 from keras_transformers.vision.corpus import ImageCorpus
@@ -14,7 +18,7 @@ from keras_transformers.vision.folders import OF_IMAGES, files_under
 COLUMNS = (("file", "file_name", "filename", "image", "path"), LABELS)
 
 
-def read_listed(tables, separator=","):
+def read_listed(tables: Mapping[str, StrPath], separator: str = ",") -> dict[str, ImageCorpus]:
     """Reads tables of images: in each line a file, seen from the table's folder, and its labels.
 
     An image can have several labels, or none. Tables are as `keras_transformers.tables` says: a
@@ -47,7 +51,9 @@ def read_listed(tables, separator=","):
     >>> corpus.classes, corpus.labels.tolist(), corpus.left_out
     (['cat', 'dog'], [[1, 1], [0, 0]], {'missing files, the first 3.png in line 4': 1})
     """
-    seen, corpora, classes = {}, {}, None
+    seen: dict[str, str] = {}
+    corpora: dict[str, ImageCorpus] = {}
+    classes = None
     listed = {part: _files(table, seen) for part, table in tables.items()}
     for part, (files, labels, left_out) in listed.items():
         if not corpora:
@@ -61,7 +67,9 @@ def read_listed(tables, separator=","):
     return corpora
 
 
-def _files(table, seen):
+def _files(
+    table: StrPath, seen: dict[str, str]
+) -> tuple[list[str], list[Any], collections.Counter[str]]:
     """The images of a table that are there, the labels of each, and a count of the others.
 
     Args:
@@ -90,14 +98,16 @@ def _files(table, seen):
     return list(found), list(found.values()), left_out
 
 
-def _beside(tables, seen):
+def _beside(tables: Iterable[StrPath], seen: dict[str, str]) -> int:
     """Number of images in the folders of tables that stand in none of them."""
     folders = {pathlib.Path(table).parent for table in tables}
     inside = {os.path.normpath(file) for folder in folders for file in files_under(folder)}
     return sum(file.lower().endswith(OF_IMAGES) for file in inside - seen.keys())
 
 
-def _labelled(corpus, given, classes, separator):
+def _labelled(
+    corpus: ImageCorpus, given: Sequence[Any], classes: Sequence[str] | None, separator: str
+) -> ImageCorpus:
     """A corpus of usable files with their labels, of which those with unknown ones are left out.
 
     Raises:

@@ -4,6 +4,9 @@ Cameras save pixels as their sensor lies, and write beside them how the picture 
 TensorFlow's decoders do not look at it.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 TAG, LONG = 0x0112, 4  # of the orientation, and of integers of four bytes (others have two)
@@ -11,7 +14,7 @@ LEFT_TO_RIGHT, UPSIDE_DOWN, TRANSPOSED = (2, 3, 6, 7), (3, 4, 7, 8), 5  # what 2
 HEAD = 10  # bytes that are looked at of each part of a file
 
 
-def orientation(encoded, kinds):
+def orientation(encoded: tf.Tensor, kinds: dict[str, tf.Tensor]) -> tf.Tensor:
     """EXIF's orientation of a JPEG, PNG or WebP file: int32 scalar, 1 to 8.
 
     Args:
@@ -41,10 +44,10 @@ def orientation(encoded, kinds):
     return tf.cast(tf.where((found >= 1) & (found <= 8), found, 1), tf.int32)
 
 
-def upright(image, turned):
+def upright(image: tf.Tensor, turned: tf.Tensor) -> tf.Tensor:
     """Turns pixels `(height, width, channels)` as `orientation` says that they are to be."""
 
-    def turn():
+    def turn() -> tf.Tensor:
         x = tf.cond(turned >= TRANSPOSED, lambda: tf.transpose(image, (1, 0, 2)), lambda: image)
         axes = ((LEFT_TO_RIGHT, 1), (UPSIDE_DOWN, 0))
         for values, axis in axes:
@@ -55,7 +58,7 @@ def upright(image, turned):
     return tf.cond(turned == 1, lambda: image, turn)
 
 
-def number(data, little):
+def number(data: tf.Tensor, little: bool | tf.Tensor) -> tf.Tensor:
     """The integers, int64, that the last axis of some bytes stands for.
 
     Args:
@@ -66,17 +69,21 @@ def number(data, little):
     return tf.reduce_sum(data * tf.where(little, powers, powers[::-1]), axis=-1)
 
 
-def read(encoded, start, length):
+def read(encoded: tf.Tensor, start: Any, length: int) -> tf.Tensor:
     """`length` bytes from `start` on, int64; an error where there are not as many."""
     part = tf.strings.substr(encoded, tf.cast(start, tf.int64), tf.constant(length, tf.int64))
     return tf.ensure_shape(tf.cast(tf.io.decode_raw(part, tf.uint8), tf.int64), [length])
 
 
-def _size(encoded):
+def _size(encoded: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.strings.length(encoded), tf.int64)
 
 
-def _walk(encoded, start, look):
+def _walk(
+    encoded: tf.Tensor,
+    start: Any,
+    look: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+) -> tf.Tensor:
     """Where the TIFF header in a file of many parts begins, or -1.
 
     Args:
@@ -93,16 +100,16 @@ def _walk(encoded, start, look):
     return found
 
 
-def _is(encoded, place, content):
+def _is(encoded: tf.Tensor, place: Any, content: bytes) -> tf.Tensor:
     length = tf.constant(len(content), tf.int64)
     return tf.strings.substr(encoded, place, length) == content
 
 
-def _where(found, place):
+def _where(found: tf.Tensor, place: int) -> tf.Tensor:
     return tf.where(found, place, tf.constant(-1, tf.int64))
 
 
-def _jpeg_segment(encoded, place):
+def _jpeg_segment(encoded: tf.Tensor, place: int) -> tuple[tf.Tensor, tf.Tensor]:
     """A marker, and most often the length of what follows; entropy-coded data are the last."""
     head = read(encoded, place, 4)
     marker = head[1]
@@ -114,7 +121,7 @@ def _jpeg_segment(encoded, place):
     return _where(exif & ~last, place + HEAD), _where(~last, place + step)
 
 
-def _png_chunk(encoded, place):
+def _png_chunk(encoded: tf.Tensor, place: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Its length, its name, what is in it, four bytes to check it by."""
     length = number(read(encoded, place, 4), False)
     last = _is(encoded, place + 4, b"IDAT") | _is(encoded, place + 4, b"IEND")
@@ -122,7 +129,7 @@ def _png_chunk(encoded, place):
     return _where(exif, place + 8), _where(~last, place + 12 + length)
 
 
-def _webp_chunk(encoded, place):
+def _webp_chunk(encoded: tf.Tensor, place: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Its name, its length, what is in it, a byte that makes it even."""
     length = number(read(encoded, place + 4, 4), True)
     exif = _is(encoded, place, b"EXIF")
@@ -132,13 +139,13 @@ def _webp_chunk(encoded, place):
     return _where(exif, begin), place + 8 + length + length % 2
 
 
-def _of_tiff(encoded, start):
+def _of_tiff(encoded: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
     """The orientation in the first directory of a TIFF header, int64; 1 where it is not there."""
     little = _is(encoded, start, b"II")
     directory = start + number(read(encoded, start + 4, 4), little)
     room = (_size(encoded) - directory - 2) // 12
 
-    def entries():
+    def entries() -> tf.Tensor:
         count = tf.minimum(number(read(encoded, directory, 2), little), room)
         table = tf.strings.substr(encoded, directory + 2, 12 * count)
         table = tf.cast(tf.reshape(tf.io.decode_raw(table, tf.uint8), (-1, 12)), tf.int64)

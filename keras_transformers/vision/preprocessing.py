@@ -1,10 +1,13 @@
 """From encoded bytes to what a model sees: the same in training, evaluation and serving."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array, Tensor
 from keras_transformers.vision.decoding import decoded
 
 
@@ -38,15 +41,28 @@ class Preprocessing:
     (tf.uint8, (8, 8, 1), 2.0)
     """
 
-    image_size: tuple
+    image_size: tuple[int, int]
     channels: int = 3
-    mean: tuple = 0.5
-    std: tuple = 0.5
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
     crop: bool = True
-    resized: int | tuple | None = None
-    method: str = "bilinear"
+    resized: int | tuple[int, int] | None = None
+    method: Literal["bilinear", "bicubic"] = "bilinear"
 
-    def __post_init__(self):
+    if TYPE_CHECKING:  # one number stands for several, until they are there
+
+        def __init__(
+            self,
+            image_size: int | Sequence[int],
+            channels: int = 3,
+            mean: float | Sequence[float] = 0.5,
+            std: float | Sequence[float] = 0.5,
+            crop: bool = True,
+            resized: int | Sequence[int] | None = None,
+            method: Literal['bilinear', 'bicubic'] = "bilinear",
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
         size = self.image_size
         size = (size, size) if isinstance(size, int) else tuple(size)
         if len(size) != 2 or min(size) < 1 or self.channels < 1:
@@ -82,7 +98,7 @@ class Preprocessing:
             object.__setattr__(self, name, values)
 
     @classmethod
-    def measured(cls, pixels, image_size, crop=True):
+    def measured(cls, pixels: Array, image_size: int | tuple[int, int], crop: bool = True) -> Self:
         """Takes channels, mean and standard deviation from images `(n, height, width, c)`.
 
         `pixels` are unsigned bytes, as `ImageCorpus.decoded` holds them.
@@ -92,7 +108,7 @@ class Preprocessing:
         std = np.maximum(pixels.std(axes, "float64") / 255, 1e-3)
         return cls(image_size, pixels.shape[-1], tuple(mean), tuple(std), crop)
 
-    def decode(self, encoded):
+    def decode(self, encoded: tf.Tensor) -> tf.Tensor:
         """One encoded image (string scalar) -> `(height, width, channels)` uint8.
 
         JPEG, PNG, GIF, BMP or WebP, upright as its EXIF says; before it is resized the pixels are
@@ -105,7 +121,7 @@ class Preprocessing:
             )
         return self.resize(decoded(encoded, self.channels))
 
-    def resize(self, image):
+    def resize(self, image: tf.Tensor) -> tf.Tensor:
         """`(h, w, channels)` uint8 of any size -> `(height, width, channels)` uint8."""
         height, width = self.image_size
         if image.shape[:2] != self.image_size or self.resized is not None:
@@ -116,7 +132,7 @@ class Preprocessing:
             image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
         return tf.ensure_shape(image, (height, width, self.channels))
 
-    def _inner(self, extents):
+    def _inner(self, extents: tf.Tensor) -> tf.Tensor:
         """Height and width, int32, that a picture of `extents` is resized to before it is cut."""
         squeezed = self.resized is None and not self.crop
         if squeezed or isinstance(self.resized, tuple):
@@ -128,10 +144,10 @@ class Preprocessing:
             inner = tf.floor(extents * (self.resized / tf.reduce_min(extents)) + 1e-3)
         return tf.maximum(tf.cast(inner, tf.int32), self.image_size)
 
-    def normalize(self, images):
+    def normalize(self, images: Tensor) -> tf.Tensor:
         """Pixels `(..., channels)` in [0, 255] -> float32 of mean 0 and deviation 1."""
         return (tf.cast(images, tf.float32) / 255 - self.mean) / self.std
 
-    def denormalize(self, images):
+    def denormalize(self, images: Tensor) -> Array:
         """The inverse of `normalize`, as NumPy floats in [0, 1]: for pictures."""
         return np.clip(np.asarray(images) * self.std + self.mean, 0, 1)

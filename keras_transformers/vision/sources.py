@@ -2,15 +2,20 @@
 
 import concurrent.futures
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.annotations import Array
 from keras_transformers.array_files import is_array, read_array
-from keras_transformers.vision.decoding import NAMES, measured
+from keras_transformers.vision.decoding import NAMES, measured, with_channels
+from keras_transformers.vision.preprocessing import Preprocessing
+
+ARRAY_FILES = r"(?i).*\.(npy|tiff?)"
 
 
-def looked_at(sources):
+def looked_at(sources: Sequence[str | bytes]) -> tuple[list[str | None], Array]:
     """What is wrong with encoded images (bytes) or files (str), and the channels of each.
 
     All of them are decoded, so that none breaks a run in its fifth hour.
@@ -24,10 +29,10 @@ def looked_at(sources):
     return [problem for problem, _ in found], np.array([bands for _, bands in found], np.int32)
 
 
-def _look(source):
+def _look(source: str | bytes) -> tuple[str | None, int]:
     path = source if isinstance(source, str) else None
     try:
-        encoded = source if path is None else pathlib.Path(path).read_bytes()
+        encoded = pathlib.Path(source).read_bytes() if isinstance(source, str) else source
     except OSError:  # a link to nothing, or what may not be read
         return "files that cannot be read", 0
     if not encoded:
@@ -41,3 +46,23 @@ def _look(source):
         return None, int(measured(encoded)[2])
     except (tf.errors.InvalidArgumentError, ValueError):
         return f"files that are no whole {NAMES}", 0
+
+
+def pixels_of_file(path: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """The pixels of a picture's file, or of an array's, which only Python reads."""
+    channels = preprocessing.channels
+
+    def of_array() -> tf.Tensor:
+        pixels = tf.numpy_function(lambda name: read_array(name.decode()), [path], tf.uint8)
+        pixels = tf.ensure_shape(pixels, (None, None, None))
+        if channels in (1, 3):
+            pixels = with_channels(pixels, channels)
+        return preprocessing.resize(tf.ensure_shape(pixels, (None, None, channels)))
+
+    if channels not in (1, 3):
+        return of_array()
+    return tf.cond(
+        tf.strings.regex_full_match(path, ARRAY_FILES),
+        of_array,
+        lambda: preprocessing.decode(tf.io.read_file(path)),
+    )

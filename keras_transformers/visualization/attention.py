@@ -1,14 +1,23 @@
 """Attention weights, as heat maps over tokens and over images."""
 
 import math
+import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 
+from keras_transformers.annotations import StrPath, Values
 from keras_transformers.visualization.panels import make_panels, one_panel, save, short
 
 LARGEST = 30.0  # inches of a side, at 120 pixels each
 
-def attention_heat_map(weights, queries, keys, path, title=None):
+def attention_heat_map(
+    weights: Values,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    path: StrPath,
+    title: str | None = None,
+) -> pathlib.Path:
     """Draws attention weights as a heat map with the tokens on its axes.
 
     Args:
@@ -58,7 +67,14 @@ def attention_heat_map(weights, queries, keys, path, title=None):
     return save(figure, path)
 
 
-def images_with_attention(images, maps, titles, path, columns=4, title=None):
+def images_with_attention(
+    images: Values,
+    maps: Values,
+    titles: Sequence[str],
+    path: StrPath,
+    columns: int = 4,
+    title: str | None = None,
+) -> pathlib.Path:
     """Draws images, each beside itself with attention over it as a heat map.
 
     Args:

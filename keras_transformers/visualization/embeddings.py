@@ -1,17 +1,22 @@
 """Similarity of positions, and the filters of patches."""
 
+import pathlib
+
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath, Values
 from keras_transformers.visualization.panels import make_panels, one_panel, save
 
 
-def _cosine_similarity(encodings):
+def _cosine_similarity(encodings: Values) -> Array:
     encodings = np.asarray(encodings, "float64")
     encodings = encodings / np.linalg.norm(encodings, axis=1, keepdims=True)
     return encodings @ encodings.T
 
 
-def position_similarity(encodings, path, title="Similarity of positions"):
+def position_similarity(
+    encodings: Values, path: StrPath, title: str = "Similarity of positions"
+) -> pathlib.Path:
     """Draws the cosine similarity of every two position encodings.
 
     Args:
@@ -35,7 +40,12 @@ def position_similarity(encodings, path, title="Similarity of positions"):
     return save(figure, path)
 
 
-def grid_position_similarity(encodings, grid, path, title="Similarity of position embeddings"):
+def grid_position_similarity(
+    encodings: Values,
+    grid: tuple[int, int],
+    path: StrPath,
+    title: str = "Similarity of position embeddings",
+) -> pathlib.Path:
     """Draws, for each patch, the cosine similarity of its position with all others.
 
     The tile in row r and column c is the map of the patch there (Dosovitskiy et al. 2021,
@@ -71,7 +81,12 @@ def grid_position_similarity(encodings, grid, path, title="Similarity of positio
     return save(figure, path)
 
 
-def patch_filters(filters, path, number=28, title="Principal components of the patch filters"):
+def patch_filters(
+    filters: Values,
+    path: StrPath,
+    number: int = 28,
+    title: str = "Principal components of the patch filters",
+) -> pathlib.Path:
     """Draws the principal components of the filters that patches or pixels are projected by.
 
     As in Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, figure 7, left.

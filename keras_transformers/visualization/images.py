@@ -1,11 +1,18 @@
 """Images beside one another, and boxes on them."""
 
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
+from keras_transformers.annotations import Array, StrPath, Values
 from keras_transformers.visualization.panels import make_panels, save
 
 
-def images_side_by_side(columns, path, across=2, title=None):
+def images_side_by_side(
+    columns: Mapping[str, Values], path: StrPath, across: int = 2, title: str | None = None
+) -> pathlib.Path:
     """Draws images in columns: what was there, what was left of it, what was made of that.
 
     Args:
@@ -28,22 +35,23 @@ def images_side_by_side(columns, path, across=2, title=None):
     ...                     tempfile.mkdtemp() + "/drawn.png").name
     'drawn.png'
     """
-    numbers = {len(images) for images in columns.values()}
+    arrays = {heading: np.asarray(images) for heading, images in columns.items()}
+    numbers = {len(images) for images in arrays.values()}
     if len(numbers) != 1 or 0 in numbers:
         raise ValueError(
             "images_side_by_side: `columns` must have as many images each, and one at least. "
-            f"Received: {[len(images) for images in columns.values()]}"
+            f"Received: {[len(images) for images in arrays.values()]}"
         )
     (number,) = numbers
     across = min(across, number)
     rows = -(-number // across)
-    width = across * len(columns)
+    width = across * len(arrays)
     figure, panels = make_panels(rows * width, width, 1.0, 1.0, 0.5)
     for axes in panels:
         axes.set_axis_off()
-    for column, (heading, images) in enumerate(columns.items()):
-        for i, image in enumerate(np.clip(np.asarray(images), 0, 1)):
-            axes = panels[i // across * width + i % across * len(columns) + column]
+    for column, (heading, images) in enumerate(arrays.items()):
+        for i, image in enumerate(np.clip(images, 0, 1)):
+            axes = panels[i // across * width + i % across * len(arrays) + column]
             axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=1)
             if i < across:
                 axes.set_title(heading, fontsize=8)
@@ -52,7 +60,14 @@ def images_side_by_side(columns, path, across=2, title=None):
     return save(figure, path)
 
 
-def images_with_boxes(images, found, true, path, columns=4, title=None):
+def images_with_boxes(
+    images: Sequence[Values],
+    found: Sequence[tuple[Values, Values]],
+    true: Sequence[Values],
+    path: StrPath,
+    columns: int = 4,
+    title: str | None = None,
+) -> pathlib.Path:
     """Draws images with the boxes that were found, and the true ones.
 
     Args:
@@ -90,13 +105,13 @@ def images_with_boxes(images, found, true, path, columns=4, title=None):
         axes.set_axis_off()
         axes.imshow(image)
 
-        def draw(box, axes=axes, **style):
+        def draw(box: Array, axes: Any = axes, **style: Any) -> None:
             left, top, right, bottom = box
             axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, **style))
 
-        for box in truth:
+        for box in np.asarray(truth):
             draw(box, edgecolor="deepskyblue", linewidth=1.0)
-        for box, score in zip(boxes, scores, strict=True):
+        for box, score in zip(np.asarray(boxes), np.asarray(scores), strict=True):
             draw(box, edgecolor="darkorange", linewidth=1.6)
             axes.text(
                 box[0], box[1] - 1, f"{100 * score:.0f}", color="white", fontsize=6,

@@ -1,13 +1,18 @@
 """What every drawing is made with: panels, short labels, a file."""
 
 import pathlib
+from typing import Any
 
 import numpy as np
+
+from keras_transformers.annotations import StrPath
 
 MOST_CHARACTERS = 40  # of a label
 
 
-def make_panels(number, columns, width, height, extra_height=0.0):
+def make_panels(
+    number: int, columns: int, width: float, height: float, extra_height: float = 0.0
+) -> tuple[Any, Any]:
     """A figure and `number` axes in rows of at most `columns`, each of that size in inches."""
     from matplotlib.figure import Figure  # no pyplot: works without a screen, leaks no figures
 
@@ -21,19 +26,19 @@ def make_panels(number, columns, width, height, extra_height=0.0):
     return figure, panels[:number]
 
 
-def one_panel(width, height):
+def one_panel(width: float, height: float) -> tuple[Any, Any]:
     figure, (axes,) = make_panels(1, 1, width, height)
     return figure, axes
 
 
-def short(label):
+def short(label: str) -> str:
     """A label that leaves room for what it labels, and in which a dollar is one."""
     label = str(label)
     label = label if len(label) <= MOST_CHARACTERS else f"{label[: MOST_CHARACTERS - 1]}…"
     return label.replace("$", r"\$")
 
 
-def save(figure, path):
+def save(figure: Any, path: StrPath) -> pathlib.Path:
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

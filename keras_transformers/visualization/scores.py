@@ -1,12 +1,18 @@
 """Training histories, comparisons and confusion matrices."""
 
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+
 import numpy as np
 
+from keras_transformers.annotations import StrPath, Values
 from keras_transformers.visualization.panels import make_panels, one_panel, save, short
 
 MOST_CLASSES = 40  # of a confusion matrix: 2,700 pixels a side
 
-def training_curves(history, path, groups=None):
+def training_curves(
+    history: Mapping[str, Sequence[float]], path: StrPath, groups: Iterable[str] | None = None
+) -> pathlib.Path:
     """Draws a training history: a panel for each name, with its training and validation values.
 
     Args:
@@ -42,7 +48,13 @@ def training_curves(history, path, groups=None):
     return save(figure, path)
 
 
-def comparison(panels, path, y, x, spread=None):
+def comparison(
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    path: StrPath,
+    y: str,
+    x: Sequence[str],
+    spread: str | None = None,
+) -> pathlib.Path:
     """Draws one figure against several others: what is gained beside what it costs.
 
     Args:
@@ -83,7 +95,9 @@ def comparison(panels, path, y, x, spread=None):
     return save(figure, path)
 
 
-def confusion_matrix(counts, classes, path, most=MOST_CLASSES):
+def confusion_matrix(
+    counts: Values, classes: Sequence[str], path: StrPath, most: int = MOST_CLASSES
+) -> pathlib.Path:
     """Draws a confusion matrix, shaded by the share of each true class.
 
     Args:
@@ -122,7 +136,7 @@ def confusion_matrix(counts, classes, path, most=MOST_CLASSES):
     return save(figure, path)
 
 
-def most_confused(counts, most):
+def most_confused(counts: Values, most: int) -> list[int]:
     """Numbers of at most `most` classes, in order: the pairs that are confused most often first.
 
     Example:
@@ -134,7 +148,7 @@ def most_confused(counts, most):
     if len(counts) <= most:
         return list(range(len(counts)))
     np.fill_diagonal(counts, -1)
-    chosen = {}  # keeps the order
+    chosen: dict[int, None] = {}  # keeps the order
     order = np.argsort(-counts, axis=None, kind="stable")
     for pair in zip(*np.unravel_index(order, counts.shape), strict=True):
         chosen.update(dict.fromkeys(map(int, pair)))

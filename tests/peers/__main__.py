@@ -80,7 +80,7 @@ def sort(outcomes, peer):
         if pattern:
             found[pattern].add(kind)
         if kind == "unexplained":
-            wrong.append(f"{test}: {' '.join(error.split())[:300]}")
+            wrong.append(f"{test}: {' '.join(error.split())[:600]}")
         counts[kind] += 1
     for pattern in (*peer.differs, *peer.not_ours):
         if found[pattern] <= {"passed"}:

@@ -1,0 +1,49 @@
+"""What DETR makes classes and boxes of: networks on top of every query."""
+
+import keras
+
+from keras_transformers.layers.composite import Composite
+
+
+class _Network(Composite, keras.layers.Layer):
+    """Layers in turn: `keras.Sequential` that follows a dtype policy."""
+
+    def __init__(self, layers, **kwargs):
+        super().__init__(**kwargs)
+        self.layers = layers
+
+    def build(self, shape):
+        for layer in self.layers:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def compute_output_shape(self, shape):
+        return (*shape[:-1], self.layers[-1].units)
+
+
+def network(units, width, hidden, name, dtype, **kwargs):
+    """`hidden` layers of `width` with ReLU, and one of `units`, which `kwargs` are of."""
+    layers = [
+        keras.layers.Dense(width, "relu", name=f"hidden_{i}", dtype=dtype) for i in range(hidden)
+    ]
+    layers.append(keras.layers.Dense(units, name="output", dtype=dtype, **kwargs))
+    return _Network(layers, name=name, dtype=dtype)
+
+
+def class_head(num_classes, focal, name, dtype):
+    """Logits of each class, and without `focal` of one more, "no object"."""
+    # Few queries stand for something: with a sigmoid for each class, start from 1 in 100.
+    bias = keras.initializers.Constant(-4.6 if focal else 0.0)
+    units = num_classes + (not focal)
+    return keras.layers.Dense(units, bias_initializer=bias, name=name, dtype=dtype)
+
+
+def box_head(width, moved, name, dtype):
+    """Four numbers of a box; where boxes are `moved`, they start where they were."""
+    kernel = keras.initializers.RandomNormal(stddev=1e-3) if moved else "glorot_uniform"
+    return network(4, width, 2, name, dtype, kernel_initializer=kernel)

@@ -1,0 +1,106 @@
+"""How a model takes over the weights of another that was made for another task."""
+
+from keras import ops
+
+
+class Transferable:
+    """A model from whose weights one for another task can start; before `keras.Model`.
+
+    Attributes:
+        anew: Starts of the paths of weights that another task may start anew; see `take_over`.
+    """
+
+    anew = ("head",)
+
+    def transferred(self, **changes):
+        """A new model for another task that starts from this one's weights.
+
+        Args:
+            **changes: Constructor arguments that differ, most often `num_classes`, of images also
+                `image_size` and `drop_path`, of texts `head`. A head of the same kind and size is
+                taken over, another starts anew, as does a pooling that was not there; tables of
+                positions are resized.
+
+        Returns:
+            A built model of the same class, with nothing frozen.
+
+        Raises:
+            ValueError: If a weight other than those gets another shape, or this model is not built.
+
+        Example:
+        >>> import numpy as np
+        >>> from keras_transformers.models import ViT
+        >>> model = ViT(10, image_size=28, patch_size=7, hidden_dim=16, num_heads=2, mlp_dim=32,
+        ...             num_layers=2)
+        >>> model.build((None, 28, 28, 1))
+        >>> larger = model.transferred(num_classes=3, image_size=42)
+        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
+        (2, 3)
+        """
+        config = {**self.get_config(), **changes}
+        config.pop("frozen_blocks", None)
+        model = type(self).from_config(config)
+        model.build(self._shape_to_build(model))
+        take_over(model, self, self.anew)
+        return model
+
+    def _shape_to_build(self, model):
+        """A hook: the shape of inputs that a new model for another task is built with."""
+        return (None, None)
+
+
+def take_over(model, source, anew=()):
+    """Gives a built model the weights that another has under the same paths.
+
+    A table of positions that was made for another grid is resized, by the `assign_resized` of the
+    layer that has it.
+
+    Args:
+        model: The one that gets them.
+        source: The one that has them.
+        anew: Starts of the paths of weights that may differ in shape, or be missing, and then stay
+            as they are.
+
+    Raises:
+        ValueError: If `source` is not built, or another weight is missing or of another shape.
+    """
+    if not source.built:
+        raise ValueError(
+            f"{type(source).__name__} '{source.name}': `transferred` must be called on a built "
+            "model, which has weights: call the model, or `build`, before. Received: one without"
+        )
+    tables = _tables(source)
+    resized = set()
+    for path, table in _tables(model).items():
+        if path in tables and tables[path].grid != table.grid:
+            table.assign_resized(ops.convert_to_numpy(tables[path].weights[0]), tables[path].grid)
+            resized.add(f"{path}/{table.weights[0].name}")
+    mine = {_path_in(source, weight): weight for weight in source.weights}
+    for weight in model.weights:
+        path = _path_in(model, weight)
+        found = mine.get(path)
+        if path in resized:
+            continue
+        if found is not None and found.shape == weight.shape:
+            weight.assign(found)
+        elif not path.startswith(tuple(anew)):
+            raise ValueError(
+                f"{type(source).__name__} '{source.name}': `transferred` cannot take over {path} "
+                f"of shape {None if found is None else tuple(found.shape)} as "
+                f"{tuple(weight.shape)}"
+            )
+
+
+def _tables(model):
+    """Path -> layer, of the layers with a table for a grid of positions."""
+    layers = model._flatten_layers(include_self=False)
+    return {
+        _path_in(model, layer): layer
+        for layer in layers
+        if layer.weights and hasattr(layer, "assign_resized")
+    }
+
+
+def _path_in(model, part):
+    """Path of a weight or a layer inside a model, which may itself be inside another."""
+    return part.path.removeprefix(f"{model.path}/")

@@ -1,0 +1,29 @@
+"""What the blocks of a Vision Transformer are made of: its argument `block`."""
+
+import keras
+
+from keras_transformers.layers import FeedForward, SelfAttention
+from keras_transformers.layers.parts import serialized
+
+
+def serialized_block(block):
+    """The setting `block` with its default, and its parts as configurations."""
+    block = {"activation": "gelu", **(block or {})}
+    parts = {name: block[name] for name in ("mixer", "feed_forward", "norm") if name in block}
+    return {**block, **{name: serialized(each) for name, each in parts.items()}}
+
+
+def parts_of_blocks(
+    num_heads, mlp_dim, norm_epsilon, activation="gelu", attention_dropout=0.0, qkv_bias=True,
+    **given,
+):
+    """Arguments of `EncoderBlock`: the parts that were not given are made of the numbers."""
+    parts = {name: each for name, each in given.items() if each is not None}
+    if "mixer" not in parts:
+        bias = True if qkv_bias else "output"
+        parts["mixer"] = SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias)
+    if "feed_forward" not in parts:
+        parts["feed_forward"] = FeedForward(mlp_dim, activation)
+    if "norm" not in parts:
+        parts["norm"] = keras.layers.LayerNormalization(epsilon=norm_epsilon)
+    return parts
