@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Scalar, Tensor
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
 
@@ -88,7 +88,7 @@ class SetCriterion:
         labels: Tensor,
         true_boxes: Tensor,
         sample_weight: Tensor | dict[str, Tensor] | None = None,
-    ) -> Tensor:
+    ) -> Scalar:
         parts = self.parts(logits, boxes, labels, true_boxes, sample_weight)
         return (
             self.class_weight * ops.sum(parts["class"])
