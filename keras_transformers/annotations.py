@@ -46,6 +46,7 @@ class Tensor(Protocol):
     def __ge__(self, other: Any, /) -> Any: ...
 
 
+Scalar: TypeAlias = Any  # a tensor without axes, which `float` takes
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # NumPy's, of any shape and dtype
 Shape: TypeAlias = tuple[Any, ...]  # an int for each axis; None where only the call knows it
 Index: TypeAlias = int | Tensor  # a number, or a scalar tensor where a loop counts

@@ -30,7 +30,7 @@ class Labelled:
 
 
 def numbered(
-    pairs: Iterable[tuple[str, str | list[str]]],
+    pairs: Iterable[tuple[str, str | Sequence[str]]],
     classes: Sequence[str] | None = None,
     separator: str | None = None,
     left_out: Mapping[str, int] | Sequence[str] | None = (),
@@ -92,7 +92,7 @@ def several_hot(labels: Sequence[Sequence[int]], classes: int, dtype: str = "int
     return hot
 
 
-def _names(label: str | list[str], separator: str | None) -> list[str]:
+def _names(label: str | Sequence[str], separator: str | None) -> list[str]:
     """The names in a str, or in a list of them."""
     if isinstance(label, str):
         label = [label] if separator is None else label.split(separator)

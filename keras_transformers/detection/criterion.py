@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Scalar, Tensor
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
 
@@ -88,7 +88,7 @@ class SetCriterion:
         labels: Tensor,
         true_boxes: Tensor,
         sample_weight: Tensor | dict[str, Tensor] | None = None,
-    ) -> Tensor:
+    ) -> Scalar:
         parts = self.parts(logits, boxes, labels, true_boxes, sample_weight)
         return (
             self.class_weight * ops.sum(parts["class"])
@@ -124,11 +124,7 @@ class SetCriterion:
         kept = ops.cast(real, "float32")
         of_labels = of_boxes = ops.ones_like(kept[:, 0])
         if sample_weight is not None:
-            given = sample_weight if isinstance(sample_weight, dict) else {}
-            of_labels, of_boxes = (
-                per_layer(of_pictures(given.get(name, sample_weight), "SetCriterion"))
-                for name in ("labels", "boxes")
-            )
+            of_labels, of_boxes = map(per_layer, _weights(sample_weight))
         found = ops.matmul(pairs, flat_boxes)  # the chosen boxes
         found = ops.where(real[..., None], found, true_boxes)
         distance = ops.sum(ops.abs(found - true_boxes), axis=-1) * kept
@@ -210,6 +206,13 @@ def _targets(labels: Tensor, true_boxes: Tensor) -> tuple[Tensor, Tensor, Tensor
         true_boxes = ops.pad(true_boxes, ((0, 0), (0, 1), (0, 0)))
     real = labels >= 0
     return labels, real, ops.where(real[..., None], true_boxes, 0.5)
+
+
+def _weights(sample_weight: Any) -> tuple[Tensor, Tensor]:
+    """Those of the images for their labels and for their boxes."""
+    given = sample_weight if isinstance(sample_weight, dict) else {}
+    labels, boxes = (given.get(name, sample_weight) for name in ("labels", "boxes"))
+    return of_pictures(labels, "SetCriterion"), of_pictures(boxes, "SetCriterion")
 
 
 def of_pictures(sample_weight: Any, owner: str) -> Tensor:

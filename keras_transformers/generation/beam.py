@@ -13,7 +13,7 @@ from keras_transformers.generation.request import (
     NEVER,
     Ancestry,
     Beams,
-    Decoded,
+    DecodedBeams,
     Found,
     Opening,
     Request,
@@ -266,7 +266,7 @@ class BeamSearch(Search):
             "slots": put(take_beams(alive["slots"], kept["parents"]), own, index + 1),
         }
 
-    def finish(self, found: Found, length: Index, request: Request) -> Decoded[Tensor]:
+    def finish(self, found: Found, length: Index, request: Request) -> DecodedBeams[Tensor]:
         """The `n_best` of each source."""
         finished = found["finished"]
         going_on = ops.logical_not(finished["done"])

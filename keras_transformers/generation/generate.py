@@ -1,51 +1,50 @@
 """From a model and ids to decoded ids: one batch, or as many sequences as there are."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import keras
 import numpy as np
-from keras import ops
 
-from keras_transformers.annotations import Array, Ids, Tensor
-from keras_transformers.generation.decode import decode
+from keras_transformers.annotations import Array, Ids
+from keras_transformers.generation.beam import BeamSearch
+from keras_transformers.generation.compiled import run_batch, uniform_of
 from keras_transformers.generation.inputs import buckets, check_marks, checked_ids
 from keras_transformers.generation.request import (
     Decodable,
     Decoded,
-    Request,
+    DecodedBeams,
     most_tokens,
     padding_of,
     vocabularies_of,
 )
 from keras_transformers.generation.search import Search
-from keras_transformers.generation.stepwise import Greedy, Sampling
+from keras_transformers.generation.stepwise import Greedy
 
 PROMPT_MULTIPLE = 16
 
 
-class _Generator(keras.Model):
-    """Lets Keras compile `decode` for whichever backend is in use."""
-
-    def __init__(
-        self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None
-    ) -> None:
-        super().__init__(name="generator", dtype=model.dtype_policy)
-        self.model = model
-        self.search = search
-        self.fixed: dict[str, Any] = {"end_id": end_id, "prompt_length": prompt_length}
-        self.fixed["padding_id"] = padding_of(model)
-        self.stages = stages
-        self.compile(jit_compile=True)
-        self.built = True
-
-    def call(self, inputs: dict[str, Tensor]) -> Decoded[Tensor]:
-        asked: dict[str, Any] = {k: v for k, v in inputs.items() if k != "source"}
-        request = Request(**asked, **self.fixed)
-        return decode(self.model, inputs["source"], self.search, request, self.stages)
-
-
+@overload
+def generate(
+    model: Decodable,
+    source: Ids | None = None,
+    prompt: Ids | None = None,
+    *,
+    search: BeamSearch,
+    max_length: int | None = None,
+    start_id: int | None = 1,
+    end_id: int = 2,
+) -> DecodedBeams[Array]: ...
+@overload
+def generate(
+    model: Decodable,
+    source: Ids | None = None,
+    prompt: Ids | None = None,
+    search: Search | None = None,
+    max_length: int | None = None,
+    start_id: int | None = 1,
+    end_id: int = 2,
+) -> Decoded[Array]: ...
 def generate(
     model: Decodable,
     source: Ids | None = None,
@@ -126,7 +125,7 @@ def generate(
             )
         start, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
         places = min(places, limit - 1)
-    found = _run(model, source, forced, None, search, start, end_id, prompt_length=places)
+    found = run_batch(model, source, forced, None, search, start, end_id, prompt_length=places)
     return found if first is None else _with_first(found, first)
 
 
@@ -147,6 +146,32 @@ def _with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:
     return {**found, "tokens": tokens, "lengths": found["lengths"] + 1}
 
 
+@overload
+def generate_all(
+    model: Decodable,
+    sources: Iterable[Sequence[int] | Array],
+    search: BeamSearch,
+    lengths: Sequence[int] | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    stages: int | None = 1,
+    start_id: int = 1,
+    end_id: int = 2,
+    verbose: int = 1,
+) -> DecodedBeams[Array]: ...
+@overload
+def generate_all(
+    model: Decodable,
+    sources: Iterable[Sequence[int] | Array],
+    search: Search | None = None,
+    lengths: Sequence[int] | None = None,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    stages: int | None = 1,
+    start_id: int = 1,
+    end_id: int = 2,
+    verbose: int = 1,
+) -> Decoded[Array]: ...
 def generate_all(
     model: Decodable,
     sources: Iterable[Sequence[int] | Array],
@@ -204,7 +229,7 @@ def generate_all(
     if not arrays:
         none = np.zeros(0, "int32")
         return {"tokens": none.reshape(0, 0), "scores": none.astype("float32"), "lengths": none}
-    uniform = _uniform(search, len(arrays), most_tokens(sizes[-1]))
+    uniform = uniform_of(search, len(arrays), most_tokens(sizes[-1]))
     bar = keras.utils.Progbar(len(arrays), verbose=verbose, unit_name="sequence")
     results: list[Any] = [None] * len(arrays)
     for rows, source in _batches(arrays, sizes, batch_size, padding):
@@ -214,7 +239,9 @@ def generate_all(
             limits, most = np.minimum(limits, max_length), min(most, max_length)
         forced = np.full((batch_size, most), padding, "int32")
         random = None if uniform is None else uniform[_filled(rows, batch_size), :most]
-        found: Any = _run(model, source, forced, limits, search, start_id, end_id, random, stages)
+        found: Any = run_batch(
+            model, source, forced, limits, search, start_id, end_id, random, stages
+        )
         for place, number in enumerate(rows):
             results[number] = {name: value[place] for name, value in found.items()}
         bar.add(len(rows))
@@ -251,48 +278,3 @@ def _joined(results: list[dict[str, Array]], padding: int) -> Decoded[Array]:
         result["tokens"] = np.pad(tokens, widths, constant_values=padding)
     joined = {name: np.stack([result[name] for result in results]) for name in results[0]}
     return cast(Decoded[Array], joined)
-
-
-def _uniform(search: Search, batch: int, max_length: int) -> Array | None:
-    """The random numbers of `Sampling`, `(batch, max_length, samples)`; None for other searches."""
-    if not isinstance(search, Sampling):
-        return None
-    shape = (batch, max_length, search.num_samples)
-    return np.random.default_rng(search.seed).random(shape, "float32")
-
-
-def _run(
-    model: Decodable,
-    source: Array,
-    forced: Array,
-    max_lengths: Array | None,
-    search: Search,
-    start_id: int | Array,
-    end_id: int,
-    uniform: Array | None = None,
-    stages: int | None = 1,
-    prompt_length: int = 0,
-) -> Decoded[Array]:
-    """Compiles where that is new, and decodes one batch."""
-    if not model.built:
-        first = forced[:1, :1]
-        model({"source": source[:1], "target": first} if source.shape[1] else first)
-    inputs: dict[str, Any] = {"source": source.astype("int32"), "forced": forced}
-    inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
-    sizes = np.sum(source != padding_of(model), axis=1)
-    limits = search.constraints.limits(sizes, max_lengths)
-    for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
-        if limit is not None:
-            inputs[name] = ops.convert_to_numpy(limit).astype("int32")
-    if isinstance(search, Sampling):
-        inputs["uniform"] = _uniform(search, *forced.shape) if uniform is None else uniform
-        search = dataclasses.replace(search, seed=None)  # data, not code: compiles nothing
-    # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
-    compiled = vars(model).setdefault("_generators", {})
-    shapes = tuple((name, value.shape) for name, value in inputs.items())
-    options = (end_id, prompt_length, stages)
-    key = (search, shapes, *options)
-    if key not in compiled:
-        compiled[key] = _Generator(model, search, *options)
-    result = compiled[key].predict_on_batch(inputs)
-    return keras.tree.map_structure(ops.convert_to_numpy, result)

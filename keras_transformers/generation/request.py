@@ -5,7 +5,7 @@ logarithms, in float32.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
 
 from keras import ops
 
@@ -43,7 +43,12 @@ class Decoded(TypedDict, Generic[T]):
     tokens: T  # integers (batch, [n,] max_length): padding after END
     scores: T  # float32 (batch, [n])
     lengths: T  # integers (batch, [n]): END included
-    log_probabilities: NotRequired[T]  # float32 (batch, [n]): of `BeamSearch`, without penalties
+
+
+class DecodedBeams(Decoded[T]):
+    """What `BeamSearch` has found."""
+
+    log_probabilities: T  # float32 (batch, [n]): without penalties
 
 
 class Request(NamedTuple):

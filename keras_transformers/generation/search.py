@@ -139,14 +139,8 @@ class Search:
             return ops.logical_and(index < max_length, ops.any(left))
 
         def advance(
-            index: Index,
-            places: Index,
-            rows: Tensor,
-            kept: Any,
-            found: Found,
-            state: Any,
-            asked: dict[str, Tensor],
-            shared: Any,
+            index: Index, places: Index, rows: Tensor, kept: Any, found: Found, state: Any,
+            asked: dict[str, Tensor], shared: Any,
         ) -> tuple[Any, ...]:
             batch, of_rows = ops.shape(rows)[0], Request(**{**request._asdict(), **asked})
             most, end = 0 if stay else batch // 2, ops.minimum(places, max_length)

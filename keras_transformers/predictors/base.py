@@ -67,7 +67,8 @@ class Predictor:
         source: Any = "this object",
     ) -> None:
         self._run = run
-        self.labels = None if labels is None else [str(label) for label in labels]
+        named = None if labels is None else [str(label) for label in labels]
+        self.labels: list[str] | Any = named  # None where there are no classes
         self._parts, self._source = dict(parts or {}), source
         self._made: dict[str, Any] = {}
 

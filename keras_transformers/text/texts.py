@@ -48,7 +48,7 @@ class TextCorpus:
     def labelled(
         cls,
         name: str,
-        pairs: Iterable[tuple[str, str | list[str]]],
+        pairs: Iterable[tuple[str, str | Sequence[str]]],
         classes: Sequence[str] | None = None,
         left_out: Mapping[str, int] | None = None,
         separator: str | None = None,

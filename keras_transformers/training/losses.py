@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Scalar, Tensor
 
 
 def _float(logits: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def __call__(
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
-    ) -> Tensor:
+    ) -> Scalar:
         y_true = ops.convert_to_tensor(y_true)
         check_ranks("SmoothedCrossEntropy", y_true, ops.convert_to_tensor(y_pred))
         # Padding is weight 0, so Keras's own reduction means over real tokens; it also knows

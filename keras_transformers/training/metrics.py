@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Scalar, Tensor
 from keras_transformers.training.losses import check_ranks, token_cross_entropy, token_weights
 
 
@@ -32,7 +32,7 @@ class _TokenMean(keras.metrics.Metric):
         self.total.assign_add(ops.sum(values * weights))
         self.count.assign_add(ops.sum(weights))
 
-    def result(self) -> Tensor:
+    def result(self) -> Scalar:
         count = ops.convert_to_tensor(self.count)  # JAX's where() takes no variables
         return self.total / ops.where(count > 0, count, 1.0)
 
@@ -130,7 +130,7 @@ class Perplexity(TokenCrossEntropy):
     def __init__(self, ignore_id: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(ignore_id, name, **kwargs)
 
-    def result(self) -> Tensor:
+    def result(self) -> Scalar:
         return ops.exp(super().result())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Scalar
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -41,7 +41,7 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.scale = scale
 
-    def __call__(self, step: Any) -> Tensor:
+    def __call__(self, step: Any) -> Scalar:
         step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
         rate = ops.minimum(ops.rsqrt(step), step * self.warmup_steps**-1.5)
         return self.scale * self.hidden_dim**-0.5 * rate
@@ -87,7 +87,7 @@ class WarmupLinear(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
         self.total_steps = total_steps
 
-    def __call__(self, step: Any) -> Tensor:
+    def __call__(self, step: Any) -> Scalar:
         step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
         warmup = max(self.warmup_steps, 1)
         left = (self.total_steps + 1 - step) / (self.total_steps + 1 - warmup)

@@ -109,14 +109,9 @@ class DetectionCorpus:
             looked_at = list(pool.map(_size, images))
         kept, sizes, kept_boxes, kept_labels, read = [], [], [], [], 0
         for i, found in enumerate(looked_at):
-            one = np.asarray(boxes[i], np.float64).reshape(-1, 4)
-            of_class = np.asarray(labels[i]).reshape(-1)
-            crowd = np.zeros(len(one), bool) if crowds is None else np.asarray(crowds[i], bool)
-            if not len(one) == len(of_class) == len(crowd):
-                raise ValueError(
-                    f"{name}: picture {i} must have a label for each box. Received: {len(one)} "
-                    f"boxes, {len(of_class)} labels"
-                )
+            one, of_class, crowd = _of_one(
+                f"{name}: picture {i}", boxes[i], labels[i], None if crowds is None else crowds[i]
+            )
             read += len(one)
             found, one = _for_picture(found, one, stated and stated[i], repaired)
             if isinstance(found, str):
@@ -129,17 +124,10 @@ class DetectionCorpus:
             kept_boxes.append(_inside(one[good], found).astype(np.float32))
             kept_labels.append(of_class[good].astype(np.int32))
         counts = {reason: number for reason, number in counts.items() if number}
-        corpus = cls(
-            name,
-            classes,
-            kept,
-            np.array(sizes, np.int32).reshape(-1, 2),
-            kept_boxes,
-            kept_labels,
-            read + sum((left_out or {}).values()),
-            counts,
-            dict(repaired),
-        )
+        read += sum((left_out or {}).values())
+        sizes = np.array(sizes, np.int32).reshape(-1, 2)
+        found = (kept_boxes, kept_labels, read, counts, dict(repaired))
+        corpus = cls(name, classes, kept, sizes, *found)
         if not kept:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn from.")
         return corpus
@@ -239,6 +227,21 @@ def _size(image: Array | bytes | str) -> tuple[int, int, int] | str:
         return height, width, turned
     except (tf.errors.InvalidArgumentError, ValueError):
         return f"pictures that are no whole {decoding.NAMES}"
+
+
+def _of_one(
+    owner: str, boxes: Values, labels: Values, crowds: Values | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Boxes `(k, 4)`, labels and whether each is a crowd, `(k,)`; ValueError if `k` differs."""
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    labels = np.asarray(labels).reshape(-1)
+    crowds = np.zeros(len(boxes), bool) if crowds is None else np.asarray(crowds, bool)
+    if not len(boxes) == len(labels) == len(crowds):
+        raise ValueError(
+            f"{owner} must have a label for each box. Received: {len(boxes)} boxes, "
+            f"{len(labels)} labels"
+        )
+    return boxes, labels, crowds
 
 
 def _for_picture(

@@ -1,0 +1,80 @@
+"""One batch through a search, compiled where that is new."""
+
+import dataclasses
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformers.annotations import Array, Tensor
+from keras_transformers.generation.decode import decode
+from keras_transformers.generation.request import Decodable, Decoded, Request, padding_of
+from keras_transformers.generation.search import Search
+from keras_transformers.generation.stepwise import Sampling
+
+
+class _Generator(keras.Model):
+    """Lets Keras compile `decode` for whichever backend is in use."""
+
+    def __init__(
+        self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None
+    ) -> None:
+        super().__init__(name="generator", dtype=model.dtype_policy)
+        self.model = model
+        self.search = search
+        self.fixed: dict[str, Any] = {"end_id": end_id, "prompt_length": prompt_length}
+        self.fixed["padding_id"] = padding_of(model)
+        self.stages = stages
+        self.compile(jit_compile=True)
+        self.built = True
+
+    def call(self, inputs: dict[str, Tensor]) -> Decoded[Tensor]:
+        asked: dict[str, Any] = {k: v for k, v in inputs.items() if k != "source"}
+        request = Request(**asked, **self.fixed)
+        return decode(self.model, inputs["source"], self.search, request, self.stages)
+
+
+def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
+    """The random numbers of `Sampling`, `(batch, max_length, samples)`; None for other searches."""
+    if not isinstance(search, Sampling):
+        return None
+    shape = (batch, max_length, search.num_samples)
+    return np.random.default_rng(search.seed).random(shape, "float32")
+
+
+def run_batch(
+    model: Decodable,
+    source: Array,
+    forced: Array,
+    max_lengths: Array | None,
+    search: Search,
+    start_id: int | Array,
+    end_id: int,
+    uniform: Array | None = None,
+    stages: int | None = 1,
+    prompt_length: int = 0,
+) -> Decoded[Array]:
+    """Compiles where that is new, and decodes one batch."""
+    if not model.built:
+        first = forced[:1, :1]
+        model({"source": source[:1], "target": first} if source.shape[1] else first)
+    inputs: dict[str, Any] = {"source": source.astype("int32"), "forced": forced}
+    inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
+    sizes = np.sum(source != padding_of(model), axis=1)
+    limits = search.constraints.limits(sizes, max_lengths)
+    for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
+        if limit is not None:
+            inputs[name] = ops.convert_to_numpy(limit).astype("int32")
+    if isinstance(search, Sampling):
+        inputs["uniform"] = uniform_of(search, *forced.shape) if uniform is None else uniform
+        search = dataclasses.replace(search, seed=None)  # data, not code: compiles nothing
+    # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
+    compiled = vars(model).setdefault("_generators", {})
+    shapes = tuple((name, value.shape) for name, value in inputs.items())
+    options = (end_id, prompt_length, stages)
+    key = (search, shapes, *options)
+    if key not in compiled:
+        compiled[key] = _Generator(model, search, *options)
+    result = compiled[key].predict_on_batch(inputs)
+    return keras.tree.map_structure(ops.convert_to_numpy, result)
