@@ -1,7 +1,6 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017."""
 
 import keras
-from keras import ops
 
 from keras_transformers.layers import (
     CausalSelfAttention,
@@ -16,6 +15,7 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.parts import serialized
+from keras_transformers.models.decoding import TransformerDecoding
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -25,7 +25,6 @@ from keras_transformers.models.settings import (
     variant,
 )
 from keras_transformers.models.text_inputs import rows_of_table
-from keras_transformers.models.transformer_decoding import TransformerDecoding
 from keras_transformers.models.translator import Translator
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
@@ -257,8 +256,3 @@ class Transformer(TransformerDecoding, Translator):
             positions = None if same_segment is None else segment_positions(same_segment)
             x = self.positional_encoding(x, positions=positions)
         return self.dropout_layer(x, training=training)
-
-    def _with_bias(self, logits):
-        return logits if self.logits_bias is None else logits + ops.cast(
-            self.logits_bias, logits.dtype
-        )
