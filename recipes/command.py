@@ -14,9 +14,10 @@ from keras_transformers import pretrained, saving
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.models import DETR
 from keras_transformers.training import keep_freed_memory
-from recipes.bad_input import ending_in_a_sentence
-from recipes.devices import spread
-from recipes.folder import RunFolder, is_finished
+
+from .bad_input import ending_in_a_sentence, program
+from .devices import spread
+from .folder import RunFolder, is_finished
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,14 +164,14 @@ def _as_begun(config, begun):
 
 def main(run, config, description):
     """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
-    name = f"recipes.{pathlib.Path(sys.argv[0]).stem}"
+    called = program()
     given = _options(config, sys.argv[1:])
-    config = tyro.cli(config, prog=f"python -m {name}", description=description)
+    config = tyro.cli(config, prog=called, description=description)
     config.with_chosen(given)
     if config.resume and is_finished(config.output):
         print(f"The run in {config.output} is finished.")
         return
-    with ending_in_a_sentence(name, FloatingPointError), spread(config.devices, config.hosts):
+    with ending_in_a_sentence(called, FloatingPointError), spread(config.devices, config.hosts):
         run(config)
 
 

@@ -37,9 +37,10 @@ from keras_transformers.visualization import (
     images_with_boxes,
     training_curves,
 )
-from recipes.command import RunConfig, begin, is_published, main, publish, start_from
-from recipes.data.boxes import load
-from recipes.devices import hand_over
+
+from .command import RunConfig, begin, is_published, main, publish, start_from
+from .data.boxes import load
+from .devices import hand_over
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 

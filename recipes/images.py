@@ -16,10 +16,11 @@ from keras_transformers.vision import (
     evaluation_batches,
     training_batches,
 )
-from recipes.command import RunConfig, begin, is_published, publish, start_from
-from recipes.data.images import load
-from recipes.devices import hand_over
-from recipes.image_figures import draw
+
+from .command import RunConfig, begin, is_published, publish, start_from
+from .data.images import load
+from .devices import hand_over
+from .image_figures import draw
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 

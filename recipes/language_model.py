@@ -27,10 +27,11 @@ from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import SentencePieceTokenizer, packed_documents, sliding_windows
 from keras_transformers.training import AdamW
 from keras_transformers.visualization import attention_heat_map, training_curves
-from recipes import texts
-from recipes.command import begin, main, publish, start_from
-from recipes.data.documents import load_documents
-from recipes.devices import hand_over
+
+from . import texts
+from .command import begin, main, publish, start_from
+from .data.documents import load_documents
+from .devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,9 +24,10 @@ from keras_transformers.visualization import (
     images_side_by_side,
     training_curves,
 )
-from recipes import images
-from recipes.command import begin, begin_anew, main
-from recipes.devices import hand_over
+
+from . import images
+from .command import begin, begin_anew, main
+from .devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)

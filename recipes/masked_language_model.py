@@ -21,10 +21,11 @@ from keras_transformers.export import MaskFiller
 from keras_transformers.models import TextEncoder
 from keras_transformers.text import WordPieceTokenizer, masked, packed_documents
 from keras_transformers.visualization import training_curves
-from recipes import texts
-from recipes.command import begin, main
-from recipes.data.documents import load_documents
-from recipes.devices import hand_over
+
+from . import texts
+from .command import begin, main
+from .data.documents import load_documents
+from .devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)

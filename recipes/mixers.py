@@ -44,10 +44,11 @@ from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import comparison
-from recipes.command import RunConfig, begin, begin_anew, main
-from recipes.data import images, shakespeare
-from recipes.devices import hand_over
-from recipes.flops import floating_point_operations
+
+from .command import RunConfig, begin, begin_anew, main
+from .data import images, shakespeare
+from .devices import hand_over
+from .flops import floating_point_operations
 
 
 @dataclasses.dataclass(frozen=True)

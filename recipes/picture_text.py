@@ -32,9 +32,10 @@ from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import AdamW, BudgetedDecay
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention, training_curves
-from recipes.command import RunConfig, begin, main
-from recipes.data.images import load
-from recipes.devices import hand_over
+
+from .command import RunConfig, begin, main
+from .data.images import load
+from .devices import hand_over
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {

@@ -17,8 +17,9 @@ import dataclasses
 from keras_transformers.models import RecurrentTranslator
 from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
-from recipes import seq2seq
-from recipes.command import main
+
+from . import seq2seq
+from .command import main
 
 
 @dataclasses.dataclass(frozen=True)

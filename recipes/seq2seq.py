@@ -20,10 +20,11 @@ from keras_transformers.training import (
     text_normalization,
 )
 from keras_transformers.visualization import attention_heat_map, training_curves
-from recipes import texts
-from recipes.command import RunConfig, begin, publish
-from recipes.data.translation import load
-from recipes.devices import hand_over
+
+from . import texts
+from .command import RunConfig, begin, publish
+from .data.translation import load
+from .devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,10 @@ import dataclasses
 import typing
 
 from keras_transformers.models import Swin
-from recipes import images
-from recipes.command import main
-from recipes.heat import importance
+
+from . import images
+from .command import main
+from .heat import importance
 
 
 @dataclasses.dataclass(frozen=True)

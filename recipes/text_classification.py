@@ -37,10 +37,11 @@ from keras_transformers.training import (
     several_hot,
 )
 from keras_transformers.visualization import confusion_matrix, training_curves
-from recipes import texts
-from recipes.command import begin, begin_anew, is_published, main, publish, start_from
-from recipes.data.documents import load_labelled
-from recipes.devices import hand_over
+
+from . import texts
+from .command import begin, begin_anew, is_published, main, publish, start_from
+from .data.documents import load_labelled
+from .devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
 )
-from recipes.command import RunConfig
+
+from .command import RunConfig
 
 
 @dataclasses.dataclass(frozen=True)

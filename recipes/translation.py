@@ -23,8 +23,9 @@ from keras_transformers.models import Transformer
 from keras_transformers.text import balanced_lengths, packed
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
-from recipes import seq2seq
-from recipes.command import main, start_from
+
+from . import seq2seq
+from .command import main, start_from
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,9 +17,10 @@ import keras
 from keras_transformers.layers import sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
-from recipes import images
-from recipes.command import main
-from recipes.heat import attention_to_patches
+
+from . import images
+from .command import main
+from .heat import attention_to_patches
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "inspection": [],
     "precision": [],
     "saving": [],
+    "__main__": [],
     "models": ["layers", "detection", "assertions"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],

@@ -7,9 +7,11 @@ import numpy as np
 
 from keras_transformers.vision import ImageCorpus, read_folder
 from keras_transformers.vision.folders import folders_in
-from recipes.data.tfds import download, find, splits
 
-HERE = pathlib.Path(__file__).parent
+from .embedded import find as find_embedded
+from .embedded import split_name
+from .tfds import download, find, splits
+
 EMBEDDED = ("fashion-mnist-12k",)
 # What people call the parts of a set, in any case.
 NAMES = {
@@ -33,12 +35,13 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
     """Loads a set of labelled images.
 
     Args:
-        dataset: "fashion-mnist-12k"; "tfds:NAME" for a set of TensorFlow Datasets, for instance
-            "tfds:cifar10"; the path of an `.npz` file with `x_train`, `y_train`, `x_test`,
-            `y_test` and optionally `x_valid`, `y_valid` and `class_names`; or of a folder with
-            `train` and optionally `valid` and `test` folders, each with one folder a class; or of a
-            folder with one folder a class. Parts may have other usual names, as `Training` and
-            `val`; where there is no test, a tenth of what is to be learned from is held out.
+        dataset: "fashion-mnist-12k" or "FOLDER/fashion-mnist-12k"; "tfds:NAME" for a set of
+            TensorFlow Datasets, for instance "tfds:cifar10"; the path of an `.npz` file with
+            `x_train`, `y_train`, `x_test`, `y_test` and optionally `x_valid`, `y_valid` and
+            `class_names`; or of a folder with `train` and optionally `valid` and `test` folders,
+            each with one folder a class; or of a folder with one folder a class. Parts may have
+            other usual names, as `Training` and `val`; where there is no test, a tenth of what is
+            to be learned from is held out.
         valid_share: Share of the training images held out where there is no validation set.
         data_dir: Where TensorFlow Datasets keeps its files.
 
@@ -49,10 +52,11 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
         ValueError: If there is no such set, or it is unusable.
     """
     dataset = str(dataset)
+    name, folder = split_name(dataset, EMBEDDED)
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    elif dataset in EMBEDDED:
-        corpora = _from_npz(HERE / f"{dataset}.npz", dataset)
+    elif name and not (folder and pathlib.Path(dataset).is_dir()):
+        corpora = _from_npz(find_embedded(name, f"{name}.npz", folder), name)
     elif pathlib.Path(dataset).is_file():
         corpora = _from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem)
     elif pathlib.Path(dataset).is_dir():

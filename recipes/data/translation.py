@@ -1,13 +1,14 @@
 """Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
 
 import dataclasses
-import pathlib
 
 from keras_transformers.text import PairCorpus, read_pairs
-from recipes.data.own_files import own_files
-from recipes.data.tfds import download, find
 
-HERE = pathlib.Path(__file__).parent
+from .embedded import find as find_embedded
+from .embedded import split_name
+from .own_files import own_files
+from .tfds import download, find
+
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
 SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # ours -> TFDS's
 
@@ -28,8 +29,9 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     """Loads a set of sentence pairs.
 
     Args:
-        dataset: "ui.en-de", "bible.en-es", or "tfds:NAME" for a translation set of TensorFlow
-            Datasets, for instance "tfds:ted_hrlr_translate/pt_to_en".
+        dataset: "ui.en-de", "bible.en-es", or "FOLDER/NAME" of these; or "tfds:NAME" for a
+            translation set of TensorFlow Datasets, for instance
+            "tfds:ted_hrlr_translate/pt_to_en".
         train, valid, test: The user's own files instead, `source TAB target`, plain or gzip; all
             three or none.
         data_dir: Where TensorFlow Datasets keeps its files.
@@ -46,14 +48,16 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    if dataset not in EMBEDDED:
+    name, folder = split_name(dataset, EMBEDDED)
+    if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
             "--valid and --test."
         )
-    corpora = (read_pairs(HERE / dataset / f"{split}.tsv.gz") for split in SPLITS)
-    return TranslationData(dataset, *corpora, *EMBEDDED[dataset])
+    place = find_embedded(name, name, folder)
+    corpora = (read_pairs(place / f"{split}.tsv.gz") for split in SPLITS)
+    return TranslationData(name, *corpora, *EMBEDDED[name])
 
 
 def _from_tfds(name, data_dir):

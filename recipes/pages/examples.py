@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import PIL.Image
 
-from recipes.data import boxes, documents, images
+from ..data import boxes, documents, images
 
 NUMBER = 5
 LONGEST = 120  # characters of an example
