@@ -96,7 +96,9 @@ def begin(config, smoke, tuning=None):
     keep_freed_memory()
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
-    folder = RunFolder(config.output, config)
+    folder = RunFolder(config.output, config.tensorboard)
+    folder._config = config
+    folder.write_json("config.json", dataclasses.asdict(config))
     if not config.resume:
         (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
     return config, folder

@@ -150,7 +150,7 @@ def train(config, folder, model, batches, watched):
         batches,
         config.steps_per_epoch,
         config.epochs,
-        [decay, *folder.callbacks(config.tensorboard)],
+        [decay, *folder.callbacks()],
         validation_data=watched,
     )
 

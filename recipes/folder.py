@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import dataclasses
 import importlib.util
 import json
 import pathlib
@@ -25,24 +24,23 @@ class RunFolder:
 
     Args:
         path: The folder; made if it is missing.
-        config: The recipe's dataclass, written at once.
+        tensorboard: Whether to write logs for TensorBoard, too.
 
     Raises:
         ValueError: If TensorBoard's logs are asked for and it is not installed.
     """
 
-    def __init__(self, path, config):
-        self._started, self._config, self._failed = time.perf_counter(), config, []
-        if getattr(config, "tensorboard", False) and not importlib.util.find_spec("tensorboard"):
+    def __init__(self, path, tensorboard=False):
+        self._started, self._failed, self._tensorboard = time.perf_counter(), [], tensorboard
+        if tensorboard and not importlib.util.find_spec("tensorboard"):
             raise ValueError(
                 "--tensorboard needs TensorBoard: pip install 'keras_transformers[tensorboard]'"
             )
-        self.path = self._shared = pathlib.Path(path)
+        self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
         if not distribution.is_first_host():
             self.path = self.path / "other_host"
         self.figures = self.path / "figures"
         self.figures.mkdir(parents=True, exist_ok=True)
-        self.write_json("config.json", dataclasses.asdict(config))
 
     def __truediv__(self, name):
         return self.path / name
@@ -72,7 +70,7 @@ class RunFolder:
         """
         config = self._config
         resume = ExactResume(
-            self._shared / "checkpoints" / name,
+            self.shared / "checkpoints" / name,
             config.checkpoint_minutes,
             config.checkpoint_steps,
             resume=config.resume,
@@ -85,7 +83,7 @@ class RunFolder:
                 steps_per_epoch=steps,
                 epochs=epochs,
                 initial_epoch=resume.start[0],
-                callbacks=resume.after([distribution.Guard(), *callbacks, _Clock(self)]),
+                callbacks=resume.after([distribution.Guard(), *callbacks, Clock(self)]),
                 **options,
             )
         except Exception:
@@ -101,10 +99,10 @@ class RunFolder:
             keras.callbacks.EarlyStopping(patience=patience, restore_best_weights=True, **best),
         ]
 
-    def callbacks(self, tensorboard=False):
+    def callbacks(self):
         """History as CSV, and TensorBoard's logs on request."""
         callbacks = [_HistoryFile(self / "history.csv")]
-        if tensorboard:
+        if self._tensorboard:
             callbacks.append(keras.callbacks.TensorBoard(str(self / "tensorboard")))
         return callbacks
 
@@ -141,7 +139,7 @@ class RunFolder:
             self._failed.append(name)
 
     def end(self):
-        """The run is over: no more checkpoints.
+        """The run is over: no more checkpoints. Gives its metrics.
 
         Raises:
             ValueError: If an export failed. The checkpoints then stay, for `--resume` to try again.
@@ -154,6 +152,7 @@ class RunFolder:
             )
         shutil.rmtree(self / "checkpoints", ignore_errors=True)
         print(f"Everything is in {self.path}")
+        return self._metrics
 
     def write_example(self, pixels):
         """Writes uint8 `(height, width, channels)` as `example.png`, or `.npy`; gives its path."""
@@ -227,7 +226,7 @@ class _HistoryFile(keras.callbacks.Callback):
             writer.writerows(self.rows)
 
 
-class _Clock(keras.callbacks.Callback):
+class Clock(keras.callbacks.Callback):
     """Keeps the seconds of a run in its checkpoints."""
 
     def __init__(self, folder):

@@ -203,7 +203,7 @@ def train(config, folder, data, model, batches, valid):
         [
             decay,
             *([keras.callbacks.SwapEMAWeights()] if config.ema else []),
-            *folder.callbacks(config.tensorboard),
+            *folder.callbacks(),
         ],
         watch=clock.watch,
         validation_data=valid,

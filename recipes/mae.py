@@ -96,7 +96,7 @@ def pretrain(config, folder, data, preprocessing, batches, valid):
         lambda epoch: batches(epoch).map(lambda pictures, labels: pictures),
         steps,
         config.epochs,
-        [decay, *folder.callbacks(config.tensorboard)],
+        [decay, *folder.callbacks()],
         validation_data=valid.map(lambda pictures, labels: pictures),
     )
     return model, history

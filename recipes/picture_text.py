@@ -224,7 +224,7 @@ def train(config, folder, splits, preprocessing, tokenizer, model):
                 config.minutes,
                 decay="cosine",
             ),
-            *folder.callbacks(config.tensorboard),
+            *folder.callbacks(),
         ],
         validation_data=valid.batch(config.batch_size),
     )

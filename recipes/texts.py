@@ -100,7 +100,7 @@ def fit(config, folder, model, batches, valid, sequences, best, callbacks=()):
             throughput,
             *callbacks,
             *folder.keep_best(*best),
-            *folder.callbacks(config.tensorboard),
+            *folder.callbacks(),
         ],
         validation_data=valid,
     )

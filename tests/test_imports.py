@@ -70,7 +70,8 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
-SHARED += ("image_figures", "images", "pages", "seq2seq", "texts")
+SHARED += ("image_figures", "images", "options", "pages", "published", "texts", "training")
+SHARED += ("translating",)
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

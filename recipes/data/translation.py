@@ -2,7 +2,13 @@
 
 import dataclasses
 
-from keras_transformers.text import PairCorpus, read_pairs
+from keras_transformers.text import (
+    PairCorpus,
+    SentencePieceTokenizer,
+    encode_pairs,
+    read_pairs,
+)
+from keras_transformers.training import text_normalization
 
 from .embedded import find as find_embedded
 from .embedded import split_name
@@ -23,6 +29,11 @@ class TranslationData:
     test: PairCorpus
     source_language: str = "source"
     target_language: str = "target"
+
+    def head(self, **numbers):
+        """The first pairs of each split, so many."""
+        kept = {split: getattr(self, split).head(number) for split, number in numbers.items()}
+        return dataclasses.replace(self, **kept)
 
 
 def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
@@ -89,3 +100,28 @@ def _from_tfds(name, data_dir):
         PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in SPLITS.values()
     )
     return TranslationData(f"tfds:{name}", *corpora, source, target)
+
+
+def train_tokenizer(data, vocab_size, normalization=None):
+    """A tokenizer of both languages.
+
+    Args:
+        data: A `TranslationData`.
+        vocab_size: Number of pieces.
+        normalization: Of characters; None goes by the script.
+    """
+    sides = data.train.sources, data.train.targets
+    rule = normalization or text_normalization(*sides)
+    print(f"Vocabulary: {vocab_size} pieces, normalization {rule}")
+    return SentencePieceTokenizer.train(sum(sides, []), vocab_size, normalization=rule)
+
+
+def both(tokenizer):
+    """The tokenizers of sources and targets."""
+    return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
+
+
+def encode(corpus, tokenizer, **options):
+    """Pairs of id sequences, see `encode_pairs`."""
+    source, target = both(tokenizer)
+    return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)

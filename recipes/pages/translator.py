@@ -12,7 +12,8 @@ from keras_transformers.models import Transformer
 from keras_transformers.pretrained import load_search
 from keras_transformers.visualization import attention_heat_map
 
-from ..seq2seq import alignment, both
+from ..data.translation import both
+from ..translating import alignment
 from .asking import text_of
 from .examples import settings_of
 

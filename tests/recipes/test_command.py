@@ -10,8 +10,8 @@ import pytest
 from recipes import command
 
 # Recipes with presets: those of a smoke run, and those to go on from published weights.
-RECIPES = ("text_classification", "translation", "language_model", "detr", "masked_language_model")
-RECIPES += ("recurrent_translation", "mixers", "picture_text", "vit", "swin", "mae")
+RECIPES = ("text_classification", "language_model", "detr", "masked_language_model")
+RECIPES += ("mixers", "picture_text", "vit", "swin", "mae")
 
 
 def presets(name):
@@ -21,8 +21,6 @@ def presets(name):
     tuning = getattr(recipe, "TUNING", None)
     if name in ("vit", "swin"):
         tuning = {"image_size": 48, "learning_rate": 1e-4, "batch_size": 32, "erasing": 0.0}
-    if name == "translation":
-        tuning = importlib.import_module("recipes.seq2seq").TUNING
     return recipe.Config, getattr(recipe, "SMOKE", shared.SMOKE), tuning
 
 
@@ -87,17 +85,3 @@ def test_rows_are_no_longer_than_the_positions_of_published_weights(key, start, 
     assert start("text_classification", pretrained=str(folder), row_length=32).row_length == 32
     with pytest.raises(ValueError, match="--row-length must be at most 64.*Received: 65"):
         start("text_classification", pretrained=str(folder), row_length=65)
-
-
-def test_a_run_goes_on_with_its_numbers_and_refuses_others_be_they_the_default(start, tmp_path):
-    kind = presets("translation")[0]
-    first = start("translation", "--smoke", "--epochs", 3, "--learning-rate", 0.25)
-    assert (first.epochs, first.learning_rate, first.vocab_size) == (3, 0.25, 600)
-    for again in (["--resume"], ["--resume", "--smoke"], ["--resume", "--epochs=3"]):
-        assert dataclasses.replace(start("translation", *again), resume=False) == first
-    for option, default in (("learning-rate", kind.learning_rate), ("vocab-size", 2500)):
-        with pytest.raises(SystemExit):
-            start("translation", "--resume", f"--{option}", default)
-    with pytest.raises(ValueError, match="begun with --learning-rate 0.25. Received.*0.005"):
-        start("translation", resume=True, learning_rate=kind.learning_rate)
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["epochs"] == 3

@@ -5,9 +5,11 @@ import importlib.util
 
 import keras
 import pytest
+import tyro
 
-from recipes import devices, vit
+from recipes import devices, translation, vit
 from recipes.command import RunConfig, begin_anew
+from recipes.options import FLAT, changed
 from tests.recipes.command import command, run
 
 FOUR = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
@@ -17,7 +19,9 @@ with_jax = pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs
 
 def test_the_process_that_scores_is_told_everything_but_the_devices():
     given = ["--seed", "2", "--devices", "data=4", "--devices=data=2", "--hosts", "--epochs", "3"]
-    assert devices._without_devices(given) == ["--seed", "2", "--epochs", "3"]
+    told = tyro.cli(translation.Config, args=devices._told(given), config=FLAT)
+    of_run = {"seed": 2, "epochs": 3, "resume": True, "devices": None, "hosts": False}
+    assert told == changed(translation.Config(), **of_run)
 
 
 def test_the_next_model_of_a_run_has_its_precision_too():
