@@ -168,6 +168,21 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     return history, share, float(np.median(throughput.rates))
 
 
+def fit_tokens(config, folder, model, batches, valid):
+    """`fit_texts` of a model that predicts tokens, by its validation loss.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    best = ("val_loss", "min", config.training.patience)
+    history, share, rate = fit_texts(config, folder, model, batches, valid, ["ids"], best)
+    return history, {
+        "real_token_share": share,
+        "tokens_per_second": rate,
+        "valid_cross_entropy": min(history["val_cross_entropy"]),
+    }
+
+
 def fit_translations(config, folder, model, batches, valid, data, translate):
     """`fit_texts` of a translator, by what it makes of the validation sentences.
 

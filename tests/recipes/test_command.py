@@ -10,7 +10,7 @@ import pytest
 from recipes import command
 
 # Recipes with presets: those of a smoke run, and those to go on from published weights.
-RECIPES = ("text_classification", "language_model", "detr", "masked_language_model")
+RECIPES = ("text_classification", "detr")
 RECIPES += ("mixers", "picture_text", "vit", "swin", "mae")
 
 

@@ -10,7 +10,7 @@ import pytest
 from recipes import options
 from recipes.options import changed, configure, numbers
 
-RECIPES = ("translation", "recurrent_translation")
+RECIPES = ("translation", "recurrent_translation", "language_model", "masked_language_model")
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
 
