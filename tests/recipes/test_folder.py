@@ -80,7 +80,7 @@ def test_an_example_of_any_number_of_channels_is_written(channels, tmp_path):
 DRAWING = tuple(name for name in dir(visualization) if not name.startswith("_"))
 RECIPES = {path.stem: path for path in (ROOT / "recipes").glob("*.py")}
 LAST = ("write_metrics", "drawing", "exporting", "end")  # of a run, in `training.finish`
-OLD = ("detr", "image_figures", "images", "mae")
+OLD = ("image_figures", "images", "mae")
 OLD += ("mixers", "picture_text", "text_classification", "vit")
 
 
