@@ -13,6 +13,7 @@ import tyro
 from keras_transformers import pretrained, saving
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.models import DETR
+from keras_transformers.models.settings import SEVERAL
 from keras_transformers.training import keep_freed_memory
 
 from .bad_input import ending_in_a_sentence, program
@@ -68,6 +69,26 @@ class RunConfig:
     def jit_compile(self):
         """Whether XLA compiles: not where TensorFlow copies a model to several devices."""
         return self.devices is None or keras.backend.backend() == "jax"
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelConfig:
+    """How many labels there can be, of a run that trains a classifier."""
+
+    problem_type: typing.Literal[
+        "single_label_classification", "multi_label_classification"
+    ] = "single_label_classification"
+    label_separator: str = ","  # between several labels, in own files
+
+    @property
+    def several(self):
+        """Whether there can be several labels, or none."""
+        return self.problem_type == SEVERAL
+
+    @property
+    def separator(self):
+        """What stands between labels; None where there is one each."""
+        return self.label_separator if self.several else None
 
 
 OF_THIS_PROCESS = ("output", "devices", "hosts", "resume", "checkpoint_minutes", "checkpoint_steps")

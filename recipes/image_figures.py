@@ -1,47 +1,55 @@
 """What is drawn of a classifier of pictures: curves, confusion, and what answers draw on."""
 
+from textwrap import shorten
+
 import numpy as np
 
 from keras_transformers.visualization import (
+    comparison,
     confusion_matrix,
     images_with_attention,
     training_curves,
 )
 
+from .image_scores import in_words
 
-def draw(folder, history, model, preprocessing, data, probabilities, scores, attention):
-    """Curves, confusion, and pictures with what was made of them.
+
+def draw(folder, history, model, preprocessing, corpus, probabilities, scores, attention):
+    """Curves, classes that are confused or missed, and pictures with what was made of them.
 
     Args:
+        corpus: The test set, whose pictures have these `probabilities` and `scores`.
         attention: Function of model and normalised pictures to what the answer draws on, `(batch,
             rows, columns)`.
     """
     with folder.drawing("training_curves") as path:
         training_curves(history, path, ("loss", "accuracy"))
-    classes = data.test.classes
-    with folder.drawing("confusion") as path:
-        confusion_matrix(scores.confusion, classes, path)
+    if corpus.several:  # which have no confusion: each is there or not by itself
+        with folder.drawing("labels") as path:
+            rows = {row["class"]: row for row in scores.table if row["images"]}
+            comparison({"Each label of the test set": rows}, path, y="f1", x=("images",))
+    else:
+        with folder.drawing("confusion") as path:
+            confusion_matrix(scores.confusion, corpus.classes, path)
     with folder.drawing("predictions_attention") as path:
-        draw_attention(path, model, preprocessing, data, probabilities, attention)
+        draw_attention(path, model, preprocessing, corpus, probabilities, attention)
 
 
-def draw_attention(path, model, preprocessing, data, probabilities, attention):
+def draw_attention(path, model, preprocessing, corpus, probabilities, attention):
     """Test pictures, half of them classified wrongly, and what the answers draw on."""
-    classes = data.test.classes
-    predicted = probabilities.argmax(axis=1)
-    wrong = np.flatnonzero(predicted != data.test.labels)[:8]
-    right = np.flatnonzero(predicted == data.test.labels)[: 16 - len(wrong)]
+    true, said = (np.array(words) for words in in_words(probabilities, corpus))
+    wrong = np.flatnonzero(true != said)[:8]
+    right = np.flatnonzero(true == said)[: 16 - len(wrong)]
     places = np.concatenate([right, wrong])
-    shown = data.test.select(places).decoded(preprocessing).images
-    titles = [
-        f"{classes[data.test.labels[i]]}\n-> {classes[predicted[i]]}, {probabilities[i].max():.0%}"
-        for i in places
-    ]
+    shown = corpus.select(places).decoded(preprocessing).images
+    if corpus.several:
+        names = [[shorten(of[i] or "none", 40) for i in places] for of in (true, said)]
+        titles = ["\n-> ".join(each) for each in zip(*names, strict=True)]
+        about = "True labels -> predicted labels, and what those draw on"
+    else:
+        titles = [f"{true[i]}\n-> {said[i]}, {probabilities[i].max():.0%}" for i in places]
+        about = "True class -> predicted class and its probability, and what it draws on"
     pixels = shown if shown.shape[-1] == 3 else shown.mean(-1, keepdims=True)
     images_with_attention(
-        pixels / 255,
-        attention(model, preprocessing.normalize(shown)),
-        titles,
-        path,
-        title="True class -> predicted class and its probability, and what it draws on",
+        pixels / 255, attention(model, preprocessing.normalize(shown)), titles, path, title=about
     )

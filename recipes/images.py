@@ -8,7 +8,12 @@ import numpy as np
 from keras_transformers.export import ImageClassifier
 from keras_transformers.models.image_model import ImageModel
 from keras_transformers.pretrained import load_preprocessing
-from keras_transformers.training import AdamW, BudgetedDecay, score_classes
+from keras_transformers.training import (
+    AdamW,
+    BudgetedDecay,
+    classification_accuracy,
+    classification_loss,
+)
 from keras_transformers.vision import (
     Augmentation,
     Preprocessing,
@@ -17,10 +22,11 @@ from keras_transformers.vision import (
     training_batches,
 )
 
-from .command import RunConfig, begin, is_published, publish, start_from
+from .command import LabelConfig, RunConfig, begin, is_published, publish, start_from
 from .data.images import load
 from .devices import hand_over
 from .image_figures import draw
+from .image_scores import score, write_tables
 
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 
@@ -52,7 +58,7 @@ class ImageConfig(RunConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierConfig(ImageConfig):
+class ClassifierConfig(ImageConfig, LabelConfig):
     """The numbers of a run that trains a classifier and nothing else."""
 
     pretrained: str | None = None  # folder of another run, or published, to go on from its model
@@ -73,7 +79,7 @@ def tuning(config):
 
 def load_data(config):
     """Corpora, the preprocessing measured on them, and batches to train and to watch by."""
-    data = load(config.dataset)
+    data = load(config.dataset, separator=getattr(config, "separator", None))
     if config.smoke:
         few = {name: getattr(data, name).split(0.03)[1] for name in ("train", "valid", "test")}
         data = dataclasses.replace(data, **few)
@@ -142,6 +148,7 @@ def prepared(config, num_classes, channels, from_scratch):
     """
     settings = {"dropout": config.dropout, "drop_path": config.drop_path}
     settings |= {"num_classes": num_classes, "image_size": config.image_size}
+    settings["problem_type"] = config.problem_type
     if config.freeze and config.pretrained is None:
         raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
     if config.pretrained is None:
@@ -172,10 +179,8 @@ def classifier(config, model):
             use_ema=config.ema is not None,
             ema_momentum=config.ema or 0.99,
         ),
-        keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=config.label_smoothing
-        ),
-        metrics=["accuracy"],
+        classification_loss(model.problem_type, config.label_smoothing),
+        metrics=[classification_accuracy(model.problem_type)],
         jit_compile=config.jit_compile,
     )
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
@@ -238,12 +243,11 @@ def run(config, smoke, build_model, attention, draw_more=None):
 
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
-    scores = score_classes(probabilities, data.test.labels, classes)
+    scores, numbers = score(probabilities, data.test)
+    last = history["val_accuracy"][-1]
     metrics = {
-        "test_top1": 100 * scores.top1,
-        "test_top5": 100 * scores.top5,
-        "test_calibration_error": scores.calibration_error,
-        "valid_top1": 100 * history["val_accuracy"][-1],
+        **numbers,
+        **({"valid_accuracy": last} if config.several else {"valid_top1": 100 * last}),
         **measured,
         "parameters": model.count_params(),
         "epochs": len(history["loss"]),
@@ -252,20 +256,13 @@ def run(config, smoke, build_model, attention, draw_more=None):
     for row in scores.table:
         print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
     folder.write_metrics(metrics)
-    header = ["class", "images", "precision", "recall", "f1"]
-    folder.write_table("classes.tsv", header, [list(row.values()) for row in scores.table])
-    rows = zip(data.test.labels, probabilities.argmax(1), probabilities.max(1), strict=True)
-    folder.write_table(
-        "predictions.tsv",
-        ["label", "predicted", "probability"],
-        [(classes[label], classes[best], f"{most:.6f}") for label, best, most in rows],
-    )
+    write_tables(folder, scores, probabilities, data.test)
     with folder.exporting("saved_model") as path:
         served.save(path)
     if is_published(config.pretrained):
         with folder.exporting("published"):
             publish(folder, model, classes=classes, preprocessing=preprocessing)
-    draw(folder, history, model, preprocessing, data, probabilities, scores, attention)
+    draw(folder, history, model, preprocessing, data.test, probabilities, scores, attention)
     if draw_more:
         draw_more(folder, model, preprocessing)
     folder.end()
@@ -274,6 +271,8 @@ def run(config, smoke, build_model, attention, draw_more=None):
 
 
 def show_use(folder, corpus, preprocessing):
-    """Writes the first picture of a corpus, and prints how its class can be asked for."""
+    """Writes the first picture of a corpus, and prints how its class or labels are asked for."""
     picture = corpus.select([0]).decoded(preprocessing).images[0]
-    folder.show_use(folder.write_example(picture), '{}["label"]', lambda answer: answer["label"])
+    wanted = "labels" if corpus.several else "label"
+    example = folder.write_example(picture)
+    folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])

@@ -2,9 +2,11 @@
 
     python -m recipes.swin                              # a subset of Fashion-MNIST
     python -m recipes.swin --dataset FOLDER             # one folder of images a class
+    python -m recipes.swin --dataset FOLDER --problem-type multi_label_classification
     python -m recipes.swin --size T --patch-size 4 --window-size 7 --image-size 224
 
-See https://arxiv.org/abs/2103.14030; `--version 2` for https://arxiv.org/abs/2111.09883. Measured
+The third reads a table in the folder, `labels.csv`, in each line a file and its labels. See
+https://arxiv.org/abs/2103.14030; `--version 2` for https://arxiv.org/abs/2111.09883. Measured
 on the 2,000 test pictures of the first data set, on two cores of an AMD EPYC with AVX-512: 89.0 %
 top-1 in 10.2 minutes of training and evaluation (seed 1).
 """

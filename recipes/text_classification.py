@@ -7,11 +7,11 @@
         --seeds 3 --label-share 0.1
     python -m recipes.text_classification --pretrained bert-base-uncased
 
-Own files hold a text, a tab and its class in each line; with `--problem-type
-multi_label_classification` none, one or several classes, with commas between them. Devlin et al.
-2018, https://arxiv.org/abs/1810.04805, section 4. Measured by the last command but one on two cores
-of an AMD EPYC with AVX-512: 28.4 +- 0.7 % of the test passages from the pre-trained encoder, 15.8
-+- 0.6 % from random weights, in 12 minutes.
+Own files hold a text, a tab and its class in each line, or are `.csv` or `.jsonl`; with
+`--problem-type multi_label_classification` none, one or several classes, with commas between them.
+Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 4. Measured by the last command but
+one on two cores of an AMD EPYC with AVX-512: 28.4 +- 0.7 % of the test passages from the
+pre-trained encoder, 15.8 +- 0.6 % from random weights, in 12 minutes.
 """
 
 import dataclasses
@@ -24,7 +24,6 @@ import tensorflow as tf
 
 from keras_transformers.export import TextClassifier
 from keras_transformers.models import TextEncoder
-from keras_transformers.models.settings import SEVERAL
 from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import (
@@ -39,23 +38,19 @@ from keras_transformers.training import (
 from keras_transformers.visualization import confusion_matrix, training_curves
 
 from . import texts
-from .command import begin, begin_anew, is_published, main, publish, start_from
+from .command import LabelConfig, begin, begin_anew, is_published, main, publish, start_from
 from .data.documents import load_labelled
 from .devices import hand_over
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(texts.TextConfig):
+class Config(texts.TextConfig, LabelConfig):
     """Every number of a run. The defaults suit some 10,000 short texts and two CPU cores."""
 
     dataset: str = "shakespeare-plays"  # or tfds:NAME
     output: str = "runs/text_classification"
     pretrained: str | None = None  # folder of a run of recipes.masked_language_model, or published
     compare: bool = False  # with --pretrained: train from random weights as well
-    problem_type: typing.Literal[
-        "single_label_classification", "multi_label_classification"
-    ] = "single_label_classification"
-    label_separator: str = ","  # between several classes of a text
     label_share: float = 1.0  # of the training texts, at random; the others are left out
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
     minutes: float | None = None
@@ -80,9 +75,8 @@ CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 def load_data(config):
     """Labelled texts, the tokenizer, and the ids of each split."""
-    separator = config.label_separator if config.problem_type == SEVERAL else None
     data = load_labelled(
-        config.dataset, config.train, config.valid, config.test, separator=separator
+        config.dataset, config.train, config.valid, config.test, separator=config.separator
     )
     if config.smoke:
         data = data.sample(train=400, valid=64, test=64)
@@ -152,12 +146,11 @@ def build_model(config, num_classes, vocab_size, start):
 
 def batches(config, ids, labels, classes, seed=None, epoch=None):
     """Batches of texts of like length, with labels of 0 and 1 for each class."""
-    several = config.problem_type == SEVERAL
-    labels = several_hot(labels, classes) if several else labels
+    labels = several_hot(labels, classes) if config.several else labels
     dataset = bucketed_texts(ids, labels, lengths(config), config.batch_size, seed, epoch)
 
     def hot(labels):
-        return tf.cast(labels, tf.float32) if several else tf.one_hot(labels, classes)
+        return tf.cast(labels, tf.float32) if config.several else tf.one_hot(labels, classes)
 
     return dataset.map(lambda ids, labels, weights: (ids, hot(labels), weights))
 
@@ -165,11 +158,10 @@ def batches(config, ids, labels, classes, seed=None, epoch=None):
 def score(config, classifier, corpus):
     """Scores of a classifier on a corpus, and those of them that runs are compared by, a dict."""
     probabilities = classifier.probabilities(corpus.texts)
-    if config.problem_type == SEVERAL:
+    if config.several:
         labels = several_hot(corpus.labels, len(corpus.classes))
         found = score_labels(probabilities, labels, corpus.classes)
-        names = ("exact_match", "micro_f1", "macro_f1", "mean_average_precision")
-        return found, {name: getattr(found, name) for name in names}
+        return found, found.numbers()
     found = score_classes(probabilities, corpus.labels, corpus.classes)
     f1 = float(np.mean([row["f1"] for row in found.table]))
     return found, {"accuracy": found.top1, "macro_f1": f1}
@@ -268,12 +260,12 @@ def run(config):
         classifier.save(path)
     with folder.drawing("training_curves") as path:
         training_curves(history, path, ("loss", "accuracy"))
-    if config.problem_type != SEVERAL:
+    if not config.several:
         with folder.drawing("confusion") as path:
             confusion_matrix(found.confusion, data.train.classes, path)
     folder.end()
     example = min(data.test.texts, key=len)
-    wanted = "labels" if config.problem_type == SEVERAL else "label"
+    wanted = "labels" if config.several else "label"
     folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])
     return metrics
 

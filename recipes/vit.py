@@ -2,9 +2,11 @@
 
     python -m recipes.vit                              # a subset of Fashion-MNIST
     python -m recipes.vit --dataset FOLDER             # one folder of images a class
+    python -m recipes.vit --dataset FOLDER --problem-type multi_label_classification
     python -m recipes.vit --dataset tfds:cifar10 --image-size 32
 
-See https://arxiv.org/abs/2010.11929. Measured on the 2,000 test pictures of the first data set, on
+The third reads a table in the folder, `labels.csv`, in each line a file and its labels. See
+https://arxiv.org/abs/2010.11929. Measured on the 2,000 test pictures of the first data set, on
 two cores of an AMD EPYC 7003: 89.0, 88.1 and 89.5 % top-1 in 10.2 minutes of training and
 evaluation (seeds 1, 2, 3).
 """

@@ -34,11 +34,13 @@ MAY_IMPORT = {
     "layers": ["assertions"],
     "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
-    "training": ["layers.masks"],
+    "training": ["layers.masks", "label_lists"],
     "streams": [],
     "array_files": [],
-    "text": ["layers.masks", "streams"],
-    "vision": ["array_files", "layers.masks", "streams"],
+    "tables": [],
+    "label_lists": [],
+    "text": ["layers.masks", "streams", "tables", "label_lists"],
+    "vision": ["array_files", "layers.masks", "streams", "tables", "label_lists"],
     "visualization": [],
     "inspection": [],
     "precision": [],
@@ -55,7 +57,7 @@ ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
     for part in (
         "layers", "models", "generation", "detection", "training", "inspection", "precision",
-        "saving",
+        "saving", "label_lists",
     )
 )
 OF_ONE_BACKEND = ("tensorflow", "tensorflow_text", "tensorflow_datasets", "jax", "torch")
@@ -70,8 +72,8 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
-SHARED += ("image_figures", "images", "options", "pages", "published", "texts", "training")
-SHARED += ("translating",)
+SHARED += ("image_figures", "image_scores", "images", "options", "pages", "published", "texts")
+SHARED += ("training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -78,6 +78,19 @@ def test_other_bits_of_a_table_are_refused_by_name():
         layer.quantize("int4")
 
 
+def test_quantizers_of_ones_own_for_a_table_are_refused_and_not_ignored():
+    own = keras.quantizers.AbsMaxQuantizer(axis=-1, value_range=(-20, 20))
+    layer = TokenEmbedding(VOCAB, 22)
+    layer.build()
+    for asked in ({"weight_quantizer": own}, {"activation_quantizer": None}):
+        config = keras.quantizers.Int8QuantizationConfig(**asked)
+        with pytest.raises(NotImplementedError, match="`config` must be without quantizers of its"):
+            layer.quantize("int8", config=config)
+    assert to_numpy(layer.table).dtype == "float32"
+    layer.quantize("int8", config=keras.quantizers.Int8QuantizationConfig())
+    assert to_numpy(layer.table).dtype == "int8"
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 @pytest.mark.parametrize(
     "model",

@@ -90,14 +90,8 @@ class SetCriterion:
         """Dict of "class", "box" and "giou" to the unweighted losses `(layers,)`."""
         self._check(logits, boxes, labels, true_boxes)
         logits, boxes = ops.cast(logits, "float32"), ops.cast(boxes, "float32")
-        labels, true_boxes = ops.cast(labels, "int32"), ops.cast(true_boxes, "float32")
         layers, _, queries, classes = logits.shape
-        if not labels.shape[1]:  # no picture has any, and the shapes below need one
-            labels = ops.pad(labels, ((0, 0), (0, 1)), constant_values=-1)
-            true_boxes = ops.pad(true_boxes, ((0, 0), (0, 1), (0, 0)))
-        real = labels >= 0
-        # Anything may stand at padding; what is computed from it must be finite.
-        true_boxes = ops.where(real[..., None], true_boxes, 0.5)
+        labels, real, true_boxes = _targets(labels, true_boxes)
 
         def per_layer(x):
             return ops.tile(x, (layers, *(1 for _ in x.shape[1:])))
@@ -156,10 +150,10 @@ class SetCriterion:
             positive, negative = _focal_parts(logits)
             of_class = positive - negative
         queries = logits.shape[1]
-        places = ops.broadcast_to(
+        indices = ops.broadcast_to(
             ops.maximum(labels, 0)[:, None], (ops.shape(labels)[0], queries, labels.shape[1])
         )
-        of_class = ops.take_along_axis(of_class, places, axis=2)  # (batch, queries, most)
+        of_class = ops.take_along_axis(of_class, indices, axis=2)  # (batch, queries, most)
         predicted, true = boxes[:, :, None], true_boxes[:, None]
         distance = ops.sum(ops.abs(predicted - true), axis=-1)
         giou = generalized_iou(corner_boxes(predicted), corner_boxes(true))
@@ -187,6 +181,16 @@ class SetCriterion:
                 "SetCriterion: there must be as many queries as true boxes in a picture, or more. "
                 f"Received: {shapes[0][2]} queries, room for {shapes[2][1]} true boxes"
             )
+
+
+def _targets(labels, true_boxes):
+    """Labels, which of them are real, and boxes that are finite at padding too."""
+    labels, true_boxes = ops.cast(labels, "int32"), ops.cast(true_boxes, "float32")
+    if not labels.shape[1]:  # no image has any, and later shapes need one
+        labels = ops.pad(labels, ((0, 0), (0, 1)), constant_values=-1)
+        true_boxes = ops.pad(true_boxes, ((0, 0), (0, 1), (0, 0)))
+    real = labels >= 0
+    return labels, real, ops.where(real[..., None], true_boxes, 0.5)
 
 
 def of_pictures(sample_weight, owner):

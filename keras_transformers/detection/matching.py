@@ -45,77 +45,9 @@ def match(cost, valid=None):
     column_of = ops.full((batch, rows), -1, "int32")
     if not rows:
         return column_of
-    row_numbers, column_numbers = ops.arange(rows)[None], ops.arange(columns)[None]
 
-    def assign(row, row_prices, column_prices, row_of, column_of):
-        """Gives one more row a column, by way of other rows' columns where that is cheaper."""
-        wanted = ops.take(valid, row, axis=1)
-
-        def searching(end, *_):
-            return ops.any(end < 0)
-
-        def search(end, current, least, scanned, lengths, origin):
-            """Takes the nearest column that was not yet reached, in every search not at its end."""
-            going = end < 0
-            reduced = _rows(cost, current) - _at(row_prices, current)[:, None] - column_prices
-            through = least[:, None] + reduced
-            better = ops.logical_and(ops.logical_not(scanned), through < lengths)
-            better = ops.logical_and(better, going[:, None])
-            lengths = ops.where(better, through, lengths)
-            origin = ops.where(better, current[:, None], origin)
-            nearest = ops.argmin(ops.where(scanned, float("inf"), lengths), axis=1)
-            nearest = ops.cast(nearest, "int32")
-            here = ops.logical_and(column_numbers == nearest[:, None], going[:, None])
-            owner = _at(row_of, nearest)
-            free = owner < 0
-            return (
-                ops.where(ops.logical_and(going, free), nearest, end),
-                ops.where(ops.logical_and(going, ops.logical_not(free)), owner, current),
-                ops.where(going, _at(lengths, nearest), least),
-                ops.logical_or(scanned, here),
-                lengths,
-                origin,
-            )
-
-        end, _, least, scanned, lengths, origin = ops.while_loop(
-            searching,
-            search,
-            (
-                ops.where(wanted, -1, 0),
-                ops.broadcast_to(ops.cast(row, "int32"), (batch,)),
-                ops.zeros((batch,), "float32"),
-                ops.zeros((batch, columns), "bool"),
-                ops.full((batch, columns), float("inf"), "float32"),
-                ops.zeros((batch, columns), "int32"),
-            ),
-            maximum_iterations=columns,
-        )
-        # Prices, so that what is matched costs nothing over them and nothing else less.
-        owned = ops.maximum(column_of, 0)
-        passed = ops.logical_and(column_of >= 0, _at(scanned, owned))
-        own = ops.logical_and(row_numbers == row, wanted[:, None])
-        gain = ops.where(passed, least[:, None] - _at(lengths, owned), 0.0)
-        row_prices = row_prices + gain + ops.where(own, least[:, None], 0.0)
-        column_prices = column_prices - ops.where(scanned, least[:, None] - lengths, 0.0)
-
-        def shifting(_, going, *__):
-            return ops.any(going)
-
-        def shift(column, going, row_of, column_of):
-            """The rows on the path hand their columns back, one to the next."""
-            taker = _at(origin, column)
-            here = ops.logical_and(column_numbers == column[:, None], going[:, None])
-            row_of = ops.where(here, taker[:, None], row_of)
-            left = _at(column_of, taker)
-            mine = ops.logical_and(row_numbers == taker[:, None], going[:, None])
-            column_of = ops.where(mine, column[:, None], column_of)
-            going = ops.logical_and(going, taker != row)
-            return ops.where(going, left, column), going, row_of, column_of
-
-        _, _, row_of, column_of = ops.while_loop(
-            shifting, shift, (end, wanted, row_of, column_of), maximum_iterations=rows
-        )
-        return row + 1, row_prices, column_prices, row_of, column_of
+    def assign(row, *state):
+        return row + 1, *_assign(cost, ops.take(valid, row, axis=1), row, *state)
 
     start = (
         ops.convert_to_tensor(0, "int32"),
@@ -127,11 +59,105 @@ def match(cost, valid=None):
     return ops.while_loop(lambda row, *_: row < rows, assign, start, maximum_iterations=rows)[-1]
 
 
-def _at(table, places):
-    """`table[b, places[b, ...]]` for int places `(batch,)` or `(batch, n)`."""
-    if len(places.shape) == 1:
-        return ops.take_along_axis(table, places[:, None], axis=1)[:, 0]
-    return ops.take_along_axis(table, places, axis=1)
+def _assign(cost, wanted, row, row_prices, column_prices, row_of, column_of):
+    """Gives one more row a column, by way of other rows' columns where that is cheaper.
+
+    Args:
+        cost: `(batch, rows, columns)`.
+        wanted: bool `(batch,)`, whether the row is to have a column.
+        row: Number of the row, a scalar.
+        row_prices, column_prices: `(batch, rows)` and `(batch, columns)`: what is matched costs
+            nothing beyond their sum, and nothing else costs less.
+        row_of, column_of: `(batch, columns)` and `(batch, rows)`, -1 where there is none.
+
+    Returns:
+        The four, with the row.
+    """
+    end, least, scanned, lengths, origin = _search(
+        cost, wanted, row, row_prices, column_prices, row_of
+    )
+    owned = ops.maximum(column_of, 0)
+    passed = ops.logical_and(column_of >= 0, _at(scanned, owned))
+    own = ops.logical_and(ops.arange(cost.shape[1])[None] == row, wanted[:, None])
+    gain = ops.where(passed, least[:, None] - _at(lengths, owned), 0.0)
+    row_prices = row_prices + gain + ops.where(own, least[:, None], 0.0)
+    column_prices = column_prices - ops.where(scanned, least[:, None] - lengths, 0.0)
+    return row_prices, column_prices, *_shift(row, end, wanted, origin, row_of, column_of)
+
+
+def _search(cost, wanted, row, row_prices, column_prices, row_of):
+    """The shortest path from the row to a free column, over columns that rows hold already.
+
+    Returns:
+        `(batch,)` the free column and the path's length; `(batch, columns)` which columns were
+        reached, the lengths of the paths to them, and the row before each on its path.
+    """
+    batch, columns = ops.shape(cost)[0], cost.shape[2]
+
+    def searching(end, *_):
+        return ops.any(end < 0)
+
+    def search(end, current, least, scanned, lengths, origin):
+        """Takes the nearest column that was not yet reached, in every search not at its end."""
+        going = end < 0
+        reduced = _rows(cost, current) - _at(row_prices, current)[:, None] - column_prices
+        through = least[:, None] + reduced
+        better = ops.logical_and(ops.logical_not(scanned), through < lengths)
+        better = ops.logical_and(better, going[:, None])
+        lengths = ops.where(better, through, lengths)
+        origin = ops.where(better, current[:, None], origin)
+        nearest = ops.argmin(ops.where(scanned, float("inf"), lengths), axis=1)
+        nearest = ops.cast(nearest, "int32")
+        here = ops.logical_and(ops.arange(columns)[None] == nearest[:, None], going[:, None])
+        owner = _at(row_of, nearest)
+        free = owner < 0
+        return (
+            ops.where(ops.logical_and(going, free), nearest, end),
+            ops.where(ops.logical_and(going, ops.logical_not(free)), owner, current),
+            ops.where(going, _at(lengths, nearest), least),
+            ops.logical_or(scanned, here),
+            lengths,
+            origin,
+        )
+
+    start = (
+        ops.where(wanted, -1, 0),
+        ops.broadcast_to(ops.cast(row, "int32"), (batch,)),
+        ops.zeros((batch,), "float32"),
+        ops.zeros((batch, columns), "bool"),
+        ops.full((batch, columns), float("inf"), "float32"),
+        ops.zeros((batch, columns), "int32"),
+    )
+    end, _, *found = ops.while_loop(searching, search, start, maximum_iterations=columns)
+    return end, *found
+
+
+def _shift(row, end, wanted, origin, row_of, column_of):
+    """`row_of` and `column_of` after the rows on the path have handed their columns back."""
+    rows, columns = column_of.shape[1], row_of.shape[1]
+
+    def shifting(_, going, *__):
+        return ops.any(going)
+
+    def shift(column, going, row_of, column_of):
+        taker = _at(origin, column)
+        here = ops.logical_and(ops.arange(columns)[None] == column[:, None], going[:, None])
+        row_of = ops.where(here, taker[:, None], row_of)
+        left = _at(column_of, taker)
+        mine = ops.logical_and(ops.arange(rows)[None] == taker[:, None], going[:, None])
+        column_of = ops.where(mine, column[:, None], column_of)
+        going = ops.logical_and(going, taker != row)
+        return ops.where(going, left, column), going, row_of, column_of
+
+    start = (end, wanted, row_of, column_of)
+    return ops.while_loop(shifting, shift, start, maximum_iterations=rows)[2:]
+
+
+def _at(table, indices):
+    """`table[b, indices[b, ...]]` for int indices `(batch,)` or `(batch, n)`."""
+    if len(indices.shape) == 1:
+        return ops.take_along_axis(table, indices[:, None], axis=1)[:, 0]
+    return ops.take_along_axis(table, indices, axis=1)
 
 
 def _rows(cost, rows):

@@ -120,6 +120,9 @@ class MultiHeadAttention(Traced, AttentionSettings):
         return (output, weights) if return_attention_scores else output
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
+        if value_shape is not None:
+            key_shape = value_shape if key_shape is None else key_shape
+            self._check_shapes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], self._output_shape or query_shape[-1])
 
     def _prepare_query(self, query, positions):
@@ -180,8 +183,7 @@ class MultiHeadAttention(Traced, AttentionSettings):
 
     def _visible(self, query, key, value, pairs, use_causal_mask, padding):
         """All masks as one that broadcasts against (batch, heads, queries, keys), or None."""
-        if None not in (key.shape[1], value.shape[1]) and key.shape[1] != value.shape[1]:
-            self._refuse("key", f"as long as `value`, {value.shape[1]}", f"length {key.shape[1]}")
+        self._check_lengths(value.shape[1], key.shape[1])
         causal = (
             causal_mask(ops.shape(query)[1], ops.shape(key)[1]) if use_causal_mask else None
         )

@@ -75,10 +75,7 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         value_shape = query_shape if value_shape is None else value_shape
         key_shape = value_shape if key_shape is None else key_shape
         shapes = (query_shape, value_shape, key_shape)
-        for name, shape in zip(self.input_names, shapes, strict=True):
-            if len(shape) != 3 or shape[-1] is None:
-                expected = "of shape (batch, length, width) with a known width"
-                self._refuse(name, expected, f"shape {tuple(shape)}")
+        self._check_shapes(*shapes)
         if self.key_dim is None and query_shape[-1] % self.num_heads:
             expected = f"a divisor of the width of `{self.input_names[0]}`, {query_shape[-1]}"
             self._refuse("num_heads", f"{expected}, unless `key_dim` is given", self.num_heads)
@@ -104,6 +101,19 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
+
+    def _check_shapes(self, *shapes):
+        """Raises ValueError unless inputs of these shapes can attend to one another."""
+        for name, shape in zip(self.input_names, shapes, strict=True):
+            if len(shape) != 3 or shape[-1] is None:
+                expected = "of shape (batch, length, width) with a known width"
+                self._refuse(name, expected, f"shape {tuple(shape)}")
+        self._check_lengths(shapes[1][1], shapes[2][1])
+
+    def _check_lengths(self, values, keys):
+        if None not in (values, keys) and values != keys:
+            _, value, key = self.input_names
+            self._refuse(key, f"as long as `{value}`, {values}", f"length {keys}")
 
     def _projection(self, name, equation, output_shape):
         def fresh(initializer):  # one instance for several kernels would make them equal

@@ -16,7 +16,8 @@ class DecoderBlock(Block):
 
     Each has its residual connection and norm (Vaswani et al. 2017,
     https://arxiv.org/abs/1706.03762, section 3.1). Built without a context it has no
-    cross-attention: the block of a decoder-only language model.
+    cross-attention: the block of a decoder-only language model. A call takes no cache: token by
+    token, `start_cache` and `step` decode.
 
     Args:
         num_heads, mlp_dim, dropout, activation, norm_first, ...: See `EncoderBlock`; a `mixer` must

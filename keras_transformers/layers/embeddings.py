@@ -30,7 +30,9 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
-    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859).
+    https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Beside
+    `keras.layers.ReversibleEmbedding` it is always tied, its logits have no soft cap and the
+    compute dtype, and it is quantised by "int8" alone, with Keras's own quantizers.
 
     Args:
         vocab_size: Number of rows of the table.
@@ -142,11 +144,16 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         """Keeps the table in 8 bits with a scale for each row, for inference; see `in_precision`.
 
         Raises:
-            NotImplementedError: If `mode` is not "int8"; Keras then leaves the layer as it is.
+            NotImplementedError: If `mode` is not "int8", or `config` has quantizers of its own;
+                Keras then leaves the layer as it is.
         """
-        if mode != "int8":
+        wrong = None if mode == "int8" else ("mode", "'int8'", repr(mode))
+        if not wrong and config is not None and config.get_config() != type(config)().get_config():
+            wrong = ("config", "without quantizers of its own", config.get_config())
+        if wrong:
+            name, expected, received = wrong
             raise NotImplementedError(
-                f"TokenEmbedding '{self.name}': `mode` must be 'int8'. Received: {mode!r}"
+                f"TokenEmbedding '{self.name}': `{name}` must be {expected}. Received: {received}"
             )
         table = np.pad(ops.convert_to_numpy(self.table), ((0, self._padding_rows()), (0, 0)))
         values, scale = abs_max_quantize(table, axis=-1, to_numpy=True)

@@ -81,7 +81,7 @@ def dot_product_attention(query, key, value, mask=None, bias=None, dropout=None)
         dropout: Optional function applied to the weights before they meet the values.
 
     Returns:
-        The output `(batch, queries, heads, value_dim)` and the weights
+        The output `(batch, queries, heads, value_dim)` and the weights before dropout
         `(batch, heads, queries, keys)`, both in the dtype of `query`.
 
     Example:

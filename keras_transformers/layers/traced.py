@@ -8,10 +8,12 @@ class Traced:
 
     Keras would otherwise ask `compute_output_shape` alone, which knows of no options such as
     `return_attention_scores`; and what `call` checks, masks for instance, would be checked when the
-    model runs and not where the mistake is made.
+    model runs and not where the mistake is made. Inputs have the dtype that Keras casts those of a
+    call to, whether or not the caller has cast them.
     """
 
     def compute_output_spec(self, *args, **kwargs):
+        args, kwargs = keras.tree.map_structure(self._as_called, (args, kwargs))
         known = (
             None not in x.shape[1:]
             for x in keras.tree.flatten((args, kwargs))
@@ -21,3 +23,6 @@ class Traced:
         if keras.backend.backend() != "tensorflow" and not options and not all(known):
             return super().compute_output_spec(*args, **kwargs)  # sizes are expressions there
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def _as_called(self, x):
+        return self.dtype_policy.convert_input(x, self.autocast, self.input_dtype)

@@ -2,7 +2,7 @@
 
 from keras_transformers.models import TextEncoder
 from keras_transformers.pretrained.family import Family, activation, number, size
-from keras_transformers.pretrained.table import Row, attention, linear, norm
+from keras_transformers.pretrained.weight_mapping import WeightMapping, attention, linear, norm
 
 
 def _make(arguments):
@@ -23,9 +23,13 @@ def _embeddings(start):
     table = f"{start}.word_embeddings.weight"
     tied = ("cls.predictions.decoder.weight", "vocab_projector.weight")
     return [
-        Row("token_embedding/token_embedding", table, also=tied),
-        Row("position_embedding/position_embedding", f"{start}.position_embeddings.weight"),
-        Row("token_type_embedding/token_embedding", f"{start}.token_type_embeddings.weight"),
+        WeightMapping("token_embedding/token_embedding", table, also=tied),
+        WeightMapping(
+            "position_embedding/position_embedding", f"{start}.position_embeddings.weight"
+        ),
+        WeightMapping(
+            "token_type_embedding/token_embedding", f"{start}.token_type_embeddings.weight"
+        ),
         *norm("embedding_norm", f"{start}.LayerNorm"),
     ]
 
@@ -44,7 +48,7 @@ BERT_ROWS = [
     *norm("encoder_{i}/feed_forward_norm", f"{LAYER}.output.LayerNorm"),
     *linear("head/transform", "cls.predictions.transform.dense"),
     *norm("head/norm", "cls.predictions.transform.LayerNorm"),
-    Row("head/bias", "cls.predictions.bias", also=("cls.predictions.decoder.bias",)),
+    WeightMapping("head/bias", "cls.predictions.bias", also=("cls.predictions.decoder.bias",)),
     *linear("head/pooler", "bert.pooler.dense"),
     *linear("head/classes", "classifier"),
 ]
@@ -62,7 +66,7 @@ DISTILBERT_ROWS = [
     *norm("encoder_{i}/feed_forward_norm", f"{DISTILBERT_LAYER}.output_layer_norm"),
     *linear("head/transform", "vocab_transform"),
     *norm("head/norm", "vocab_layer_norm"),
-    Row("head/bias", "vocab_projector.bias"),
+    WeightMapping("head/bias", "vocab_projector.bias"),
     *linear("head/pooler", "pre_classifier"),
     *linear("head/classes", "classifier"),
 ]
@@ -97,7 +101,7 @@ BERT = Family(
         number("layer_norm_eps", "norm_epsilon", 1e-12),
     ),
     classes=True,
-    rows=lambda model: BERT_ROWS,
+    mappings=lambda model: BERT_ROWS,
     make=_make,
     arguments=_arguments,
     fixed={"style": "bert", "pooling": "token", "pooler_activation": "tanh"},
@@ -132,7 +136,7 @@ DISTILBERT = Family(
         number("attention_dropout", "attention_dropout", 0.1),
     ),
     classes=True,
-    rows=lambda model: DISTILBERT_ROWS,
+    mappings=lambda model: DISTILBERT_ROWS,
     make=_make,
     arguments=_arguments,
     fixed={

@@ -11,23 +11,21 @@ from keras_transformers.pretrained.family import (
     one_for_both,
     size,
 )
-from keras_transformers.pretrained.table import (
-    CONVOLUTION,
-    LINEAR,
-    Row,
+from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, LINEAR, Convolution
+from keras_transformers.pretrained.weight_mapping import (
+    WeightMapping,
     bart_layers,
     inside,
     linear,
     norm,
 )
-from keras_transformers.pretrained.table import Convolution as _Convolution
 
 BOTH = ("num_heads", "mlp_dim")
 COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight", "no_object")
 START = "model.backbone.conv_encoder.model"
 
 
-class _Pointwise(_Convolution):
+class _Pointwise(Convolution):
     """A dense layer as a convolution of single places."""
 
     def their_shape(self, shape):
@@ -44,16 +42,16 @@ def _convolution(ours, theirs, in_timm, norm_in_timm):
     """A convolution without bias and its batch norm, as transformers and as timm call them."""
     norms = {"gamma": "weight", "beta": "bias"}
     norms |= {"moving_mean": "running_mean", "moving_variance": "running_var"}
-    rows = [
-        Row(
+    mappings = [
+        WeightMapping(
             f"{ours}/convolution/kernel",
             f"{START}.{theirs}.convolution.weight",
             CONVOLUTION,
             also=(f"{START}.{in_timm}.weight",),
         )
     ]
-    return rows + [
-        Row(
+    return mappings + [
+        WeightMapping(
             f"{ours}/norm/{name}",
             f"{START}.{theirs}.normalization.{other}",
             also=(f"{START}.{norm_in_timm}.{other}",),
@@ -64,7 +62,7 @@ def _convolution(ours, theirs, in_timm, norm_in_timm):
 
 BLOCK = "backbone/stage_{s}_block_{b}"
 STAGE = "encoder.stages.{s}.layers.{b}"
-ROWS = [
+MAPPINGS = [
     *_convolution("backbone/stem_0", "embedder.embedder", "conv1", "bn1"),
     *_convolution(
         f"{BLOCK}/convolution_{{c}}",
@@ -78,11 +76,11 @@ ROWS = [
         "layer{s:+1}.{b}.downsample.0",
         "layer{s:+1}.{b}.downsample.1",
     ),
-    Row("input_projection/kernel", "model.input_projection.weight", _Pointwise()),
-    Row("input_projection/bias", "model.input_projection.bias"),
+    WeightMapping("input_projection/kernel", "model.input_projection.weight", _Pointwise()),
+    WeightMapping("input_projection/bias", "model.input_projection.bias"),
     *bart_layers(),
     *norm("decoder_norm", "model.decoder.layernorm"),
-    Row("query_embedding", "model.query_position_embeddings.weight"),
+    WeightMapping("query_embedding", "model.query_position_embeddings.weight"),
     *linear("class_head", "class_labels_classifier"),
     *linear("box_head/hidden_0", "bbox_predictor.layers.0"),
     *linear("box_head/hidden_1", "bbox_predictor.layers.1"),
@@ -195,12 +193,10 @@ DETR = Family(
         number("bbox_loss_coefficient", "box_weight", 5),
         number("giou_loss_coefficient", "giou_weight", 2),
         number("eos_coefficient", "no_object", 0.1),
-        Setting(
-            "backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone
-        ),
+        Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
     ),
     classes=True,
-    rows=lambda model: inside(ROWS, "backbone/", model.backbone),
+    mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone),
     make=_make,
     arguments=_arguments,
     fixed={"queries": "learned", "norm_first": False, "max_wavelength": 10000.0},
@@ -219,7 +215,10 @@ DETR = Family(
     | frozenset("scale_embedding".split()),
     sizes={
         (f"{START}.embedder.embedder.convolution.weight", f"{START}.conv1.weight"): (
-            "backbone_config.hidden_dim", 3, 7, 7,
+            "backbone_config.hidden_dim",
+            3,
+            7,
+            7,
         ),
         "model.query_position_embeddings.weight": ("num_queries", "d_model"),
         "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
@@ -229,7 +228,8 @@ DETR = Family(
         "decoder_layers": "model.decoder.layers.",
         **{
             f"backbone_config.num_layers.{s}": (
-                f"{START}.encoder.stages.{s}.layers.", f"{START}.layer{s + 1}."
+                f"{START}.encoder.stages.{s}.layers.",
+                f"{START}.layer{s + 1}.",
             )
             for s in range(4)
         },

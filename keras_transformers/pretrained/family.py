@@ -125,7 +125,7 @@ class Family:
             first that fits a model of ours is what it is saved as.
         tasks: Task -> published class, for `load(folder, task)`.
         settings: The `Setting`s.
-        rows: Function of our model that gives the rows of its table.
+        mappings: Function of our model that gives its weight mappings.
         make: Function of our arguments that gives a built model.
         arguments: Function of a model that gives its arguments, as `make` takes them.
         fixed: Arguments that `make` gives our model whatever `config.json` says; a model with
@@ -147,7 +147,7 @@ class Family:
     architectures: Mapping
     tasks: Mapping
     settings: tuple
-    rows: Callable
+    mappings: Callable
     make: Callable
     arguments: Callable
     fixed: Mapping = dataclasses.field(default_factory=dict)

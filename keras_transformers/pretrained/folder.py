@@ -14,9 +14,9 @@ from keras_transformers.pretrained.marian import MARIAN
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
-from keras_transformers.pretrained.table import assign, gather
 from keras_transformers.pretrained.vit import DEIT, VIT
 from keras_transformers.pretrained.vit_mae import VIT_MAE
+from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
@@ -102,7 +102,7 @@ def read_model(folder, task=None):
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    model.unused_tensors = tuple(assign(model, family.rows(model), tensors, family.prefix))
+    model.unused_tensors = tuple(assign(model, family.mappings(model), tensors, family.prefix))
     return model
 
 
@@ -200,7 +200,7 @@ def save(model, folder, classes=None, family=None):
     """
     family, architecture, config = _described(model, family)
     bare = family.prefix if architecture in family.bare else ""
-    tensors = gather(model, family.rows(model), bare)
+    tensors = gather(model, family.mappings(model), bare)
     config["architectures"] = [architecture]
     number = model.get_config().get("num_classes")
     if family.classes and number is not None:

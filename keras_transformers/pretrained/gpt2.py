@@ -2,7 +2,8 @@
 
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.family import Family, activation, number, size
-from keras_transformers.pretrained.table import FLAT, Matrix, Row, Third, norm
+from keras_transformers.pretrained.tensor_layouts import FLAT, FusedPart, Matrix
+from keras_transformers.pretrained.weight_mapping import WeightMapping, norm
 
 
 def _make(arguments):
@@ -14,25 +15,29 @@ def _make(arguments):
 def _dense(ours, theirs, inputs=1):
     """Kernels lie as ours do."""
     return [
-        Row(f"{ours}/kernel", f"{theirs}.weight", Matrix(inputs, straight=True)),
-        Row(f"{ours}/bias", f"{theirs}.bias", FLAT),
+        WeightMapping(f"{ours}/kernel", f"{theirs}.weight", Matrix(inputs, straight=True)),
+        WeightMapping(f"{ours}/bias", f"{theirs}.bias", FLAT),
     ]
 
 
 def _attention(ours, theirs):
-    """The rows of an attention whose projections to heads are one."""
-    rows = _dense(f"{ours}/attention_output", f"{theirs}.c_proj", inputs=2)
+    """The mappings of an attention whose projections to heads are one."""
+    mappings = _dense(f"{ours}/attention_output", f"{theirs}.c_proj", inputs=2)
     for place, name in enumerate(("query", "key", "value")):
-        kernel = Third(place, Matrix(straight=True))
-        rows.append(Row(f"{ours}/{name}/kernel", f"{theirs}.c_attn.weight", kernel))
-        rows.append(Row(f"{ours}/{name}/bias", f"{theirs}.c_attn.bias", Third(place, FLAT)))
-    return rows
+        kernel = FusedPart(place, Matrix(straight=True))
+        mappings.append(WeightMapping(f"{ours}/{name}/kernel", f"{theirs}.c_attn.weight", kernel))
+        mappings.append(
+            WeightMapping(f"{ours}/{name}/bias", f"{theirs}.c_attn.bias", FusedPart(place, FLAT))
+        )
+    return mappings
 
 
 LAYER = "transformer.h.{i}"
-ROWS = [
-    Row("token_embedding/token_embedding", "transformer.wte.weight", also=("lm_head.weight",)),
-    Row("position_embedding/position_embedding", "transformer.wpe.weight"),
+MAPPINGS = [
+    WeightMapping(
+        "token_embedding/token_embedding", "transformer.wte.weight", also=("lm_head.weight",)
+    ),
+    WeightMapping("position_embedding/position_embedding", "transformer.wpe.weight"),
     *norm("decoder_{i}/attention_norm", f"{LAYER}.ln_1"),
     *_attention("decoder_{i}/mixer", f"{LAYER}.attn"),
     *norm("decoder_{i}/feed_forward_norm", f"{LAYER}.ln_2"),
@@ -59,7 +64,7 @@ GPT2 = Family(
         number("attn_pdrop", "attention_dropout", 0.1),
         number("layer_norm_epsilon", "norm_epsilon", 1e-5),
     ),
-    rows=lambda model: ROWS,
+    mappings=lambda model: MAPPINGS,
     make=_make,
     arguments=LanguageModel.get_config,
     # No id is set aside for padding.

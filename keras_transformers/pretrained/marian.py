@@ -14,7 +14,8 @@ from keras_transformers.pretrained.family import (
     one_for_both,
     size,
 )
-from keras_transformers.pretrained.table import Computed, Row, Same, bart_layers
+from keras_transformers.pretrained.tensor_layouts import AsIs
+from keras_transformers.pretrained.weight_mapping import Computed, WeightMapping, bart_layers
 
 BOTH = ("num_heads", "mlp_dim")
 
@@ -52,19 +53,19 @@ def _positions(shape):
 
 TABLES = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
 SHARED = [
-    Row(
+    WeightMapping(
         "source_embedding/token_embedding",
         "model.shared.weight",
         also=(*TABLES, "lm_head.weight"),
     )
 ]
 APART = [
-    Row("source_embedding/token_embedding", TABLES[0]),
-    Row("target_embedding/token_embedding", TABLES[1], also=("lm_head.weight",)),
+    WeightMapping("source_embedding/token_embedding", TABLES[0]),
+    WeightMapping("target_embedding/token_embedding", TABLES[1], also=("lm_head.weight",)),
 ]
-ROWS = [
+MAPPINGS = [
     *bart_layers(),
-    Row("logits_bias", "final_logits_bias", Same(lead=1)),
+    WeightMapping("logits_bias", "final_logits_bias", AsIs(lead=1)),
     Computed("model.encoder.embed_positions.weight", _positions),
     Computed("model.decoder.embed_positions.weight", _positions),
 ]
@@ -95,7 +96,7 @@ MARIAN = Family(
         Setting("share_encoder_decoder_embeddings", "shared", True, bool),
         number("pad_token_id", "padding_id", 58100),
     ),
-    rows=lambda model: [*(APART if len(_tables(model)) > 1 else SHARED), *ROWS],
+    mappings=lambda model: [*(APART if len(_tables(model)) > 1 else SHARED), *MAPPINGS],
     make=_make,
     arguments=_arguments,
     fixed={

@@ -2,28 +2,31 @@
 
 from keras_transformers.models import Swin
 from keras_transformers.pretrained.family import Family, Setting, activation, number, size
-from keras_transformers.pretrained.table import Patches, Row, attention, linear, norm
+from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
+from keras_transformers.pretrained.weight_mapping import WeightMapping, attention, linear, norm
 
 STAGES = 4
 
 
-def _rows(start, position_rows):
-    """Rows by the start of the names and what an attention has for positions."""
+def _mappings(start, position_mappings):
+    """Mappings by the start of the names and what an attention has for positions."""
     layer = f"{start}.encoder.layers.{{s}}"
     block = f"{layer}.blocks.{{b}}"
     ours = "stage_{s}_block_{b}"
     names = [f"{block}.attention.self.{name}" for name in ("query", "key", "value")]
     patches = f"{start}.embeddings.patch_embeddings.projection"
 
-    def rows(model):
+    def mappings(model):
         side = model.get_config()["patch_size"]
         found = [
-            Row("patch_embedding/projection/kernel", f"{patches}.weight", Patches(side)),
-            Row("patch_embedding/projection/bias", f"{patches}.bias"),
+            WeightMapping(
+                "patch_embedding/projection/kernel", f"{patches}.weight", PatchConvolution(side)
+            ),
+            WeightMapping("patch_embedding/projection/bias", f"{patches}.bias"),
             *norm("embedding_norm", f"{start}.embeddings.norm"),
             *attention(f"{ours}/attention", *names, f"{block}.attention.output.dense"),
-            *position_rows(f"{ours}/attention", f"{block}.attention.self"),
+            *position_mappings(f"{ours}/attention", f"{block}.attention.self"),
             *norm(f"{ours}/attention_norm", f"{block}.layernorm_before"),
             *linear(f"{ours}/feed_forward/hidden", f"{block}.intermediate.dense"),
             *linear(f"{ours}/feed_forward/output", f"{block}.output.dense"),
@@ -33,23 +36,23 @@ def _rows(start, position_rows):
         ]
         for stage in range(STAGES - 1):
             merging = f"{start}.encoder.layers.{stage}.downsample"
-            found += linear(
-                f"merging_{stage + 1}/projection", f"{merging}.reduction", bias=False
-            )
+            found += linear(f"merging_{stage + 1}/projection", f"{merging}.reduction", bias=False)
             found += norm(f"merging_{stage + 1}/norm", f"{merging}.norm")
         return found
 
-    return rows
+    return mappings
 
 
 def _table(ours, theirs):
-    return [Row(f"{ours}/position/relative_bias", f"{theirs}.relative_position_bias_table")]
+    return [
+        WeightMapping(f"{ours}/position/relative_bias", f"{theirs}.relative_position_bias_table")
+    ]
 
 
 def _network(ours, theirs):
     network = f"{theirs}.continuous_position_bias_mlp"
     return [
-        Row(f"{ours}/score/log_scale", f"{theirs}.logit_scale"),
+        WeightMapping(f"{ours}/score/log_scale", f"{theirs}.logit_scale"),
         *linear(f"{ours}/position/hidden", f"{network}.0"),
         *linear(f"{ours}/position/output", f"{network}.2", bias=False),
     ]
@@ -111,7 +114,7 @@ SETTINGS = (
 )
 
 
-def _family(name, title, version, position_rows, more):
+def _family(name, title, version, position_mappings, more):
     return Family(
         name=name,
         model=Swin,
@@ -125,7 +128,7 @@ def _family(name, title, version, position_rows, more):
         },
         settings=(*SETTINGS, *more),
         classes=True,
-        rows=_rows(name, position_rows),
+        mappings=_mappings(name, position_mappings),
         make=_make,
         arguments=_arguments,
         # Their code attends to the tokens that fill the last windows.
@@ -135,7 +138,10 @@ def _family(name, title, version, position_rows, more):
         | frozenset("hidden_size num_layers out_features out_indices stage_names".split()),
         sizes={
             f"{name}.embeddings.patch_embeddings.projection.weight": (
-                "embed_dim", "num_channels", "patch_size", "patch_size",
+                "embed_dim",
+                "num_channels",
+                "patch_size",
+                "patch_size",
             ),
         },
         layers={

@@ -2,11 +2,12 @@
 
 from keras_transformers.models import ViT
 from keras_transformers.pretrained.family import Family, Setting, activation, number, size
-from keras_transformers.pretrained.table import Patches, Row, Same, attention, linear, norm
+from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
+from keras_transformers.pretrained.weight_mapping import WeightMapping, attention, linear, norm
 
 
-def encoder_rows(ours, theirs):
-    """The rows of a pre-norm encoder block."""
+def encoder_mappings(ours, theirs):
+    """The mappings of a pre-norm encoder block."""
     names = [f"{theirs}.attention.attention.{name}" for name in ("query", "key", "value")]
     return [
         *attention(f"{ours}/attention", *names, f"{theirs}.attention.output.dense"),
@@ -17,32 +18,36 @@ def encoder_rows(ours, theirs):
     ]
 
 
-def embedding_rows(ours, theirs, patch_size):
-    """The rows of what makes tokens of pictures."""
+def embedding_mappings(ours, theirs, patch_size):
+    """The mappings of what makes tokens of pictures."""
     patches = f"{theirs}.patch_embeddings.projection"
     return [
-        Row(f"{ours}patch_embedding/projection/kernel", f"{patches}.weight", Patches(patch_size)),
-        Row(f"{ours}patch_embedding/projection/bias", f"{patches}.bias"),
-        Row(f"{ours}class_token/class_token", f"{theirs}.cls_token"),
-        Row(f"{ours}distillation_token/class_token", f"{theirs}.distillation_token"),
-        Row(
+        WeightMapping(
+            f"{ours}patch_embedding/projection/kernel",
+            f"{patches}.weight",
+            PatchConvolution(patch_size),
+        ),
+        WeightMapping(f"{ours}patch_embedding/projection/bias", f"{patches}.bias"),
+        WeightMapping(f"{ours}class_token/class_token", f"{theirs}.cls_token"),
+        WeightMapping(f"{ours}distillation_token/class_token", f"{theirs}.distillation_token"),
+        WeightMapping(
             f"{ours}position_embedding/position_embedding",
             f"{theirs}.position_embeddings",
-            Same(lead=1),
+            AsIs(lead=1),
         ),
     ]
 
 
-def _rows(name, heads):
-    def rows(model):
+def _mappings(name, heads):
+    def mappings(model):
         return [
-            *embedding_rows("", f"{name}.embeddings", model.patch_size),
-            *encoder_rows("encoder_{i}", f"{name}.encoder.layer.{{i}}"),
+            *embedding_mappings("", f"{name}.embeddings", model.patch_size),
+            *encoder_mappings("encoder_{i}", f"{name}.encoder.layer.{{i}}"),
             *norm("norm", f"{name}.layernorm"),
             *heads,
         ]
 
-    return rows
+    return mappings
 
 
 def read_side(value):
@@ -111,7 +116,10 @@ def sizes(start):
     """Extents by setting, of a few tensors."""
     return {
         f"{start}.embeddings.patch_embeddings.projection.weight": (
-            "hidden_size", "num_channels", "patch_size", "patch_size",
+            "hidden_size",
+            "num_channels",
+            "patch_size",
+            "patch_size",
         ),
         f"{start}.encoder.layer.0.intermediate.dense.weight": ("intermediate_size", "hidden_size"),
     }
@@ -124,7 +132,7 @@ VIT = Family(
     tasks={"classification": "ViTForImageClassification", "features": "ViTModel"},
     settings=SETTINGS,
     classes=True,
-    rows=_rows("vit", linear("head", "classifier")),
+    mappings=_mappings("vit", linear("head", "classifier")),
     make=_make,
     arguments=arguments_of_vit,
     fixed={**FIXED, "distillation": None},
@@ -142,9 +150,9 @@ TEACHER = [
 ]
 
 
-def _deit_rows(model):
+def _deit_mappings(model):
     teacher = model.distillation_head is not None
-    return _rows("deit", TEACHER if teacher else linear("head", "classifier"))(model)
+    return _mappings("deit", TEACHER if teacher else linear("head", "classifier"))(model)
 
 
 DEIT = Family(
@@ -162,7 +170,7 @@ DEIT = Family(
     },
     settings=SETTINGS,
     classes=True,
-    rows=_deit_rows,
+    mappings=_deit_mappings,
     make=_make,
     arguments=arguments_of_vit,
     fixed=FIXED,

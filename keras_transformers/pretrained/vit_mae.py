@@ -2,15 +2,22 @@
 
 from keras_transformers.models import MAE, ViT
 from keras_transformers.pretrained.family import Family, Setting, number, size
-from keras_transformers.pretrained.table import Row, Same, also_called, inside, linear, norm
+from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.vit import (
     SETTINGS,
     SETTLED,
     WITHOUT_EFFECT,
     arguments_of_vit,
-    embedding_rows,
-    encoder_rows,
+    embedding_mappings,
+    encoder_mappings,
     sizes,
+)
+from keras_transformers.pretrained.weight_mapping import (
+    WeightMapping,
+    also_called,
+    inside,
+    linear,
+    norm,
 )
 
 DECODER = ("decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers")
@@ -20,19 +27,21 @@ LAYERS = "decoder.decoder_layers."
 LAYERS_OF_TRANSFORMERS_5 = "decoder.decoder_encoder.layer."  # as its `save_pretrained` writes them
 
 
-def _rows(model):
+def _mappings(model):
     of_encoder = [
-        *embedding_rows("encoder/", "vit.embeddings", model.encoder.patch_size),
-        *encoder_rows("encoder/encoder_{i}", "vit.encoder.layer.{i}"),
+        *embedding_mappings("encoder/", "vit.embeddings", model.encoder.patch_size),
+        *encoder_mappings("encoder/encoder_{i}", "vit.encoder.layer.{i}"),
         *norm("encoder/norm", "vit.layernorm"),
     ]
     return [
         *inside(of_encoder, "encoder/", model.encoder),
-        Row("mask_token", "decoder.mask_token"),
-        Row("decoder_positions/position_embedding", "decoder.decoder_pos_embed", Same(lead=1)),
+        WeightMapping("mask_token", "decoder.mask_token"),
+        WeightMapping(
+            "decoder_positions/position_embedding", "decoder.decoder_pos_embed", AsIs(lead=1)
+        ),
         *linear("decoder_embedding", "decoder.decoder_embed"),
         *also_called(
-            encoder_rows("decoder_{i}", f"{LAYERS}{{i}}"), LAYERS, LAYERS_OF_TRANSFORMERS_5
+            encoder_mappings("decoder_{i}", f"{LAYERS}{{i}}"), LAYERS, LAYERS_OF_TRANSFORMERS_5
         ),
         *norm("decoder_norm", "decoder.decoder_norm"),
         *linear("prediction", "decoder.decoder_pred"),
@@ -68,7 +77,7 @@ VIT_MAE = Family(
         number("mask_ratio", "mask_ratio", 0.75),
         Setting("norm_pix_loss", "normalize_patches", False, bool),
     ),
-    rows=_rows,
+    mappings=_mappings,
     make=_make,
     arguments=_arguments,
     # Their positions are a table in the file, sines and cosines in an order of their own.

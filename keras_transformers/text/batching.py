@@ -73,17 +73,7 @@ def encode_pairs(
             "source": draw_source(chosen, tf.concat([key, [1]], 0), end=True),
             "target": draw_target(chosen, tf.concat([key, [2]], 0), start=True, end=True),
         }
-        if longest is None:
-            return drawn
-        places = {"source": longest[0], "target": longest[1] + 1}  # labels lack START
-        too_long = tf.reduce_any(
-            [ids.row_lengths() > places[side] for side, ids in drawn.items()], axis=0
-        )
-        best = split(tf.boolean_mask(chosen, too_long))
-        count = tf.size(chosen)
-        place = tf.cumsum(tf.cast(too_long, tf.int32), exclusive=True)
-        rows = tf.where(too_long, count + place, tf.range(count))
-        return {side: tf.gather(tf.concat([drawn[side], best[side]], 0), rows) for side in drawn}
+        return drawn if longest is None else _within(longest, drawn, split, chosen)
 
     # In chunks: one call of the tokenizer for a single sentence costs as much as for hundreds.
     chunks = orders(len(sources), batch_size or CHUNK, shuffle_seed, epoch)
@@ -95,6 +85,16 @@ def encode_pairs(
         chunks = tf.data.Dataset.zip(chunks, keys(shuffle_seed or 0, epoch)).map(draw)
     chunks = chunks.prefetch(1)
     return chunks if batch_size else chunks.unbatch()
+
+
+def _within(longest, drawn, split, chosen):
+    """The drawn splits; pairs that take more than `longest` tokens get their best one instead."""
+    most = {"source": longest[0], "target": longest[1] + 1}  # labels lack START
+    too_long = tf.reduce_any([drawn[side].row_lengths() > most[side] for side in drawn], axis=0)
+    best = split(tf.boolean_mask(chosen, too_long))
+    number = tf.cumsum(tf.cast(too_long, tf.int32), exclusive=True)  # of a pair within `best`
+    rows = tf.where(too_long, tf.size(chosen) + number, tf.range(tf.size(chosen)))
+    return {side: tf.gather(tf.concat([drawn[side], best[side]], 0), rows) for side in drawn}
 
 
 def _drawer(tokenizer, strings, sample):

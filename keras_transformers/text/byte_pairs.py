@@ -6,6 +6,7 @@ import pathlib
 import keras
 import tensorflow as tf
 
+from keras_transformers.tables import read_bytes
 from keras_transformers.text.added_tokens import (
     SPACES,
     AddedToken,
@@ -15,7 +16,6 @@ from keras_transformers.text.added_tokens import (
     write_added,
 )
 from keras_transformers.text.byte_pair_merging import Merging
-from keras_transformers.text.files import read_bytes
 from keras_transformers.text.given import given_ids, given_row
 
 END = "<|endoftext|>"
@@ -48,7 +48,7 @@ class BytePairTokenizer(tf.Module):
     of each are merged pair by pair, the pair that was learnt first going first (Radford et al.
     2019, "Language Models are Unsupervised Multitask Learners", section 2.2; Sennrich et al. 2016,
     https://arxiv.org/abs/1508.07909). Nothing is unknown, and nothing is lost. The ids are those of
-    Hugging Face's `GPT2Tokenizer`.
+    Hugging Face's `GPT2Tokenizer`; no space is put before a text.
 
     No id is set aside for padding or START: padding is -1, and a text begins with its first token.
 

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import pathlib
 
-from keras_transformers.text.files import decoded_lines
+from keras_transformers.tables import account, read_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,23 +122,19 @@ class PairCorpus:
 
     def summary(self):
         """One line: pairs kept, and what was left out or is worth a look, with numbers."""
-        parts = [f"{self.name}: {len(self):,} pairs kept of {self.lines:,} lines"]
-        titles = {"left out": self.left_out, "kept but worth knowing": self.noted}
-        for title, counts in titles.items():
-            if any(counts.values()):
-                listed = ", ".join(f"{n:,} {reason}" for reason, n in counts.items() if n)
-                parts.append(f"{title}: {listed}")
-        return "; ".join(parts)
+        line = f"{self.name}: {len(self):,} pairs kept of {self.lines:,} lines"
+        return line + account(left_out=self.left_out, kept_but_worth_knowing=self.noted)
 
 
 def read_pairs(path, max_length=None, drop_equal=False):
     """Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
 
-    Blank lines, lines without a tab or with more than one, invalid UTF-8 and pairs with an empty
-    side are left out and counted; a pair whose sides are equal is kept and counted.
+    Or a `.csv` or `.jsonl` file, whose columns are `source` and `target`. Blank lines, lines
+    without a tab or with more than one, invalid UTF-8 and pairs with an empty side are left out and
+    counted; a pair whose sides are equal is kept and counted.
 
     Args:
-        path: The file. A byte order mark and Windows line ends do no harm.
+        path: The file; see `keras_transformers.tables`.
         max_length: Most characters on a side; None keeps all (see also
             `PairCorpus.without_long`, which counts ids).
         drop_equal: Whether to leave out pairs whose sides are equal.
@@ -158,7 +154,7 @@ def read_pairs(path, max_length=None, drop_equal=False):
     toy.tsv: 2 pairs kept of 4 lines; left out: 1 blank, 1 without a tab; kept but worth knowing: 1
     with source equal to target
     """
-    pairs, left_out = decoded_lines(path, 2, "source TAB target")
-    lines = len(pairs) + sum(left_out.values())
+    rows, left_out = read_table(path, (("source",), ("target",)), "source TAB target")
+    pairs, lines = [pair for _, pair in rows], len(rows) + sum(left_out.values())
     name = pathlib.Path(path).name
     return PairCorpus.from_pairs(name, pairs, left_out, lines, drop_equal, max_length)

@@ -6,7 +6,8 @@ import pathlib
 
 import numpy as np
 
-from keras_transformers.text.files import decoded_lines, read_bytes
+from keras_transformers.label_lists import numbered
+from keras_transformers.tables import LABELS, account, read_bytes, read_table
 
 ENDINGS = (".txt", ".txt.gz")
 
@@ -22,6 +23,7 @@ class TextCorpus:
             None.
         classes: Names of the classes, or None.
         left_out: Dict of reason -> number of texts left out.
+        noted: The same of texts that were kept.
 
     Example:
     >>> from keras_transformers.text import TextCorpus
@@ -34,6 +36,7 @@ class TextCorpus:
     labels: list | None = None
     classes: list | None = None
     left_out: dict = dataclasses.field(default_factory=dict)
+    noted: dict = dataclasses.field(default_factory=dict)
 
     def __len__(self):
         return len(self.texts)
@@ -44,7 +47,7 @@ class TextCorpus:
 
         Args:
             name: Where the texts come from, for messages.
-            pairs: Iterable of (str, str).
+            pairs: Iterable of (str, str); or of (str, list of str) where there can be several.
             classes: Names of the classes; by default those that occur, sorted. A text of another
                 class is left out, and counted.
             left_out: Dict of reason -> number of texts that were left out before.
@@ -54,25 +57,12 @@ class TextCorpus:
         Raises:
             ValueError: If no text is usable, or none has a class.
         """
-        left_out, kept = collections.Counter(left_out), []
-        known = None if classes is None else set(classes)
-        for text, label in pairs:
-            text, label = text.strip(), label.strip()
-            names = [label] if separator is None else map(str.strip, label.split(separator))
-            names = list(dict.fromkeys(filter(None, names)))  # each once
-            if not text or not names and separator is None:
-                left_out["empty" if not text else "without a label"] += 1
-            elif known is not None and not known.issuperset(names):
-                left_out["of a class that is not in the training set"] += 1
-            else:
-                kept.append((text, names))
-        if classes is None:
-            classes = sorted({name for _, names in kept for name in names})
-        numbers = {label: number for number, label in enumerate(classes)}
-        labels = [[numbers[name] for name in names] for _, names in kept]
-        labels = labels if separator is not None else [only for (only,) in labels]
-        corpus = cls(name, [text for text, _ in kept], labels, list(classes), dict(left_out))
-        if kept and not classes:
+        pairs = ((text.strip(), label) for text, label in pairs)
+        found = numbered(pairs, classes, separator, left_out)
+        corpus = cls(
+            name, found.things, found.labels, found.classes, found.left_out, found.noted
+        )
+        if found.things and not found.classes:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn: no text has a class.")
         return corpus.checked("each line must hold a text, a tab and its class, in UTF-8")
 
@@ -93,22 +83,22 @@ class TextCorpus:
         )
 
     def summary(self):
-        """One line: how much there is, and what was left out."""
+        """One line: how much there is, what was left out, and what is worth a look."""
         words = sum(len(text.split()) for text in self.texts)
         of = f" of {len(self.classes)} classes" if self.classes is not None else ""
         line = f"{self.name}: {len(self):,} texts{of}, {words:,} words"
-        reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.left_out.items() if n)
-        return f"{line}; left out: {reasons}" if reasons else line
+        return line + account(left_out=self.left_out, kept_but_worth_knowing=self.noted)
 
 
 def read_labelled(path, classes=None, separator=None):
     """Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
 
-    Blank lines, lines without a tab or with more than one, invalid UTF-8, empty texts and classes
-    that are not in `classes` are left out and counted.
+    Or a `.csv` or `.jsonl` file, whose columns are `text` and `labels` (or `label`, `classes`,
+    `class`); see `keras_transformers.tables`. Blank lines, lines without a tab or with more than
+    one, invalid UTF-8, empty texts and classes that are not in `classes` are left out and counted.
 
     Args:
-        path: The file. A byte order mark and Windows line ends do no harm.
+        path: The file.
         classes: Names of the classes, for a validation or test set: those of the training set.
         separator: See `TextCorpus.labelled`.
 
@@ -127,8 +117,9 @@ def read_labelled(path, classes=None, separator=None):
     >>> read_labelled(path).classes
     ['animal', 'plant']
     """
-    rows, left_out = decoded_lines(path, 2, "text TAB class")
-    return TextCorpus.labelled(pathlib.Path(path).name, rows, classes, left_out, separator)
+    rows, left_out = read_table(path, (("text",), LABELS), "text TAB class")
+    pairs = [pair for _, pair in rows]
+    return TextCorpus.labelled(pathlib.Path(path).name, pairs, classes, left_out, separator)
 
 
 def read_documents(path):

@@ -24,7 +24,8 @@ LOSSLESS = {
     "allow_whitespace_only_pieces": True,
     "user_defined_symbols": ["\n"],
 }
-NORMALIZATIONS = {"none": "identity", "nmt_nfkc": "nmt_nfkc", "nfkc": "nfkc"}
+NORMALIZATIONS = {"none": "identity"}
+NORMALIZATIONS |= {name: name for name in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -92,7 +93,8 @@ class SentencePieceTokenizer(tf.Module):
                 lines of `strings`, which may be whole documents.
             normalization: What is done to characters before: "nmt_nfkc", SentencePiece's own
                 ("…" becomes "...", full-width punctuation that of ASCII, and joiners of zero width
-                are dropped), "nfkc", or "none". Of no effect on a lossless one.
+                are dropped), "nfkc", either with "_cf" behind it, which folds the case of letters
+                too, or "none". Of no effect on a lossless one.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
@@ -101,8 +103,6 @@ class SentencePieceTokenizer(tf.Module):
             ValueError: If `strings` are no texts, there is no text, or too little of it for
                 `vocab_size`.
         """
-        import sentencepiece
-
         if model_type not in ("unigram", "bpe"):
             raise ValueError(
                 "SentencePieceTokenizer.train: `model_type` must be 'unigram' or 'bpe'. "
@@ -126,27 +126,8 @@ class SentencePieceTokenizer(tf.Module):
             rule = NORMALIZATIONS[normalization]
             return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
 
-        model = io.BytesIO()
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                sentencepiece.SentencePieceTrainer.train(
-                    sentence_iterator=iter(strings),
-                    model_writer=model,
-                    vocab_size=vocab_size,
-                    model_type=model_type,
-                    character_coverage=character_coverage,
-                    pad_id=PAD_ID,
-                    bos_id=START_ID,
-                    eos_id=END_ID,
-                    unk_id=UNKNOWN_ID,
-                    max_sentence_length=1 << 20,
-                    num_threads=1,  # more threads make the pieces depend on timing
-                    minloglevel=2,
-                    **options(folder),
-                )
-        except (RuntimeError, OSError) as error:
-            raise ValueError(training_advice(str(error), vocab_size)) from None
-        proto = model.getvalue()
+        settings = {"model_type": model_type, "character_coverage": character_coverage}
+        proto = _trained(strings, vocab_size, settings, options)
         return cls(without_paths(proto) if lossless else proto)
 
     @classmethod
@@ -271,3 +252,29 @@ class SentencePieceTokenizer(tf.Module):
     @classmethod
     def from_config(cls, config):
         return cls(base64.b64decode(config["proto"]))
+
+
+def _trained(strings, vocab_size, settings, options):
+    """The proto of a SentencePiece model; `options` takes a folder for what must be in files."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(strings),
+                model_writer=model,
+                vocab_size=vocab_size,
+                pad_id=PAD_ID,
+                bos_id=START_ID,
+                eos_id=END_ID,
+                unk_id=UNKNOWN_ID,
+                max_sentence_length=1 << 20,
+                num_threads=1,  # more threads make the pieces depend on timing
+                minloglevel=2,
+                **settings,
+                **options(folder),
+            )
+    except (RuntimeError, OSError) as error:
+        raise ValueError(training_advice(str(error), vocab_size)) from None
+    return model.getvalue()

@@ -34,7 +34,8 @@ class WordPieceTokenizer(tf.Module):
     word is cut into the longest pieces of the vocabulary, from the left (Devlin et al. 2018,
     https://arxiv.org/abs/1810.04805; Song et al. 2021, https://arxiv.org/abs/2012.15524). The ids
     are those of Hugging Face's `BertTokenizer`, but for characters which Unicode took up or moved
-    to another class after its version 8 of 2015: those follow TensorFlow's newer tables.
+    to another class after its version 8 of 2015: those follow TensorFlow's newer tables. Text is
+    always split, and `##` and the names of the special tokens are BERT's.
 
     `[CLS]` is `start_id` and `[SEP]` is `end_id`, so that it can stand where a
     `SentencePieceTokenizer` does.

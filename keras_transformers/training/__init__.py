@@ -1,5 +1,6 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
+from keras_transformers.label_lists import several_hot
 from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
@@ -11,7 +12,6 @@ from keras_transformers.training.classification import (
     classification_loss,
     score_classes,
     score_labels,
-    several_hot,
 )
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy

@@ -50,20 +50,6 @@ def classification_accuracy(problem_type=None):
     return keras.metrics.CategoricalAccuracy("accuracy")
 
 
-def several_hot(labels, classes):
-    """0 and 1, int32 `(n, classes)`, of a list of lists of class numbers.
-
-    Example:
-    >>> from keras_transformers.training import several_hot
-    >>> several_hot([[2, 0], []], 3).tolist()
-    [[1, 0, 1], [0, 0, 0]]
-    """
-    hot = np.zeros((len(labels), classes), "int32")
-    for row, numbers in zip(hot, labels, strict=True):
-        row[numbers] = 1
-    return hot
-
-
 @dataclasses.dataclass(frozen=True)
 class ClassificationScores:
     """Scores of class probabilities on a labelled set.
@@ -183,6 +169,11 @@ class LabelScores:
     macro_f1: float
     mean_average_precision: float
     table: list
+
+    def numbers(self):
+        """Dict of the name of each score of the whole to its number."""
+        found = dataclasses.asdict(self)
+        return {name: number for name, number in found.items() if name != "table"}
 
 
 def score_labels(probabilities, labels, classes):

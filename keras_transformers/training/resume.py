@@ -8,8 +8,8 @@ import time
 
 import keras
 import numpy as np
-from keras import ops
 
+from keras_transformers.training import snapshot
 from keras_transformers.training.callback_state import (
     decoded,
     encoded,
@@ -131,10 +131,11 @@ class ExactResume(keras.callbacks.Callback):
         if self._found:
             epoch, made = self._found[0]["made"]
             print(f"Going on after step {made} of epoch {epoch + 1}.")
-            then, now = self._found[0].get("cores"), _cores()
+            then, now = self._found[0].get("cores"), snapshot.available_cores()
             if then not in (None, now):
                 print(f"It ran on {then} cores, now on {now}, which round sums in another order.")
-            if len(self._stored("trainable")) == len(self.model.trainable_variables):
+            saved = snapshot.stored(self._found[1], "trainable")
+            if len(saved) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
 
     def _refuse_shares_on_other_hosts(self):
@@ -142,7 +143,8 @@ class ExactResume(keras.callbacks.Callback):
         spread = keras.distribution.distribution()
         self._writes = getattr(spread, "num_processes", 1) == 1 or spread.data_shard_id == 0
         if keras.backend.backend() == "jax":
-            values = [variable.value for part in self._parts() for variable in part]
+            parts = snapshot.variables_of(self._model).values()
+            values = [variable.value for part in parts for variable in part]
             if any(not (v.is_fully_replicated or v.is_fully_addressable) for v in values):
                 raise ValueError(
                     "ExactResume: with several hosts each must hold the whole model, which the "
@@ -217,10 +219,10 @@ class ExactResume(keras.callbacks.Callback):
         print(f"\nEnded by SIGTERM; a checkpoint is in {self.checkpoints.folder}.", flush=True)
         raise SystemExit(128 + signal.SIGTERM)
 
-    def _write(self, snapshot):
+    def _write(self, pending):
         self._pending, working, self._working = None, self._working, True
-        number, arrays, state = snapshot
-        broken = [name for name, array in arrays.items() if not _is_finite(name, array)]
+        number, arrays, state = pending
+        broken = snapshot.not_finite(arrays)
         if broken:
             first = state["names"].get(broken[0], broken[0])
             raise FloatingPointError(
@@ -232,34 +234,16 @@ class ExactResume(keras.callbacks.Callback):
         self.checkpoints.write(number, arrays, state)
         self._last_saved, self._working = time.monotonic(), working
 
-    def _parts(self):
-        """Variables in the order in which Keras's JAX trainer holds them."""
-        model = self._model
-        return (
-            model.trainable_variables,
-            model.non_trainable_variables,
-            model.optimizer.variables,
-            model.metrics_variables,
-        )
-
     def _snapshot(self, result):
         """Number, arrays and state of a checkpoint of now."""
-        logs, held = result, self._parts()
-        if keras.backend.backend() == "jax":
-            logs, held = result
-        arrays, names = {}, {}
-        for part, values, variables in zip(PARTS, held, self._parts(), strict=True):
-            for i, (value, variable) in enumerate(zip(values, variables, strict=True)):
-                # A copy: on a CPU this may be the live buffer.
-                arrays[f"{part}.{i}"] = np.array(ops.convert_to_numpy(value))
-                names[f"{part}.{i}"] = variable.path
+        logs, arrays, paths = snapshot.take(self._model, result)
         state = {
             "made": [self._epoch, self._step],
             "stop_training": bool(self._model.stop_training),
             "total": self._total,
-            "cores": _cores(),
-            "logs": {name: float(ops.convert_to_numpy(logs[name])) for name in logs},
-            "names": names,
+            "cores": snapshot.available_cores(),
+            "logs": logs,
+            "names": paths,
             "python": random.getstate(),
             "numpy": encoded(list(np.random.get_state()), arrays),
         }
@@ -273,8 +257,9 @@ class ExactResume(keras.callbacks.Callback):
         """Sets everything to the checkpoint; returns what its step gave."""
         state, arrays = self._found
         self._check_callbacks(state)
-        for part, variables in zip(PARTS, self._parts(), strict=True):
-            self._assign(part, variables)
+        variables = snapshot.variables_of(self._model)
+        for part in variables:
+            self._assign(part, variables[part])
         self._model.stop_training = state["stop_training"]
         version, internal, following = state["python"]
         random.setstate((version, tuple(internal), following))
@@ -285,31 +270,11 @@ class ExactResume(keras.callbacks.Callback):
         self._found = None
         if keras.backend.backend() != "jax":
             return state["logs"]
-        return state["logs"], tuple([v.value for v in part] for part in self._parts())
-
-    def _stored(self, part):
-        """The checkpoint's arrays of a part, in order."""
-        arrays = self._found[1]
-        count = sum(name.startswith(f"{part}.") for name in arrays)
-        return [arrays[f"{part}.{i}"] for i in range(count)]
+        return state["logs"], tuple([v.value for v in part] for part in variables.values())
 
     def _assign(self, part, variables):
-        """Gives the variables of a part their values, all of which are looked at before."""
-        where = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
-        stored = self._stored(part)
-        if len(stored) != len(variables):
-            raise ValueError(
-                f"{where} must have {len(variables)} {part} variables. Received: {len(stored)}"
-            )
-        for value, variable in zip(stored, variables, strict=True):
-            same_kind = np.can_cast(value.dtype, np.dtype(variable.dtype), "same_kind")
-            if value.shape != tuple(variable.shape) or not same_kind:
-                raise ValueError(
-                    f"{where}: {variable.path} must have shape {tuple(variable.shape)} and dtype "
-                    f"{variable.dtype}. Received: {value.shape}, {value.dtype}"
-                )
-        for value, variable in zip(stored, variables, strict=True):
-            variable.assign(value.astype(variable.dtype, copy=False))
+        owner = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
+        snapshot.give(self._found[1], part, variables, owner)
 
     def _check_callbacks(self, state):
         """ValueError unless the checkpoint is of these callbacks."""
@@ -321,20 +286,3 @@ class ExactResume(keras.callbacks.Callback):
                 f"{', '.join(expected)}. "
                 f"Received: {', '.join(received)}"
             )
-
-
-PARTS = ("trainable", "others", "optimizer", "metrics")
-
-
-def _cores():
-    """Processor cores of this process, over which backends divide their sums."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
-
-
-def _is_finite(name, array):
-    """Whether weights and optimizer are; metrics and callbacks may be anything."""
-    if name.split(".")[0] not in PARTS[:3] or array.dtype.kind not in "fV":
-        return True
-    return bool(np.all(np.isfinite(array.astype("float32") if array.dtype.kind == "V" else array)))

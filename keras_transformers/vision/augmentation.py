@@ -52,7 +52,7 @@ def random_crop(images, padding, draws=None):
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """A function from a batch of images and one-hot labels to a changed batch.
+    """A function from a batch of images and labels of 0 and 1 to a changed batch.
 
     Crop and flip; then RandAugment (Cubuk et al. 2020, https://arxiv.org/abs/1909.13719) and random
     erasing (Zhong et al. 2020, https://arxiv.org/abs/1708.04896); then MixUp (Zhang et al. 2018,
@@ -71,7 +71,7 @@ class Augmentation:
 
     Call arguments:
         images: `(batch, height, width, c)` in [0, 255].
-        labels: `(batch, classes)`, rows that sum to 1.
+        labels: `(batch, classes)`: 1 where an image has the label, one of them or several.
         key: Optional integers `(n,)`, as from `streams.keys`: with them everything random follows
             from `seed` and `key` alone. Without them each call draws what comes next.
 

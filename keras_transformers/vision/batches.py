@@ -9,14 +9,14 @@ from keras_transformers.vision.augmentation import Augmentation
 def training_batches(
     corpus, preprocessing, batch_size, augmentation=None, seed=0, epoch=None
 ):
-    """Endless shuffled batches `(images, labels)`: normalised float32, one-hot float32.
+    """Endless shuffled batches `(images, labels)`: normalised float32, and 0 and 1, float32.
 
     Args:
         corpus: An `ImageCorpus`.
         preprocessing: A `Preprocessing`.
         batch_size: Number of images in a batch; all batches are whole.
-        augmentation: Optional `Augmentation`, or any function of images in [0, 255] and one-hot
-            labels.
+        augmentation: Optional `Augmentation`, or any function of images in [0, 255] and labels
+            `(batch, classes)`.
         seed: Of the order, and of an `Augmentation`, together with its own.
         epoch: Number of the one epoch to give, an integer or a scalar tensor (see
             `streams.epochs`), instead of all of them without end.
@@ -36,7 +36,7 @@ def training_batches(
 
     def prepare(batch, key):
         images, labels = batch
-        labels = tf.one_hot(labels, classes)
+        labels = _hot(labels, classes)
         if isinstance(augmentation, Augmentation):
             images, labels = augmentation(images, labels, key)
         elif augmentation is not None:
@@ -49,7 +49,7 @@ def training_batches(
 
 
 def evaluation_batches(corpus, preprocessing, batch_size):
-    """Every image once, in order: `(images, labels)`, normalised float32 and one-hot float32.
+    """Every image once, in order: `(images, labels)`, as for `training_batches`.
 
     Args:
         corpus, preprocessing, batch_size: As for `training_batches`; the last batch may be smaller.
@@ -65,9 +65,15 @@ def evaluation_batches(corpus, preprocessing, batch_size):
     classes = len(corpus.classes)
 
     def prepare(images, labels):
-        return preprocessing.normalize(images), tf.one_hot(labels, classes)
+        return preprocessing.normalize(images), _hot(labels, classes)
 
     return corpus.batches(batch_size, preprocessing).map(prepare).prefetch(tf.data.AUTOTUNE)
+
+
+def _hot(labels, classes):
+    """float32 `(batch, classes)`, of numbers or of what can be several already."""
+    several = labels.shape.rank == 2
+    return tf.cast(labels, tf.float32) if several else tf.one_hot(labels, classes)
 
 
 class WaitingClock:

@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.tables import account
 from keras_transformers.vision import decoding
 from keras_transformers.vision.labels import class_names
 from keras_transformers.vision.orientation import LEFT_TO_RIGHT, TRANSPOSED, UPSIDE_DOWN
@@ -139,11 +140,7 @@ class DetectionCorpus:
         """One sentence: how many boxes were kept, and what happened to others."""
         text = f"{self.name}: {self.number_of_boxes():,} boxes in {len(self):,} pictures kept of "
         text += f"{self.read:,}"
-        for what, counts in (("left out", self.left_out), ("repaired", self.repaired)):
-            if counts:
-                parts = (f"{number:,} {reason}" for reason, number in counts.items())
-                text += f"; {what}: {', '.join(parts)}"
-        return text
+        return text + account(left_out=self.left_out, repaired=self.repaired)
 
     def select(self, places):
         """The pictures at these places, as a corpus."""

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from keras_transformers.array_files import channels_first, read_array
 from keras_transformers.streams import orders
+from keras_transformers.tables import account
 from keras_transformers.vision.decoding import with_channels
-from keras_transformers.vision.labels import checked_labels, class_names
+from keras_transformers.vision.labels import checked_labels, class_names, of_classes
 from keras_transformers.vision.sources import looked_at
 
 ARRAY_FILES = r"(?i).*\.(npy|tiff?)"
@@ -22,13 +23,15 @@ class ImageCorpus:
     Args:
         name: Where the images come from, for messages.
         classes: Names of the classes, list of str.
-        labels: int32 `(n,)`, places in `classes`.
+        labels: int32 `(n,)`, places in `classes`; or uint8 `(n, classes)`, 0 and 1, where an image
+            can have several or none.
         images: `(n, height, width, c)` uint8; or a list of encoded images (bytes); or a list of
             paths (str).
         read: Number of images (or files) looked at.
         left_out: Dict of reason -> number of images left out.
         bands: Of encoded images and files, `(n,)` integers: the channels of each, 1 for a grey
             picture, 3 for a coloured one, as many as there are in an array. None: not looked at.
+        noted: Dict of reason -> number of images that were kept.
 
     Example:
     >>> import numpy as np
@@ -45,26 +48,28 @@ class ImageCorpus:
     read: int
     left_out: dict = dataclasses.field(default_factory=dict)
     bands: np.ndarray | None = None
+    noted: dict = dataclasses.field(default_factory=dict)
 
     def __len__(self):
         return len(self.labels)
 
     @classmethod
-    def from_arrays(cls, name, images, labels, classes=None):
-        """Makes a corpus of pixels and integer labels, after looking at them.
+    def from_arrays(cls, name, images, labels, classes=None, several=False):
+        """Makes a corpus of pixels and labels, after looking at them.
 
         Args:
             name: Where the images come from, for messages.
             images: `(n, height, width)` or `(n, height, width, c)`, of any number of channels:
                 unsigned bytes, or floats in [0, 1]. Images with NaN or infinite pixels are left out
                 and counted.
-            labels: Integers `(n,)` or `(n, 1)`.
+            labels: Integers `(n,)` or `(n, 1)`; with `several` 0 and 1 `(n, classes)`.
             classes: Names of the classes; by default the numbers up to the largest label.
+            several: Whether an image can have several labels, or none.
 
         Raises:
             ValueError: If shapes, dtypes or ranges do not fit, or no image is usable.
         """
-        images, labels = np.asarray(images), checked_labels(name, labels, classes)
+        images, labels = np.asarray(images), checked_labels(name, labels, classes, several)
         images = images[..., None] if images.ndim == 3 else images
         if images.ndim != 4 or 0 in images.shape[1:] or len(images) != len(labels):
             raise ValueError(
@@ -147,6 +152,11 @@ class ImageCorpus:
         return "encoded" if self.images and isinstance(self.images[0], bytes) else "files"
 
     @property
+    def several(self):
+        """Whether an image can have several labels."""
+        return self.labels.ndim == 2
+
+    @property
     def channels(self):
         """Channels of the pixels; of pictures 1 if all of them are grey, else 3.
 
@@ -179,12 +189,12 @@ class ImageCorpus:
     def split(self, share, seed=0):
         """Two corpora: the second gets `share` of each class at random, but never all or none.
 
-        (Of a class with a single image it gets none.)
+        (Of a class with a single image it gets none.) An image with several labels counts as one of
+        the rarest of them.
         """
         rng = np.random.default_rng(seed)
         second = np.zeros(len(self), bool)
-        for label in np.unique(self.labels):
-            places = np.flatnonzero(self.labels == label)
+        for places in of_classes(self.labels):
             number = min(max(round(share * len(places)), 1), len(places) - 1)
             second[rng.permutation(places)[:number]] = True
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
@@ -204,7 +214,7 @@ class ImageCorpus:
         return dataclasses.replace(self, images=images)
 
     def batches(self, batch_size, preprocessing, shuffle_seed=None, epoch=None):
-        """`tf.data` of `(images uint8, labels int32)`, files read as they are asked for.
+        """`tf.data` of `(images uint8, labels)`, files read as they are asked for.
 
         Args:
             batch_size: Number of images in a batch.
@@ -262,11 +272,7 @@ class ImageCorpus:
         """One sentence: how many images were kept, and why others were not."""
         text = f"{self.name}: {len(self):,} images of {len(self.classes)} classes kept of "
         text += f"{self.read:,}"
-        if self.left_out:
-            text += "; left out: " + ", ".join(
-                f"{number:,} {reason}" for reason, number in self.left_out.items()
-            )
-        return text
+        return text + account(left_out=self.left_out, kept_but_worth_knowing=self.noted)
 
 
 def _pixels_of_file(path, preprocessing):

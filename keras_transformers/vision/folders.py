@@ -60,7 +60,7 @@ def read_folder(path, classes=None):
         )
     files, labels = [], []
     for label, name in enumerate(classes):
-        of_class = _files_under(path / name)
+        of_class = files_under(path / name)
         if not of_class:
             raise ValueError(f"{path}: the class folder '{name}' is empty")
         files += of_class
@@ -93,7 +93,7 @@ def folders_in(path):
     return sorted(each.name for each in inside if each.is_dir())
 
 
-def _files_under(path):
+def files_under(path):
     """All files under a folder, those of folders that are linked too, each folder once; sorted."""
     files, seen = [], set()
     for folder, inner, names in os.walk(path, followlinks=True):

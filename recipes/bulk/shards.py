@@ -97,7 +97,9 @@ class Shards:
                     )
                     line = _json_line(record)
                 if form == "txt":
-                    line = " ".join(record.get(LINE[kind], "").splitlines()).encode() + b"\n"
+                    said = record.get(LINE[kind], "")
+                    said = ", ".join(record["labels"]) if "labels" in record else said
+                    line = " ".join(said.splitlines()).encode() + b"\n"
                 answers.write(line)
         for part, path in zip(parts, paths, strict=True):
             part.replace(path)

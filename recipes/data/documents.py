@@ -63,8 +63,7 @@ def load_labelled(
         dataset: "shakespeare-plays", passages of forty words by the play that they are from, or
             "FOLDER/shakespeare-plays"; or "tfds:NAME" for a set of TensorFlow Datasets with a text
             and a class label.
-        train, valid, test: The user's own files instead, `text TAB class`, plain or gzip; all three
-            or none.
+        train, valid, test: The user's own files instead, see `read_labelled`; all three or none.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
 

@@ -5,7 +5,8 @@ import pathlib
 
 import numpy as np
 
-from keras_transformers.vision import ImageCorpus, read_folder
+from keras_transformers.tables import ENDINGS, ending
+from keras_transformers.vision import ImageCorpus, read_folder, read_listed
 from keras_transformers.vision.folders import folders_in
 
 from .embedded import find as find_embedded
@@ -19,6 +20,10 @@ NAMES = {
     "valid": ("valid", "validation", "val", "dev"),
     "test": ("test", "testing"),
 }
+FOR_SEVERAL = (
+    "recipes.vit and recipes.swin learn from such with --problem-type multi_label_classification."
+)
+TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +36,7 @@ class ImageData:
     test: ImageCorpus
 
 
-def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
+def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator=None):
     """Loads a set of labelled images.
 
     Args:
@@ -44,6 +49,10 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
             to be learned from is held out.
         valid_share: Share of the training images held out where there is no validation set.
         data_dir: Where TensorFlow Datasets keeps its files.
+        separator: What stands between several labels of an image; None for one class each. A folder
+            then has tables, see `read_listed`: `labels`, or `train` and optionally `valid` and
+            `test`, each `.csv`, `.tsv` or `.jsonl`; and an `.npz` file has `y` of 0 and 1 for each
+            label.
 
     Returns:
         An `ImageData`.
@@ -51,16 +60,23 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
     Raises:
         ValueError: If there is no such set, or it is unusable.
     """
-    dataset = str(dataset)
+    dataset, several = str(dataset), separator is not None
     name, folder = split_name(dataset, EMBEDDED)
+    embedded = name and not (folder and pathlib.Path(dataset).is_dir())
+    if several and (dataset.startswith("tfds:") or embedded):
+        raise ValueError(
+            f"{dataset} has one class for each image; several labels are read from a folder with a "
+            f"table ({TABLES}), or an .npz file."
+        )
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    elif name and not (folder and pathlib.Path(dataset).is_dir()):
+    elif embedded:
         corpora = _from_npz(find_embedded(name, f"{name}.npz", folder), name)
     elif pathlib.Path(dataset).is_file():
-        corpora = _from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem)
+        corpora = _from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
     elif pathlib.Path(dataset).is_dir():
-        corpora = _from_folder(pathlib.Path(dataset))
+        path = pathlib.Path(dataset)
+        corpora = _from_tables(path, separator) if several else _from_folder(path)
     else:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
@@ -76,7 +92,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
                 f"{dataset} has too few images to learn from some, watch by others and score on "
                 f"the rest: none is left for {part}."
             )
-    if len(corpora["train"].classes) < 2:
+    if len(corpora["train"].classes) < 2 and not several:
         raise ValueError(
             f"{dataset} has one class alone, {corpora['train'].classes[0]}: there is nothing to "
             "tell apart."
@@ -84,7 +100,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None):
     return ImageData(dataset, **corpora)
 
 
-def _from_npz(path, name):
+def _from_npz(path, name, several=False):
     try:
         with np.load(path) as arrays:
             arrays = dict(arrays)
@@ -101,21 +117,49 @@ def _from_npz(path, name):
         raise ValueError(
             f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}."
         )
+    labels = {part: arrays[f"y_{theirs}"] for part, theirs in parts.items()}
+    wide = {part: y.shape[1] if y.ndim == 2 else 1 for part, y in labels.items()}
+    if not several and max(wide.values()) > 1:
+        raise ValueError(f"{path} has {max(wide.values())} labels for each image; {FOR_SEVERAL}")
     classes = arrays.get("class_names")
     if classes is None:
-        last = max(arrays[f"y_{theirs}"].max() for theirs in parts.values())
-        classes = [str(number) for number in range(int(last) + 1)]
+        most = max(wide.values() if several else (int(y.max()) + 1 for y in labels.values()))
+        classes = [str(number) for number in range(most)]
     return {
         part: ImageCorpus.from_arrays(
-            f"{name} {part}", arrays[f"x_{theirs}"], arrays[f"y_{theirs}"], list(classes)
+            f"{name} {part}", arrays[f"x_{theirs}"], labels[part], list(classes), several
         )
         for part, theirs in parts.items()
     }
 
 
+def _tables(path):
+    """Dict of part -> its table in a folder, of those that are there."""
+    found = {}
+    for part, names in {**NAMES, "train": (*NAMES["train"], "labels")}.items():
+        theirs = []
+        for file in sorted(path.iterdir()):
+            kind, name = ending(file), file.name.lower().removesuffix(".gz")
+            theirs += [file] if kind in ENDINGS and name.removesuffix(kind) in names else []
+        if len(theirs) > 1:
+            listed = ", ".join(file.name for file in theirs)
+            raise ValueError(f"{path} has more than one table for {part}: {listed}")
+        found |= {part: theirs[0]} if theirs else {}
+    return found
+
+
+def _from_tables(path, separator):
+    tables = _tables(path)
+    if "train" not in tables:
+        raise ValueError(f"{path} holds no table of images to learn from: {TABLES}.")
+    return read_listed(tables, separator)
+
+
 def _from_folder(path):
     inside = folders_in(path)
     parts = _parts(path, inside)
+    if len(inside) < 2 and not parts and (tables := list(_tables(path).values())):
+        raise ValueError(f"{path} has labels in a table, {tables[0].name}; {FOR_SEVERAL}")
     if not parts:
         return {"train": read_folder(path)}
     others = [name for name in inside if name not in parts.values()]

@@ -9,6 +9,8 @@ import pathlib
 import numpy as np
 import PIL.Image
 
+from keras_transformers.models.settings import SEVERAL
+
 from ..data import boxes, documents, images
 
 NUMBER = 5
@@ -58,11 +60,11 @@ def labelled_texts(folder):
 
 
 def pictures(folder):
-    """Pixels of test pictures of different classes of a run."""
+    """Pixels of test pictures of different classes, or different labels, of a run."""
     data = _data(images.load, folder, "fashion-mnist-12k", own_files=False)
     if not data:
         return _example(folder)
-    _, first = np.unique(np.asarray(data.test.labels), return_index=True)
+    _, first = np.unique(np.asarray(data.test.labels), return_index=True, axis=0)
     return [_pixels(data.test, i) for i in first[:NUMBER]]
 
 
@@ -93,10 +95,12 @@ def _data(load, folder, usual, own_files=True):
     if str(dataset).startswith("tfds:"):
         return None
     names = ("train", "valid", "test") if own_files else ()
-    files = {name: settings.get(name) for name in names}
+    options = {name: settings.get(name) for name in names}
+    if settings.get("problem_type") == SEVERAL:
+        options["separator"] = settings.get("label_separator", ",")
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # the run has said what was read
-            return load(dataset, **files)
+            return load(dataset, **options)
     except (ValueError, OSError):
         return None
 

@@ -95,11 +95,11 @@ PYRAMIDS = {
     "mvit": lambda: MViT(3, (8, 12), 8, (1, 1, 1, 1)),
     "swin1": lambda: Swin(3, (8, 12), 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=3),
 }
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("mvit", "swin1")]
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("pvt", "mvit", "swin1")]
 
 
 @BOTH
-@pytest.mark.parametrize("name", ["vit", "swin", "pvt", *LONG])
+@pytest.mark.parametrize("name", ["vit", "swin", *LONG])
 def test_a_classifier_gives_the_models_answers_for_batches_of_any_size(name, format, tmp_path):
     model = random(PYRAMIDS[name](), (None, 8, 12, 3))
     path = image_classifier(model, tmp_path / "x", CLASSES, PREPROCESSING, format=format)
@@ -213,7 +213,10 @@ def test_texts_are_classified_by_hand_as_by_us(format, tmp_path):
 
 
 @BOTH
-@pytest.mark.parametrize(("pooling", "normalize"), [("mean", True), ("token", False)])
+@pytest.mark.parametrize(
+    ("pooling", "normalize"),
+    [pytest.param("mean", True, marks=pytest.mark.slow), ("token", False)],
+)
 def test_sentences_are_encoded_by_hand_as_by_us(pooling, normalize, format, tmp_path):
     options = (pooling, normalize, (8, 16))
     path = sentence_encoder(encoder(), PIECES, tmp_path / "x", *options, format=format)

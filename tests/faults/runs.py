@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from keras_transformers.training.checkpoints import ARRAYS
-from keras_transformers.training.resume import PARTS
+from keras_transformers.training.snapshot import PARTS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DATA = ROOT / "recipes" / "data"

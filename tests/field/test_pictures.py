@@ -66,6 +66,25 @@ def test_a_photograph_that_lies_on_its_side_is_answered_as_it_is_seen(classifier
     assert classifier.predict(tmp_path / "a.jpg") == classifier.predict(seen.copy())
 
 
+def test_a_spreadsheet_of_photographs_with_several_labels(tmp_path):
+    for i in range(30):
+        photograph(tmp_path / "DCIM" / f"{i}.JPG")
+    names = ["sea, sand", "sand", "", "sea,sand"]
+    lines = ["Labels,Image", *(f'"{names[i % 4]}",DCIM/{i}.JPG' for i in range(30)), ",DCIM/30.JPG"]
+    path = tmp_path / "labels.csv"
+    path.write_text("\r\n".join(lines) + "\r\n", encoding="utf-8-sig", newline="")
+    data = images.load(tmp_path, separator=",")
+    assert data.train.classes == ["sand", "sea"] and len(data.train) + len(data.test) >= 25
+    assert "left out: 1 missing files, the first DCIM/30.JPG in line 32" in data.train.summary()
+    between = [line.replace(",DCIM", ";DCIM").replace("Labels,", "Labels;") for line in lines]
+    path.write_text("\r\n".join(between), encoding="utf-8")  # as in Europe
+    again = images.load(tmp_path, separator=",")
+    np.testing.assert_array_equal(again.train.labels, data.train.labels)
+    path.write_text("\n".join(lines).replace(",", "|").replace('"', ""))
+    with pytest.raises(ValueError, match="left out: .*32 without a comma.*nothing to learn"):
+        images.load(tmp_path, separator=",")
+
+
 def coco(folder, **stated):
     photograph(folder / "train2017" / "1.jpg")
     content = {

@@ -61,6 +61,20 @@ def test_masks_may_be_lists():
     assert_close(layer(X, CONTEXT, attention_mask=mask.astype(int).tolist()), expected, 0)
 
 
+def test_shapes_that_a_call_refuses_are_refused_where_they_are_asked_about():
+    layer, shapes = MultiHeadAttention(2, 4), (X.shape, CONTEXT.shape, (3, 6, 13))
+    expected = "`key` must be as long as `value`, 7. Received: length 6"
+    with pytest.raises(ValueError, match=expected):
+        layer(*(np.zeros(shape, "float32") for shape in shapes))
+    for ask in (MultiHeadAttention(2, 4).build, MultiHeadAttention(2, 4).compute_output_shape):
+        with pytest.raises(ValueError, match=expected):
+            ask(*shapes)
+    with pytest.raises(ValueError, match=r"`key` must be of shape \(batch, length, width\)"):
+        layer.compute_output_shape(X.shape, CONTEXT.shape, (13,))
+    unknown = (X.shape, CONTEXT.shape, (3, None, 13))
+    assert layer.compute_output_shape(*unknown) == X.shape
+
+
 @pytest.mark.parametrize("rank", [2, 4])
 def test_inputs_of_other_ranks_are_refused(rank):
     x = np.zeros((2, 3, 5, 8)[-rank:], "float32")

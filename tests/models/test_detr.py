@@ -95,7 +95,14 @@ def patches(side=8, width=13):
     return keras.Model(images, x, name="backbone")
 
 
-@pytest.mark.parametrize("kind", ["proposals"] if ON_JAX else ["learned", "anchors", "proposals"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "proposals",
+        pytest.param("learned", marks=[pytest.mark.slow] if ON_JAX else []),
+        pytest.param("anchors", marks=pytest.mark.slow),
+    ],
+)
 def test_contract(kind):
     # In low precision other places may be the best; and on JAX it takes minutes.
     policies = POLICIES if kind == "learned" and not ON_JAX else {}

@@ -56,7 +56,10 @@ def built(kind, **changes):
 
 
 # Their layers are checked under all policies; on JAX, operation by operation, it takes minutes.
-@pytest.mark.parametrize("kind", ["swin"] if ON_JAX else SMALL)
+@pytest.mark.parametrize(
+    "kind",
+    ["swin"] if ON_JAX else ["swin", pytest.param("swin2", marks=pytest.mark.slow), "pvt", "mvit"],
+)
 def test_contract(kind):
     policies = POLICIES if kind == "swin" and not ON_JAX else {}
     check_layer(lambda **kwargs: make(kind, **kwargs), (IMAGES,), policies=policies)

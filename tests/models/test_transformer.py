@@ -204,7 +204,9 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole(norm_first):
 # ------------------------------------------------------------------------------- training
 
 
-@NORM_FIRST
+@pytest.mark.parametrize(
+    "norm_first", [pytest.param(False, marks=pytest.mark.slow), True], ids=["post-norm", "pre-norm"]
+)
 def test_it_can_learn_one_batch_by_heart(norm_first):
     model = Transformer(
         VOCAB,

@@ -77,7 +77,7 @@ def test_an_example_of_any_number_of_channels_is_written(channels, tmp_path):
     np.testing.assert_array_equal(found.reshape(pixels.shape), pixels)
 
 
-DRAWING = tuple(name for name in dir(visualization) if not name.startswith("_"))
+DRAWING = visualization.__all__
 RECIPES = {path.stem: path for path in (ROOT / "recipes").glob("*.py")}
 LAST = ("write_metrics", "drawing", "exporting", "end")  # of a run, in `training.finish`
 OLD = ("image_figures", "images", "mae")

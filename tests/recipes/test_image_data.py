@@ -170,3 +170,79 @@ def test_arrays_to_watch_by_are_taken_and_may_have_any_number_of_channels(tmp_pa
     data = images.load(tmp_path / "set.npz")
     assert [len(data.train), len(data.valid), len(data.test)] == [20, 6, 4]
     assert data.train.channels == 13
+
+
+SEVERAL = [["red"], ["red", "blue"], [], ["blue"]]
+
+
+def write_table(path, places, names=SEVERAL):
+    lines = [f'pictures/{i}.png,"{",".join(names[i % len(names)])}"' for i in places]
+    path.write_text("\n".join(["file,labels", *lines]), encoding="utf-8")
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """A folder of twenty pictures, to be listed."""
+    (tmp_path / "pictures").mkdir()
+    for i, pixels in enumerate(PIXELS):
+        (tmp_path / "pictures" / f"{i}.png").write_bytes(tf.io.encode_png(pixels).numpy())
+    return tmp_path
+
+
+def test_a_table_of_pictures_with_several_labels_is_split(listed):
+    write_table(listed / "labels.csv", range(20))
+    data = images.load(listed, separator=",")
+    corpora = [data.train, data.valid, data.test]
+    assert sum(map(len, corpora)) == 20 and all(each.classes == ["blue", "red"] for each in corpora)
+    for corpus in corpora:
+        for file, row in zip(corpus.images, corpus.labels, strict=True):
+            names = SEVERAL[int(file.rsplit("/")[-1].removesuffix(".png")) % 4]
+            assert [name in names for name in corpus.classes] == list(row)
+
+
+def test_tables_of_parts_keep_them(listed):
+    write_table(listed / "Train.csv", range(10))
+    write_table(listed / "val.csv", range(10, 14))
+    write_table(listed / "test.csv", range(14, 20))
+    data = images.load(listed, separator=",")
+    assert [len(data.train), len(data.valid), len(data.test)] == [10, 4, 6]
+    write_table(listed / "labels.csv", range(10))
+    with pytest.raises(ValueError, match="more than one table for train: Train.csv, labels.csv"):
+        images.load(listed, separator=",")
+    (listed / "Train.csv").unlink()
+    write_table(listed / "test.csv", range(9, 20))
+    with pytest.raises(ValueError, match="test.csv, line 2: .*9.png stands in labels.csv, line 11"):
+        images.load(listed, separator=",")
+
+
+def test_arrays_with_several_labels_are_read_from_a_file(tmp_path):
+    hot = RNG.integers(0, 2, (20, 3))
+    arrays = {"x_train": PIXELS, "y_train": hot, "x_test": PIXELS[:4], "y_test": hot[:4]}
+    path = tmp_path / "set.npz"
+    np.savez(path, **arrays)
+    data = images.load(path, separator=",")
+    assert data.test.classes == ["0", "1", "2"] and data.test.labels.tolist() == hot[:4].tolist()
+    np.savez(path, **arrays, class_names=["a", "b", "c"])
+    assert images.load(path, separator=",").train.classes == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="set.npz has 3 labels for each image; .*--problem-type"):
+        images.load(path)
+    np.savez(path, **arrays, class_names=["a", "b"])
+    with pytest.raises(ValueError, match=r"set train: `labels` must be 0 and 1 of shape \(n, 2\)"):
+        images.load(path, separator=",")
+    np.savez(path, **{**arrays, "y_train": hot[:, 0]})
+    with pytest.raises(ValueError, match="set train: `labels` must be 0 and 1 of shape"):
+        images.load(path, separator=",")
+    one = {"y_train": hot[:, :1], "y_test": hot[:4, :1], "class_names": ["spam"]}
+    np.savez(path, **{**arrays, **one})
+    assert images.load(path, separator=",").train.labels.shape[1] == 1
+
+
+def test_several_labels_are_neither_missed_nor_made_up(listed):
+    for dataset in ("fashion-mnist-12k", "tfds:cifar10"):
+        with pytest.raises(ValueError, match=f"{dataset} has one class for each image; several"):
+            images.load(dataset, separator=",")
+    with pytest.raises(ValueError, match="holds no table of images to learn from: labels.csv"):
+        images.load(listed, separator=",")
+    write_table(listed / "labels.csv", range(20))
+    with pytest.raises(ValueError, match="has labels in a table, labels.csv; .*--problem-type"):
+        images.load(listed)

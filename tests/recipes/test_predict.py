@@ -16,6 +16,8 @@ import tensorflow as tf
 
 from keras_transformers.predictors import ImageClassifierPredictor
 from recipes import predict
+from recipes.bulk.rows import Row
+from recipes.bulk.shards import Shards, record
 from tests.loading.saved import save_shouter
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -41,6 +43,15 @@ def lines(tmp_path):
     path.write_bytes(b"".join(b"\xff\n" if i == 7 else content[i].encode() + b"\n"
                               for i in range(ROWS)))
     return path
+
+
+def test_lines_of_several_labels_name_those_that_are_present(tmp_path):
+    job = Shards(tmp_path / "answers", {})
+    answers = [{"label": "cat", "labels": ["cat", "dog"]}, {"label": "cat", "labels": []}]
+    told = [record("image_classifier", Row(i, None, ""), each) for i, each in enumerate(answers, 1)]
+    job.write(0, b"".join(told))
+    job.join(1, "txt", "image_classifier")
+    assert (tmp_path / "answers" / "predictions.txt").read_text() == "cat, dog\n\n"
 
 
 def expected(line):

@@ -108,7 +108,9 @@ def test_a_quantised_part_of_something_else_comes_back(tmp_path):
     assert_the_same(model, keras.models.load_model(tmp_path / "model.keras"), inputs)
 
 
-@pytest.mark.parametrize("precision", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow), "int8"]
+)
 def test_a_copy_in_fewer_bits_comes_back_from_its_file(precision, tmp_path):
     copy = in_precision(made("transformer")[0], precision)
     copy.save(tmp_path / "model.keras")

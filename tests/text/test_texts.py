@@ -106,6 +106,7 @@ def test_texts_can_have_several_classes_or_none(tmp_path):
     assert corpus.texts == ["miaow, moo", "hello", "woof"]
     assert corpus.labels == [[1, 0], [], [2]]
     assert corpus.left_out == {"blank": 1, "without a tab": 1, "empty": 1}
+    assert corpus.summary().endswith("; kept but worth knowing: 1 with a label given twice")
     known = read_labelled(path, ["dog", "cow"], separator=",")
     assert known.labels == [[], [0]]
     assert known.left_out["of a class that is not in the training set"] == 1

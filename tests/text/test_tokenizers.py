@@ -277,7 +277,7 @@ def test_without_normalization_a_vocabulary_gives_back_what_people_write(model_t
     import sentencepiece
 
     assert again("none") == WRITTEN
-    for rule in ("nmt_nfkc", "nfkc"):
+    for rule in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf"):
         normalizer = sentencepiece.SentencePieceNormalizer(
             rule_name=rule, add_dummy_prefix=False, escape_whitespaces=False
         )

@@ -1,0 +1,203 @@
+"""Which published tensor becomes which weight of ours.
+
+A family has a list of `WeightMapping`s. `{i}` in the name of a weight of ours stands for any
+number, and in the published name for the same one; `{i:+1}` for one more. Every weight of a model
+has exactly one mapping.
+"""
+
+import collections
+import dataclasses
+import re
+
+import numpy as np
+from keras import ops
+
+from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightMapping:
+    """A weight of ours and its published names.
+
+    Args:
+        ours: Path inside the model.
+        theirs: Published name.
+        layout: How it lies there.
+        also: Further names under which the same tensor may be there, tied or in other versions.
+    """
+
+    ours: str
+    theirs: str
+    layout: object = AS_IS
+    also: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Computed:
+    """A published tensor that we compute: `expected(shape)` is what it must be."""
+
+    theirs: str
+    expected: object
+
+
+def linear(ours, theirs, bias=True):
+    """The mappings of a dense layer."""
+    mappings = [WeightMapping(f"{ours}/kernel", f"{theirs}.weight", LINEAR)]
+    return [*mappings, WeightMapping(f"{ours}/bias", f"{theirs}.bias", FLAT)] if bias else mappings
+
+
+def norm(ours, theirs):
+    """The mappings of a layer norm; BERT's oldest files call its weights otherwise."""
+    return [
+        WeightMapping(f"{ours}/gamma", f"{theirs}.weight", also=(f"{theirs}.gamma",)),
+        WeightMapping(f"{ours}/beta", f"{theirs}.bias", also=(f"{theirs}.beta",)),
+    ]
+
+
+def attention(ours, query, key, value, output):
+    """The mappings of the four projections of an attention."""
+    mappings = []
+    for name, theirs in (("query", query), ("key", key), ("value", value)):
+        mappings += linear(f"{ours}/{name}", theirs)
+    mappings += [
+        WeightMapping(f"{ours}/attention_output/kernel", f"{output}.weight", OUTPUT),
+        WeightMapping(f"{ours}/attention_output/bias", f"{output}.bias"),
+    ]
+    return mappings
+
+
+def bart_layers():
+    """The mappings of the layers of encoder and decoder, where they are called as in BART."""
+    of_encoder = {"self_attn": "attention"}
+    of_decoder = {**of_encoder, "encoder_attn": "cross_attention"}
+    mappings = []
+    for side, parts in (("encoder", of_encoder), ("decoder", of_decoder)):
+        start = f"model.{side}.layers.{{i}}"
+        mappings += linear(f"{side}_{{i}}/feed_forward/hidden", f"{start}.fc1")
+        mappings += linear(f"{side}_{{i}}/feed_forward/output", f"{start}.fc2")
+        mappings += norm(f"{side}_{{i}}/feed_forward_norm", f"{start}.final_layer_norm")
+        for theirs, ours in parts.items():
+            names = (f"{start}.{theirs}.{name}_proj" for name in ("q", "k", "v", "out"))
+            mappings += attention(f"{side}_{{i}}/{ours}", *names)
+            mappings += norm(f"{side}_{{i}}/{ours}_norm", f"{start}.{theirs}_layer_norm")
+    return mappings
+
+
+def also_called(mappings, name, other):
+    """The mappings, with `other` in place of `name` as a further published name of each."""
+    return [
+        dataclasses.replace(mapping, also=(*mapping.also, mapping.theirs.replace(name, other)))
+        for mapping in mappings
+    ]
+
+
+def inside(mappings, name, part):
+    """The mappings, with the part's own name, which its user chose, in place of `name`."""
+    return [
+        dataclasses.replace(mapping, ours=re.sub(f"^{name}", f"{part.name}/", mapping.ours))
+        for mapping in mappings
+    ]
+
+
+class _Number(int):
+    """A number that a published name counts from elsewhere: `{i:+1}`."""
+
+    def __format__(self, more):
+        return str(int(self) + int(more or 0))
+
+
+def paired(model, mappings):
+    """`(weight, mapping, published name, other names)` of every weight of a built model."""
+    patterns = [
+        (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
+        for mapping in mappings
+        if isinstance(mapping, WeightMapping)
+    ]
+    found = []
+    for weight in model.weights:
+        path = weight.path.removeprefix(f"{model.name}/")
+        matches = [(m, mapping) for pattern, mapping in patterns if (m := pattern.fullmatch(path))]
+        if len(matches) != 1:
+            raise LookupError(f"{len(matches)} weight mappings are for {path}")
+        match, mapping = matches[0]
+        numbers = {key: _Number(value) for key, value in match.groupdict().items()}
+        names = [name.format(**numbers) for name in (mapping.theirs, *mapping.also)]
+        found.append((weight, mapping, names[0], names[1:]))
+    return found
+
+
+def assign(model, mappings, tensors, prefix):
+    """Gives every weight of a built model its published value.
+
+    Args:
+        model: The model.
+        mappings: The family's.
+        tensors: `Tensors`.
+        prefix: What the names of the base model begin with where there is a head; files of a base
+            model alone lack it.
+
+    Returns:
+        Sorted names of the tensors that no weight needs.
+
+    Raises:
+        ValueError: If a tensor is missing or of another shape, or one that is computed here has
+            other values.
+    """
+    bare = prefix and not any(name.startswith(prefix) for name in tensors.shapes)
+
+    def named(names):
+        names = [name.removeprefix(prefix) if bare else name for name in names]
+        return [name for name in names if name in tensors.shapes], names[0]
+
+    used = set()
+    for weight, mapping, name, others in paired(model, mappings):
+        there, first = named([name, *others])
+        if not there:
+            raise ValueError(f"{tensors.folder}: the tensor {first} is missing.")
+        expected = mapping.layout.their_shape(tuple(weight.shape))
+        for one in there:
+            if tensors.shapes[one] != expected:
+                raise ValueError(
+                    f"{tensors.folder}: the tensor {one} must have shape {expected}, as config.json"
+                    f" has it. Received: {tensors.shapes[one]}"
+                )
+        tensor = tensors.read(there[0])
+        for one in there[1:]:
+            if not np.array_equal(tensors.read(one), tensor):
+                raise ValueError(
+                    f"{tensors.folder}: {there[0]} and {one} must be the same tensor, for one "
+                    "weight serves both."
+                )
+        weight.assign(mapping.layout.ours(tensor, tuple(weight.shape)))
+        used |= set(there)
+    for mapping in mappings:
+        if isinstance(mapping, Computed):
+            there, _ = named([mapping.theirs])
+            if there:
+                _check_computed(tensors, there[0], mapping)
+                used |= set(there)
+    return sorted(set(tensors.shapes) - used)
+
+
+def _check_computed(tensors, name, mapping):
+    tensor = tensors.read(name)
+    if np.max(np.abs(tensor - mapping.expected(tensor.shape)), initial=0) > 1e-4:
+        raise ValueError(
+            f"{tensors.folder}: the tensor {name} must have the values of the formula it is "
+            "computed by, and has others."
+        )
+
+
+def gather(model, mappings, bare_prefix=""):
+    """The published tensors of a model: dict of name to NumPy array.
+
+    `bare_prefix` is left out in front of names.
+    """
+    parts = collections.defaultdict(dict)
+    for weight, mapping, name, _ in paired(model, mappings):
+        value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
+        parts[name.removeprefix(bare_prefix)][getattr(mapping.layout, "number", 0)] = value
+    return {
+        name: np.concatenate([found[i] for i in range(len(found))], axis=-1)
+        for name, found in parts.items()
+    }

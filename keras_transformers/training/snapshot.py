@@ -1,0 +1,90 @@
+"""All variables of a training run, as arrays and back, and whether they are sound."""
+
+import os
+
+import keras
+import numpy as np
+from keras import ops
+
+PARTS = ("trainable", "others", "optimizer", "metrics")
+
+
+def variables_of(model):
+    """A model's variables by part, in the order in which Keras's JAX trainer holds them."""
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    return dict(zip(PARTS, groups, strict=True))
+
+
+def take(model, result):
+    """What a train step left behind.
+
+    Args:
+        model: The model that is trained.
+        result: What its train function returned: logs, and on JAX the new values as well.
+
+    Returns:
+        Dict of numbers (the logs), dict of arrays, and dict of the arrays' names to the paths of
+        their variables.
+    """
+    variables = variables_of(model)
+    logs, values = result, variables.values()
+    if keras.backend.backend() == "jax":
+        logs, values = result
+    arrays, paths = {}, {}
+    for part, held in zip(PARTS, values, strict=True):
+        for i, (value, variable) in enumerate(zip(held, variables[part], strict=True)):
+            # A copy: on a CPU this may be the live buffer.
+            arrays[f"{part}.{i}"] = np.array(ops.convert_to_numpy(value))
+            paths[f"{part}.{i}"] = variable.path
+    return {name: float(ops.convert_to_numpy(logs[name])) for name in logs}, arrays, paths
+
+
+def stored(arrays, part):
+    """The arrays of a part, in order."""
+    count = sum(name.startswith(f"{part}.") for name in arrays)
+    return [arrays[f"{part}.{i}"] for i in range(count)]
+
+
+def give(arrays, part, variables, owner):
+    """Assigns a part's arrays to its variables, all of which are checked before.
+
+    Raises:
+        ValueError: If there are not as many, or one is of another shape or kind.
+    """
+    values = stored(arrays, part)
+    if len(values) != len(variables):
+        raise ValueError(
+            f"{owner} must have {len(variables)} {part} variables. Received: {len(values)}"
+        )
+    for value, variable in zip(values, variables, strict=True):
+        same_kind = np.can_cast(value.dtype, np.dtype(variable.dtype), "same_kind")
+        if value.shape != tuple(variable.shape) or not same_kind:
+            raise ValueError(
+                f"{owner}: {variable.path} must have shape {tuple(variable.shape)} and dtype "
+                f"{variable.dtype}. Received: {value.shape}, {value.dtype}"
+            )
+    for value, variable in zip(values, variables, strict=True):
+        variable.assign(value.astype(variable.dtype, copy=False))
+
+
+def not_finite(arrays):
+    """Names of weights and optimizer variables that hold NaN or infinity."""
+    return [name for name, array in arrays.items() if not _is_finite(name, array)]
+
+
+def _is_finite(name, array):
+    if name.split(".")[0] not in PARTS[:3] or array.dtype.kind not in "fV":
+        return True  # metrics and callbacks may hold anything
+    return bool(np.all(np.isfinite(array.astype("float32") if array.dtype.kind == "V" else array)))
+
+
+def available_cores():
+    """Processor cores of this process, over which backends divide their sums."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()

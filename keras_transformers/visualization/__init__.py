@@ -1,0 +1,29 @@
+"""Figures of training and of attention, drawn from plain arrays with matplotlib."""
+
+from keras_transformers.visualization.attention import attention_heat_map, images_with_attention
+from keras_transformers.visualization.embeddings import (
+    grid_position_similarity,
+    patch_filters,
+    position_similarity,
+)
+from keras_transformers.visualization.images import images_side_by_side, images_with_boxes
+from keras_transformers.visualization.scores import (
+    comparison,
+    confusion_matrix,
+    most_confused,
+    training_curves,
+)
+
+__all__ = [
+    "attention_heat_map",
+    "comparison",
+    "confusion_matrix",
+    "grid_position_similarity",
+    "images_side_by_side",
+    "images_with_attention",
+    "images_with_boxes",
+    "most_confused",
+    "patch_filters",
+    "position_similarity",
+    "training_curves",
+]

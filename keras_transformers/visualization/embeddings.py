@@ -1,0 +1,110 @@
+"""Similarity of positions, and the filters of patches."""
+
+import numpy as np
+
+from keras_transformers.visualization.panels import make_panels, one_panel, save
+
+
+def _cosine_similarity(encodings):
+    encodings = np.asarray(encodings, "float64")
+    encodings = encodings / np.linalg.norm(encodings, axis=1, keepdims=True)
+    return encodings @ encodings.T
+
+
+def position_similarity(encodings, path, title="Similarity of positions"):
+    """Draws the cosine similarity of every two position encodings.
+
+    Args:
+        encodings: `(positions, hidden_dim)`.
+        path: PNG file to write.
+        title: Of the picture.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import position_similarity
+    >>> position_similarity(np.eye(4), tempfile.mkdtemp() + "/positions.png").name
+    'positions.png'
+    """
+    figure, axes = one_panel(5, 4.2)
+    image = axes.imshow(_cosine_similarity(encodings), cmap="viridis")
+    axes.set(xlabel="position", ylabel="position", title=title)
+    figure.colorbar(image, label="cosine similarity")
+    return save(figure, path)
+
+
+def grid_position_similarity(encodings, grid, path, title="Similarity of position embeddings"):
+    """Draws, for each patch, the cosine similarity of its position with all others.
+
+    The tile in row r and column c is the map of the patch there (Dosovitskiy et al. 2021,
+    https://arxiv.org/abs/2010.11929, figure 7, middle).
+
+    Args:
+        encodings: `(rows * columns, hidden_dim)`.
+        grid: `(rows, columns)`.
+        path: PNG file to write.
+        title: Of the picture.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import grid_position_similarity
+    >>> grid_position_similarity(np.eye(6), (2, 3), tempfile.mkdtemp() + "/grid.png").name
+    'grid.png'
+    """
+    rows, columns = grid
+    similarity = _cosine_similarity(encodings).reshape(rows, columns, rows, columns)
+    tiles = np.full((rows, columns, rows + 1, columns + 1), np.nan)  # a line between tiles
+    tiles[:, :, :rows, :columns] = similarity
+    picture = tiles.transpose(0, 2, 1, 3).reshape(rows * (rows + 1), columns * (columns + 1))
+    figure, axes = one_panel(6, 5.2)
+    image = axes.imshow(picture[:-1, :-1], cmap="viridis", vmin=-1, vmax=1)
+    axes.set_xticks(np.arange(columns) * (columns + 1) + columns / 2 - 0.5, range(1, columns + 1))
+    axes.set_yticks(np.arange(rows) * (rows + 1) + rows / 2 - 0.5, range(1, rows + 1))
+    axes.set(xlabel="column of the patch", ylabel="row of the patch", title=title)
+    axes.tick_params(length=0)
+    figure.colorbar(image, label="cosine similarity")
+    return save(figure, path)
+
+
+def patch_filters(filters, path, number=28, title="Principal components of the patch filters"):
+    """Draws the principal components of the filters that patches or pixels are projected by.
+
+    As in Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, figure 7, left.
+
+    Args:
+        filters: `(height, width, channels, hidden_dim)`; other than 3 channels are drawn one by
+            one in grey.
+        path: PNG file to write.
+        number: Most components to draw.
+        title: Of the picture.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import patch_filters
+    >>> filters = np.random.default_rng(0).normal(size=(4, 4, 1, 9))
+    >>> patch_filters(filters, tempfile.mkdtemp() + "/filters.png").name
+    'filters.png'
+    """
+    filters = np.asarray(filters, "float64")
+    *shape, hidden_dim = filters.shape
+    flat = filters.reshape(-1, hidden_dim)
+    left, _, _ = np.linalg.svd(flat - flat.mean(axis=1, keepdims=True), full_matrices=False)
+    components = np.moveaxis(left.reshape(*shape, -1), -1, 0)
+    if shape[-1] != 3:
+        components = np.moveaxis(components, -1, 1).reshape(-1, *shape[:2], 1)
+    components = components[:number]
+    figure, panels = make_panels(len(components), 7, 1.1, 1.1, extra_height=0.4)  # of the title
+    for axes, component in zip(panels, components, strict=True):
+        axes.set_axis_off()
+        span = np.abs(component).max() or 1.0
+        axes.imshow(np.squeeze(0.5 + component / (2 * span)), cmap="gray", vmin=0, vmax=1)
+    figure.suptitle(title, fontsize=10)
+    return save(figure, path)

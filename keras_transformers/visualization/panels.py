@@ -1,0 +1,40 @@
+"""What every drawing is made with: panels, short labels, a file."""
+
+import pathlib
+
+import numpy as np
+
+MOST_CHARACTERS = 40  # of a label
+
+
+def make_panels(number, columns, width, height, extra_height=0.0):
+    """A figure and `number` axes in rows of at most `columns`, each of that size in inches."""
+    from matplotlib.figure import Figure  # no pyplot: works without a screen, leaks no figures
+
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    size = (width * columns, height * rows + extra_height)
+    figure = Figure(figsize=size, layout="constrained")
+    panels = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for axes in panels[number:]:
+        axes.set_axis_off()
+    return figure, panels[:number]
+
+
+def one_panel(width, height):
+    figure, (axes,) = make_panels(1, 1, width, height)
+    return figure, axes
+
+
+def short(label):
+    """A label that leaves room for what it labels, and in which a dollar is one."""
+    label = str(label)
+    label = label if len(label) <= MOST_CHARACTERS else f"{label[: MOST_CHARACTERS - 1]}…"
+    return label.replace("$", r"\$")
+
+
+def save(figure, path):
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    return path

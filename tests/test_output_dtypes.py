@@ -1,0 +1,58 @@
+"""Every layer and model says the dtype of its output, and says it right, under every policy."""
+
+import inspect
+
+import keras
+import pytest
+
+from tests.contract import POLICIES, dtype_of, symbols_of, to_tensors
+from tests.every_layer import EVERY
+from tests.every_model import MODELS, data
+
+
+def dtypes_of(outputs):
+    return [dtype_of(x) for x in keras.tree.flatten(outputs)]
+
+
+def narrowed(symbols, dtype):
+    """The floating ones of some Keras inputs in another dtype."""
+    return [
+        keras.KerasTensor(x.shape, dtype if x.dtype == "float32" else x.dtype) for x in symbols
+    ]
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_layer_says_the_dtype_of_an_eager_call(name, policy):
+    """Of float32, as tensors and as symbols, and of what Keras casts that to."""
+    case = EVERY[name]
+    layer, fresh = case.make(dtype=policy), case.make(dtype=policy)
+    tensors, symbols = to_tensors(case.inputs), symbols_of(case.inputs)
+    options = {}
+    if "return_attention_scores" in inspect.signature(layer.call).parameters:
+        options["return_attention_scores"] = True
+    eager = dtypes_of(layer(*tensors, **options))
+    assert set(eager) == {layer.compute_dtype}
+    assert dtypes_of(fresh(*symbols, **options)) == eager
+    for inputs in (tensors, symbols, narrowed(symbols, layer.compute_dtype)):
+        assert dtypes_of(layer.compute_output_spec(*inputs, **options)) == eager
+    assert set(dtypes_of(layer.compute_output_spec(*symbols))) == {layer.compute_dtype}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_says_the_dtype_of_an_eager_call(name):
+    inputs = keras.tree.map_structure(lambda x: x[:2], data(name)[0])
+    (tensors,) = to_tensors((inputs,))
+    symbols = keras.tree.map_structure(
+        lambda x: keras.KerasTensor((None, *x.shape[1:]), str(x.dtype)), inputs
+    )
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model, fresh = MODELS[name](0.0), MODELS[name](0.0)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    eager = dtypes_of(model(tensors))
+    assert "float16" in eager
+    assert dtypes_of(fresh(symbols)) == eager
+    for given in (tensors, symbols):
+        assert dtypes_of(model.compute_output_spec(given)) == eager
