@@ -1,7 +1,7 @@
 """How every recipe trains and reports: it begins, compiles, fits and finishes.
 
 Configurations are those of `recipes.options`, with a group `training` that has `learning_rate`,
-`weight_decay`, `warmup_steps`, `epochs`, `minutes` and `decay`.
+`weight_decay`, `warmup_steps`, `epochs`, `decay` and optionally `minutes`.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     run, of = config.run, config.training
     epochs, watch = epochs or of.epochs, options.pop("watch", lambda dataset: dataset)
     schedule = BudgetedDecay(
-        of.learning_rate, of.warmup_steps, epochs * steps, of.minutes, of.decay
+        of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
     kept = folder.callbacks() if name is None else []
     resume = ExactResume(

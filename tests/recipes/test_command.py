@@ -10,7 +10,7 @@ import pytest
 from recipes import command
 
 # Recipes with presets: those of a smoke run, and those to go on from published weights.
-RECIPES = ("text_classification", "mixers", "picture_text", "vit", "swin", "mae")
+RECIPES = ("text_classification", "vit", "swin", "mae")
 
 
 def presets(name):

@@ -11,7 +11,7 @@ from recipes import options
 from recipes.options import changed, configure, numbers
 
 RECIPES = ("translation", "recurrent_translation", "language_model", "masked_language_model")
-RECIPES += ("detr",)
+RECIPES += ("detr", "picture_text", "mixers")
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
 
