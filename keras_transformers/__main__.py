@@ -26,7 +26,7 @@ def find():
     here = pathlib.Path(__file__).parent
     if (here / "recipes").is_dir():
         return here / "recipes", f"{__package__}.recipes"
-    if (here.parent / "recipes" / "command.py").is_file():
+    if (here.parent / "recipes" / "translation.py").is_file():
         return here.parent / "recipes", "recipes"
     raise SystemExit(f"{COMMAND}: this installation of keras_transformers has no recipes.")
 

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 import keras_transformers
-from keras_transformers import distribution, streams
-from keras_transformers.training import ExactResume
+from keras_transformers import distribution
 
 
 class RunFolder:
@@ -52,44 +51,6 @@ class RunFolder:
     def count_from(self, seconds):
         """Takes so many as spent."""
         self._started = time.perf_counter() - seconds
-
-    def fit(self, model, make, steps, epochs, callbacks, name="training", watch=None, **options):
-        """`model.fit` that `--resume` goes on with where it was killed.
-
-        Args:
-            model: Compiled.
-            make: Function from the number of an epoch to its dataset, see `streams.epochs`.
-            steps, epochs: Batches of an epoch, and epochs at most.
-            callbacks: List of them.
-            name: Of the checkpoints' folder, where one run fits several models.
-            watch: Optional function that wraps the whole dataset.
-            **options: Of `model.fit`.
-
-        Returns:
-            The history, a dict.
-        """
-        config = self._config
-        resume = ExactResume(
-            self.shared / "checkpoints" / name,
-            config.checkpoint_minutes,
-            config.checkpoint_steps,
-            resume=config.resume,
-        )
-        batches = streams.epochs(make, steps, resume.start)
-        try:
-            history = model.fit(
-                watch(batches) if watch else batches,
-                shuffle=False,  # the pipeline does that
-                steps_per_epoch=steps,
-                epochs=epochs,
-                initial_epoch=resume.start[0],
-                callbacks=resume.after([distribution.Guard(), *callbacks, Clock(self)]),
-                **options,
-            )
-        except Exception:
-            print()  # or what is said of it would stand behind the progress bar
-            raise
-        return history.history
 
     def keep_best(self, monitor, mode, patience):
         """Callbacks that write `model.keras` and go back to it after `patience` worse epochs."""

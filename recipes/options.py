@@ -70,8 +70,8 @@ def configure(kind, /, **given):
     stronger. With `resume` they are those with which the run in `output` was begun.
 
     Args:
-        kind: The dataclass of a recipe. Its presets are dicts, or functions of the folder of
-            published weights to a dict.
+        kind: The dataclass of a recipe. Its presets are dicts of name -> number, or function from
+            the folder of published weights to it.
         **given: Name -> number.
 
     Raises:
@@ -152,8 +152,8 @@ def _sources(kind, given):
 
 
 def _presets(kind, name, folder):
-    presets = getattr(kind, name, {})
-    return dict(presets(folder) if callable(presets) else presets)
+    presets = getattr(kind, name, {}).items()
+    return {name: value(folder) if callable(value) else value for name, value in presets}
 
 
 def _checked(config, base):

@@ -6,6 +6,7 @@ import pathlib
 
 from keras_transformers import pretrained, saving
 from keras_transformers.models import DETR
+from keras_transformers.models.image_model import ImageModel
 
 
 def is_published(folder):
@@ -52,6 +53,22 @@ def start_from(folder, kind, called):
     if not isinstance(model, kind):
         raise ValueError(f"--pretrained: {folder} holds no {called}.")
     return model
+
+
+def start_from_images(folder, channels):
+    """`start_from` of a model of images; ValueError if it takes other channels."""
+    model = start_from(folder, ImageModel, "classifier of pictures")
+    if model.channels != channels:
+        raise ValueError(
+            f"--pretrained: {folder} has learned from pictures of {model.channels} channels. "
+            f"Received: pictures of {channels}"
+        )
+    return model
+
+
+def their_side(folder):
+    """The side of the images that a published model has learned from."""
+    return pretrained.load_preprocessing(folder).image_size[0]
 
 
 def publishing(folder, model, tokenizer=None, classes=None, preprocessing=None):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras_transformers import distribution, streams
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.training import (
+    AdamW,
     BudgetedDecay,
     ExactResume,
     MaskedAccuracy,
@@ -20,6 +21,8 @@ from keras_transformers.training import (
     Throughput,
     TokenCrossEntropy,
     TranslationScores,
+    classification_accuracy,
+    classification_loss,
     keep_freed_memory,
 )
 from keras_transformers.visualization import training_curves
@@ -87,6 +90,15 @@ def of_tokens(model, label_smoothing=0.0):
     }
 
 
+def classifier(config, model):
+    """`prepared` for a model of labelled images."""
+    of, kind = config.training, model.problem_type
+    averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
+    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
+    loss = classification_loss(kind, of.label_smoothing)
+    return prepared(config, model, adam, loss=loss, metrics=[classification_accuracy(kind)])
+
+
 def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=None, **options):
     """`model.fit` by the schedule of the configuration; `--resume` goes on where it was killed.
 
@@ -132,6 +144,26 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         print()  # or what is said of it would stand behind the progress bar
         raise
     return history.history
+
+
+def fit_images(config, folder, model, batches, valid, number):
+    """`fit` of a classifier of so many images.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    from keras_transformers.vision import WaitingClock
+
+    clock, size = WaitingClock(), min(config.training.batch_size, number)
+    averaged = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    watched = {"watch": clock.watch, "validation_data": valid}
+    history = fit(config, folder, model, batches, number // size, averaged, **watched)
+    seconds = history["seconds"]
+    epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
+    return history, {
+        "share_of_time_waiting_for_data": float(clock.seconds.numpy()) / seconds[-1],
+        "images_per_second": float(number // size * size / epoch),
+    }
 
 
 def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=()):

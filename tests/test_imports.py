@@ -71,9 +71,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
-SHARED += ("image_figures", "image_scores", "images", "options", "pages", "published", "texts")
-SHARED += ("training", "translating")
+SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
+SHARED += ("image_scores", "options", "pages", "published", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -7,9 +7,8 @@ import keras
 import pytest
 import tyro
 
-from recipes import devices, translation, vit
-from recipes.command import RunConfig, begin_anew
-from recipes.options import FLAT, changed
+from recipes import devices, training, translation, vit
+from recipes.options import FLAT, changed, configure
 from tests.recipes.command import command, run
 
 FOUR = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
@@ -26,14 +25,15 @@ def test_the_process_that_scores_is_told_everything_but_the_devices():
 
 def test_the_next_model_of_a_run_has_its_precision_too():
     try:
-        begin_anew(RunConfig(precision="mixed_bfloat16"), seed=1)
+        training.begin_anew(configure(vit.Config, precision="mixed_bfloat16"), seed=1)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
     finally:
         keras.config.set_dtype_policy("float32")
 
 
 def test_what_is_asked_of_the_optimizer_reaches_it():
-    config = vit.Config(image_size=16, patch_size=4, accumulate=4, clip_norm=None)
+    given = {"image_size": 16, "patch_size": 4, "accumulate": 4, "clip_norm": None}
+    config = configure(vit.Config, **given)
     optimizer = vit.build_model(config, 3, 1).optimizer
     assert optimizer.gradient_accumulation_steps == 4
     assert optimizer.global_clipnorm is None

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from keras_transformers.__main__ import NAMES
 from recipes import options
 from recipes.options import changed, configure, numbers
 
-RECIPES = ("translation", "recurrent_translation", "language_model", "masked_language_model")
-RECIPES += ("detr", "picture_text", "mixers")
+RECIPES = [name for name in NAMES if name not in ("predict", "demo")]
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
 
@@ -71,7 +71,9 @@ def test_what_is_given_stays_be_it_the_default(name, published, tmp_path, start)
         switches.append(("PUBLISHED", {"pretrained": str(published)}))
     for presets, switch in switches:
         preset = getattr(recipe, presets)
-        preset = preset(published) if callable(preset) else preset
+        preset = {
+            each: PUBLISHED_SIDE if callable(value) else value for each, value in preset.items()
+        }
         default = {each: numbers(recipe())[each] for each in preset}
         assert preset and preset != default
         output = {"output": str(tmp_path / "other")}
