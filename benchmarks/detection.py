@@ -34,11 +34,12 @@ SCORES += ("held_out_ap50", "held_out_precision", "held_out_recall")
 def ours(minutes, seed, rate, **changes):
     """The recipe's metrics."""
     from recipes import detr
+    from recipes.options import configure
 
     with tempfile.TemporaryDirectory() as folder:
         rates = {} if rate is None else {"learning_rate": rate}
-        config = detr.Config(output=folder, minutes=minutes, seed=seed, **rates, **changes)
-        return detr.run(config)
+        given = {"output": folder, "minutes": minutes, "seed": seed, **rates, **changes}
+        return detr.run(configure(detr.Config, **given))
 
 
 def peer_model(config):
@@ -48,7 +49,8 @@ def peer_model(config):
 
     from keras_transformers.models import DETR
 
-    settings = DETR.from_variant(config.size, 1, num_queries=config.num_queries).get_config()
+    of = config.model
+    settings = DETR.from_variant(of.size, 1, num_queries=of.num_queries).get_config()
     backbone = settings["backbone"]["config"]
     widths = [backbone["hidden_dim"] * 2**i for i in range(len(backbone["num_layers"]))]
     model = DetrForObjectDetection(
@@ -62,7 +64,7 @@ def peer_model(config):
                 layer_type="basic",
                 out_features=[f"stage{len(widths)}"],
             ),
-            num_queries=config.num_queries,
+            num_queries=of.num_queries,
             d_model=settings["hidden_dim"],
             encoder_layers=settings["num_encoder_layers"],
             decoder_layers=settings["num_decoder_layers"],
@@ -93,8 +95,9 @@ def peer(minutes, seed, rate):
 
     from keras_transformers.training import best_threshold, score_boxes
     from recipes import detr
+    from recipes.options import configure
 
-    config = detr.Config(seed=seed)
+    config = configure(detr.Config, seed=seed)
     torch.set_num_threads(os.cpu_count())
     torch.manual_seed(seed)
     classes, preprocessing, batches, _, valid, test = detr.load_data(config)
@@ -108,7 +111,7 @@ def peer(minutes, seed, rate):
             break
         decayed = (1 + math.cos(math.pi * spent)) / 2
         for group in optimizer.param_groups:
-            group["lr"] = peak * min((step + 1) / config.warmup_steps, decayed)
+            group["lr"] = peak * min((step + 1) / config.training.warmup_steps, decayed)
         labels = [
             {
                 "class_labels": torch.tensor(of_class[of_class >= 0], dtype=torch.long),

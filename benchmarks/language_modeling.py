@@ -46,7 +46,7 @@ def tokens():
     from recipes.language_model import Config
 
     train, test = texts()
-    tokenizer = SentencePieceTokenizer.train(train, Config.vocab_size, lossless=True)
+    tokenizer = SentencePieceTokenizer.train(train, Config().data.vocab_size, lossless=True)
     ids = [
         [tokenizer.tokenize(text, start=True, end=True).numpy() for text in part]
         for part in (train, test)
@@ -65,9 +65,12 @@ def for_loop():
 def ours(minutes, seed):
     """Metrics of the recipe's run."""
     from recipes import language_model
+    from recipes.options import configure
 
     with tempfile.TemporaryDirectory() as folder:
-        config = language_model.Config(output=folder, minutes=minutes, seed=seed)
+        config = configure(
+            language_model.Config, output=folder, minutes=minutes, seed=seed
+        )
         metrics = language_model.run(config)
         history = pathlib.Path(folder, "history.csv").read_text()
     lines = [line.split(",") for line in history.splitlines()]

@@ -29,13 +29,13 @@ from recipes.translation import Config
 
 def main(run):
     config = Config()
-    data = load(config.dataset).test
+    data = load(config.data.dataset).test
     tokenizer = SentencePieceTokenizer.load(run / "tokenizer.model")
     trained = saving.load_model(run / "model.keras", compile=False)
     rows, first = {}, None
     for precision in PRECISIONS:
         model = trained if precision == "float32" else in_precision(trained, precision)
-        search = BeamSearch(config.beam_size, config.length_penalty)
+        search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
         translator = Translator(model, tokenizer, search)
         translator.translate(data.sources)
         started = time.perf_counter()

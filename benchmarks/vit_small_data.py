@@ -9,7 +9,6 @@ a choice that doubles them must be worth it.
 """
 
 import argparse
-import dataclasses
 import tempfile
 
 import keras
@@ -17,6 +16,7 @@ import numpy as np
 
 from benchmarks.report import heading, write
 from recipes import vit
+from recipes.options import configure
 
 CHOICES = {
     "default": {},
@@ -37,8 +37,8 @@ def main(epochs, seeds):
     for seed in seeds:  # the inner loop over choices: a slow hour of the machine meets them all
         for name, changes in CHOICES.items():
             with tempfile.TemporaryDirectory() as folder:
-                config = vit.Config(output=folder, minutes=None, epochs=epochs, seed=seed)
-                metrics = vit.run(dataclasses.replace(config, **changes))
+                given = {"output": folder, "minutes": None, "epochs": epochs, "seed": seed}
+                metrics = vit.run(configure(vit.Config, **given, **changes))
             rows[name].append(metrics)
             keras.backend.clear_session()
             write("vit_small_data", summary(epochs, seeds, rows))

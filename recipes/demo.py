@@ -13,7 +13,7 @@ import os
 
 import tyro
 
-from recipes.bad_input import ending_in_a_sentence
+from .bad_input import ending_in_a_sentence, program
 
 # Before gradio is imported: it says nothing to anyone, and asks nobody for a newer version.
 QUIET = {
@@ -50,7 +50,8 @@ def serve(config):
             "the page needs gradio: pip install 'keras_transformers[demo]'"
         ) from None
     import keras_transformers
-    from recipes.pages import layout
+
+    from .pages import layout
 
     predictor = keras_transformers.load(config.folder)
     blocks = layout.page(predictor, config.folder)
@@ -80,9 +81,9 @@ def launching(layout):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    name = "recipes.demo"
-    config = tyro.cli(Config, prog=f"python -m {name}", description=__doc__)
-    with ending_in_a_sentence(name, ImportError):
+    called = program("demo")
+    config = tyro.cli(Config, prog=called, description=__doc__)
+    with ending_in_a_sentence(called, ImportError):
         serve(config).block_thread()
 
 

@@ -15,7 +15,9 @@ benchmarks.detection`).
 """
 
 import dataclasses
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +26,7 @@ from keras_transformers.export import Detector
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import DETR
 from keras_transformers.pretrained import load_preprocessing
-from keras_transformers.training import AdamW, BudgetedDecay, Muon, best_threshold, score_boxes
+from keras_transformers.training import AdamW, Muon, best_threshold, score_boxes
 from keras_transformers.vision import (
     BoxAugmentation,
     Preprocessing,
@@ -32,126 +34,124 @@ from keras_transformers.vision import (
     fitted,
     training_boxes,
 )
-from keras_transformers.visualization import (
-    images_with_attention,
-    images_with_boxes,
-    training_curves,
-)
-from recipes.command import RunConfig, begin, is_published, main, publish, start_from
-from recipes.data.boxes import load
-from recipes.devices import hand_over
+from keras_transformers.visualization import images_with_attention, images_with_boxes
+
+from . import training
+from .data.boxes import load
+from .devices import hand_over
+from .options import Run, main
+from .published import is_published, publishing, start_from
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
-    """Every number of a run. The defaults suit two photographs and two CPU cores."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, and how it is cut and changed."""
 
-    output: str = "runs/detr"
-    pretrained: str | None = None  # folder of another run, or published, to go on from its model
     dataset: str = "tree-crowns"  # or tfds:NAME
     train: str | None = None  # own files in COCO's format
     valid: str | None = None
     test: str | None = None
-    train_images: str | None = None  # folders of their pictures, if those are not beside the files
+    train_images: str | None = None  # folders of their images, if those are not beside the files
     valid_images: str | None = None
     test_images: str | None = None
     window: int | None = 200  # side of what is seen at once, in pixels of the photograph
-    image_size: int = 208  # side of what the model gets; 13 x 13 places of 16 pixels
-    size: typing.Literal["mini", "R50", "R101"] = "mini"
-    queries: typing.Literal["learned", "anchors", "proposals"] = "proposals"
+    image_size: int = 208  # side of what the model gets; 13 x 13 positions of 16 pixels
+    scale: float = 1.33  # windows are up to so much smaller or larger
+    turn: bool = True  # photographs from above have no up
+    colour: float = 0.3  # of each channel by itself: other light, other forests
+
+
+@dataclass(frozen=True)
+class Model:
+    """The detector."""
+
+    pretrained: str | None = None  # folder of another run, or published, to go on from its model
+    size: Literal["mini", "R50", "R101"] = "mini"
+    queries: Literal["learned", "anchors", "proposals"] = "proposals"
     num_queries: int = 40  # the most boxes in a window are some 30
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
     minutes: float | None = 20.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 1000  # at most, however quick the machine; without minutes the decay ends there
     steps_per_epoch: int = 100
     batch_size: int = 8
-    scale: float = 1.33  # windows are up to so much smaller or larger
-    turn: bool = True  # photographs from above have no up
-    colour: float = 0.3  # of each channel by itself: other light, other forests
-    optimizer: typing.Literal["muon", "adamw"] = "muon"
+    optimizer: Literal["muon", "adamw"] = "muon"
     learning_rate: float = 2e-3  # the peak; 5e-4 suits AdamW
     weight_decay: float = 0.05
     warmup_steps: int = 100
-    clip_norm: float | None = 1.0
+    decay: Literal["linear", "cosine"] = "cosine"
+    clip_norm: float | None = 1.0  # of all gradients together
 
 
-SMOKE = {"epochs": 2, "minutes": None, "steps_per_epoch": 2, "batch_size": 2, "warmup_steps": 2}
-SMOKE |= {"image_size": 112, "window": 400}
-# What changes where not chosen, to go on from published weights, which have seen larger things.
-TUNING = {"optimizer": "adamw", "learning_rate": 1e-4, "image_size": 416, "batch_size": 4}
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit two photographs and two CPU cores."""
+
+    run: Run = Run("runs/detr")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {
+        "epochs": 2, "minutes": None, "steps_per_epoch": 2, "batch_size": 2, "warmup_steps": 2,
+        "image_size": 112, "window": 400,
+    }
+    PUBLISHED: ClassVar = {  # to go on from published weights, which have seen larger things
+        "optimizer": "adamw", "learning_rate": 1e-4, "image_size": 416, "batch_size": 4,
+    }
 
 
 def load_data(config):
     """Corpora, the preprocessing measured on them, and batches to train and to watch by."""
-    images = {name: getattr(config, f"{name}_images") for name in ("train", "valid", "test")}
-    data = load(config.dataset, config.train, config.valid, config.test, images=images)
+    of = config.data
+    images = {name: getattr(of, f"{name}_images") for name in ("train", "valid", "test")}
+    data = load(of.dataset, of.train, of.valid, of.test, images=images)
     train, valid, test = data.train, data.valid, data.test
-    if config.window:
-        train = train.tiles(2 * config.window)  # so that windows lie everywhere
+    if of.window:
+        train = train.tiles(2 * of.window)  # so that windows lie everywhere
     if valid is None:
         train, valid = train.split(1 / 6, seed=0)
-    if config.window:
-        valid, test = valid.tiles(config.window), test.tiles(config.window)
+    if of.window:
+        valid, test = valid.tiles(of.window), test.tiles(of.window)
     for part, corpus in (("train", train), ("held out", valid), ("test", test)):
-        pictures = f"{len(corpus):,} {'tiles' if config.window else 'pictures'}"
-        print(f"{part}: {corpus.number_of_boxes():,} boxes in {pictures}")
-    if is_published(config.pretrained):  # which takes pictures as it has learned from them
-        published = load_preprocessing(config.pretrained)
-        preprocessing = Preprocessing(config.image_size, 3, published.mean, published.std)
+        seen = f"{len(corpus):,} {'tiles' if of.window else 'images'}"
+        print(f"{part}: {corpus.number_of_boxes():,} boxes in {seen}")
+    if is_published(config.model.pretrained):  # which takes images as it has learned from them
+        published = load_preprocessing(config.model.pretrained)
+        preprocessing = Preprocessing(of.image_size, 3, published.mean, published.std)
     else:
-        some = [fitted(train.pixels(i), config.image_size)[0] for i in range(min(len(train), 200))]
-        preprocessing = Preprocessing.measured(np.stack(some), config.image_size)
-    augmentation = BoxAugmentation(
-        config.window, config.scale, turn=config.turn, colour=config.colour
-    )
+        some = [fitted(train.pixels(i), of.image_size)[0] for i in range(min(len(train), 200))]
+        preprocessing = Preprocessing.measured(np.stack(some), of.image_size)
+    augmentation = BoxAugmentation(of.window, of.scale, turn=of.turn, colour=of.colour)
+    size, most, seed = config.training.batch_size, config.model.num_queries, config.run.seed
 
     def batches(epoch):
-        options = (config.batch_size, config.num_queries, augmentation, config.seed, epoch)
-        return training_boxes(train, preprocessing, *options)
+        return training_boxes(train, preprocessing, size, most, augmentation, seed, epoch)
 
-    watched = evaluation_boxes(valid, preprocessing, config.batch_size, config.num_queries)
+    watched = evaluation_boxes(valid, preprocessing, size, most)
     return train.classes, preprocessing, batches, watched, valid, test
 
 
 def build_model(config, num_classes):
     """The model, from scratch or from other weights, compiled."""
-    if config.pretrained is None:
+    of, size = config.model, config.data.image_size
+    if of.pretrained is None:
         model = DETR.from_variant(
-            config.size, num_classes, queries=config.queries, num_queries=config.num_queries
+            of.size, num_classes, queries=of.queries, num_queries=of.num_queries
         )
-        model.build((None, config.image_size, config.image_size, 3))
+        model.build((None, size, size, 3))
     else:
-        model = start_from(config.pretrained)
-        if not isinstance(model, DETR):
-            raise ValueError(f"--pretrained: {config.pretrained} holds no DETR.")
-        model = model.transferred(num_classes=num_classes)
+        model = start_from(of.pretrained, DETR, "DETR").transferred(num_classes=num_classes)
     kind, options = AdamW, {}
-    if config.optimizer == "muon":
+    if config.training.optimizer == "muon":
         kind, options = Muon, {"adam_for": ADAM_FOR, "steps": 4}
-    optimizer = config.make_optimizer(kind, global_clipnorm=config.clip_norm, **options)
-    model.compile(optimizer, jit_compile=config.jit_compile)
-    model.optimizer.build(model.trainable_variables)
-    return model
-
-
-def train(config, folder, model, batches, watched):
-    """Fits; returns the history."""
-    decay = BudgetedDecay(
-        config.learning_rate,
-        config.warmup_steps,
-        config.epochs * config.steps_per_epoch,
-        config.minutes,
-        decay="cosine",
-    )
-    return folder.fit(
-        model,
-        batches,
-        config.steps_per_epoch,
-        config.epochs,
-        [decay, *folder.callbacks(config.tensorboard)],
-        validation_data=watched,
-    )
+    clipped = {"global_clipnorm": config.training.clip_norm}
+    return training.prepared(config, model, training.optimizer(config, kind, **clipped, **options))
 
 
 def predict(served, corpus, batch_size=64):
@@ -174,17 +174,13 @@ def predict(served, corpus, batch_size=64):
     return predicted, [{"boxes": boxes, "labels": labels} for boxes, labels in truths]
 
 
-def run(config):
-    """Trains, scores on held-out tiles and on the test set, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE, TUNING)
-    classes, preprocessing, batches, watched, valid, test = load_data(config)
-    folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
-    with config.making():
-        model = build_model(config, len(classes))
-    history = train(config, folder, model, batches, watched)
-    model.save(folder / "model.keras")
-    hand_over()
+def score(model, classes, preprocessing, valid, test):
+    """Scores on the tiles held out and on the test set.
 
+    Returns:
+        Metrics, what is served, with the threshold that is best on the tiles held out, and what was
+        found on both sets.
+    """
     held_out, of_held_out = predict(Detector(model, classes, preprocessing), valid)
     threshold = best_threshold(held_out, of_held_out)
     served = Detector(model, classes, preprocessing, threshold)
@@ -199,31 +195,46 @@ def run(config):
         for name, value in dataclasses.asdict(values).items()
         if (part, name) != ("held_out", "threshold")
     }
-    metrics |= {
-        "parameters": model.count_params(),
-        "epochs": len(history["loss"]),
-        "seconds_training_and_evaluation": folder.seconds(),
-    }
-    folder.write_metrics(metrics)
-    with folder.exporting("saved_model") as path:
-        served.save(path)
-    if is_published(config.pretrained):
-        with folder.exporting("published"):
-            publish(folder, model, classes=classes, preprocessing=preprocessing)
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, ("loss",))
-    with folder.drawing("test_boxes") as path:
-        draw(path, test, found, threshold)
-    with folder.drawing("held_out_boxes") as path:
-        draw(path, valid, held_out, threshold)
-    with folder.drawing("query_attention") as path:
-        draw_attention(path, model, preprocessing, test)
-    folder.end()
-    folder.show_use(folder.write_example(np.asarray(test.pixels(0))), "len({})", len)
-    return metrics
+    return metrics, served, found, held_out
 
 
-def draw(path, corpus, predicted, threshold):
+def run(config):
+    """Trains, scores on held-out tiles and on the test set, exports; returns the metrics."""
+    folder = training.begin(config)
+    classes, preprocessing, batches, watched, valid, test = load_data(config)
+    folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
+    with training.making(config):
+        model = build_model(config, len(classes))
+    steps = config.training.steps_per_epoch
+    history = training.fit(config, folder, model, batches, steps, validation_data=watched)
+    model.save(folder / "model.keras")
+    hand_over()
+    metrics, served, found, held_out = score(model, classes, preprocessing, valid, test)
+    threshold = metrics["test_threshold"]
+    return training.finish(
+        folder,
+        metrics,
+        model=model,
+        history=history,
+        curves=("loss",),
+        exports={
+            "saved_model": served.save,
+            "published": publishing(
+                config.model.pretrained, model, classes=classes, preprocessing=preprocessing
+            ),
+        },
+        pictures={
+            "test_boxes": partial(draw, test, found, threshold),
+            "held_out_boxes": partial(draw, valid, held_out, threshold),
+            "query_attention": partial(draw_attention, model, preprocessing, test),
+        },
+        use=lambda: folder.show_use(
+            folder.write_example(np.asarray(test.pixels(0))), "len({})", len
+        ),
+    )
+
+
+def draw(corpus, predicted, threshold, path):
     """Up to eight pictures with the boxes that were found (orange) and the true ones (blue)."""
     places = range(min(8, len(corpus)))
     sure = [predicted[i]["scores"] >= threshold for i in places]
@@ -239,7 +250,7 @@ def draw(path, corpus, predicted, threshold):
     )
 
 
-def draw_attention(path, model, preprocessing, corpus):
+def draw_attention(model, preprocessing, corpus, path):
     """Where the query that gives the surest box of a picture looks, for up to eight pictures."""
     side = preprocessing.image_size[0]
     fit = [fitted(corpus.pixels(i), side)[:2] for i in range(min(8, len(corpus)))]
@@ -254,7 +265,7 @@ def draw_attention(path, model, preprocessing, corpus):
     logits = np.asarray(found["logits"])
     sure = -logits[..., -1] if softmax else logits.max(axis=-1)
     best, pictures = sure.argmax(axis=1), np.arange(len(sure))
-    heat = weights.mean(axis=1)[pictures, best]  # (pictures, places)
+    heat = weights.mean(axis=1)[pictures, best]  # (images, positions)
     grid = int(np.sqrt(heat.shape[1]))
     boxes = np.asarray(found["boxes"])[pictures, best] * side
     titles = [f"box around ({x:.0f}, {y:.0f}), {w:.0f} x {h:.0f}" for x, y, w, h in boxes]

@@ -49,17 +49,10 @@ def hand_over():
     environment["KERAS_BACKEND"] = "tensorflow"
     # As Python was called, its own options too.
     own = len(sys.argv) - 1
-    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_without_devices(sys.argv[1:])]
-    if "--resume" not in command:
-        command.append("--resume")
+    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_told(sys.argv[1:])]
     os.execve(sys.executable, command, environment)
 
 
-def _without_devices(arguments):
-    left, rest = [], iter(arguments)
-    for argument in rest:
-        if argument == "--devices":
-            next(rest)
-        elif not argument.startswith(("--devices=", "--hosts")):
-            left.append(argument)
-    return left
+def _told(arguments):
+    """What the process that scores is told; of an option that comes twice, the last is taken."""
+    return [*arguments, "--devices", "None", "--no-hosts", "--resume"]

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import dataclasses
 import importlib.util
 import json
 import pathlib
@@ -13,8 +12,7 @@ import keras
 import numpy as np
 
 import keras_transformers
-from keras_transformers import distribution, streams
-from keras_transformers.training import ExactResume
+from keras_transformers import distribution
 
 
 class RunFolder:
@@ -25,24 +23,23 @@ class RunFolder:
 
     Args:
         path: The folder; made if it is missing.
-        config: The recipe's dataclass, written at once.
+        tensorboard: Whether to write logs for TensorBoard, too.
 
     Raises:
         ValueError: If TensorBoard's logs are asked for and it is not installed.
     """
 
-    def __init__(self, path, config):
-        self._started, self._config, self._failed = time.perf_counter(), config, []
-        if getattr(config, "tensorboard", False) and not importlib.util.find_spec("tensorboard"):
+    def __init__(self, path, tensorboard=False):
+        self._started, self._failed, self._tensorboard = time.perf_counter(), [], tensorboard
+        if tensorboard and not importlib.util.find_spec("tensorboard"):
             raise ValueError(
                 "--tensorboard needs TensorBoard: pip install 'keras_transformers[tensorboard]'"
             )
-        self.path = self._shared = pathlib.Path(path)
+        self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
         if not distribution.is_first_host():
             self.path = self.path / "other_host"
         self.figures = self.path / "figures"
         self.figures.mkdir(parents=True, exist_ok=True)
-        self.write_json("config.json", dataclasses.asdict(config))
 
     def __truediv__(self, name):
         return self.path / name
@@ -55,44 +52,6 @@ class RunFolder:
         """Takes so many as spent."""
         self._started = time.perf_counter() - seconds
 
-    def fit(self, model, make, steps, epochs, callbacks, name="training", watch=None, **options):
-        """`model.fit` that `--resume` goes on with where it was killed.
-
-        Args:
-            model: Compiled.
-            make: Function from the number of an epoch to its dataset, see `streams.epochs`.
-            steps, epochs: Batches of an epoch, and epochs at most.
-            callbacks: List of them.
-            name: Of the checkpoints' folder, where one run fits several models.
-            watch: Optional function that wraps the whole dataset.
-            **options: Of `model.fit`.
-
-        Returns:
-            The history, a dict.
-        """
-        config = self._config
-        resume = ExactResume(
-            self._shared / "checkpoints" / name,
-            config.checkpoint_minutes,
-            config.checkpoint_steps,
-            resume=config.resume,
-        )
-        batches = streams.epochs(make, steps, resume.start)
-        try:
-            history = model.fit(
-                watch(batches) if watch else batches,
-                shuffle=False,  # the pipeline does that
-                steps_per_epoch=steps,
-                epochs=epochs,
-                initial_epoch=resume.start[0],
-                callbacks=resume.after([distribution.Guard(), *callbacks, _Clock(self)]),
-                **options,
-            )
-        except Exception:
-            print()  # or what is said of it would stand behind the progress bar
-            raise
-        return history.history
-
     def keep_best(self, monitor, mode, patience):
         """Callbacks that write `model.keras` and go back to it after `patience` worse epochs."""
         best = {"monitor": monitor, "mode": mode}
@@ -101,10 +60,10 @@ class RunFolder:
             keras.callbacks.EarlyStopping(patience=patience, restore_best_weights=True, **best),
         ]
 
-    def callbacks(self, tensorboard=False):
+    def callbacks(self):
         """History as CSV, and TensorBoard's logs on request."""
         callbacks = [_HistoryFile(self / "history.csv")]
-        if tensorboard:
+        if self._tensorboard:
             callbacks.append(keras.callbacks.TensorBoard(str(self / "tensorboard")))
         return callbacks
 
@@ -141,7 +100,7 @@ class RunFolder:
             self._failed.append(name)
 
     def end(self):
-        """The run is over: no more checkpoints.
+        """The run is over: no more checkpoints. Gives its metrics.
 
         Raises:
             ValueError: If an export failed. The checkpoints then stay, for `--resume` to try again.
@@ -154,6 +113,7 @@ class RunFolder:
             )
         shutil.rmtree(self / "checkpoints", ignore_errors=True)
         print(f"Everything is in {self.path}")
+        return self._metrics
 
     def write_example(self, pixels):
         """Writes uint8 `(height, width, channels)` as `example.png`, or `.npy`; gives its path."""
@@ -227,7 +187,7 @@ class _HistoryFile(keras.callbacks.Callback):
             writer.writerows(self.rows)
 
 
-class _Clock(keras.callbacks.Callback):
+class Clock(keras.callbacks.Callback):
     """Keeps the seconds of a run in its checkpoints."""
 
     def __init__(self, folder):

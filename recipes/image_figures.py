@@ -1,5 +1,6 @@
-"""What is drawn of a classifier of pictures: curves, confusion, and what answers draw on."""
+"""What is drawn of a classifier of pictures: confusion, and what answers draw on."""
 
+from functools import partial
 from textwrap import shorten
 
 import numpy as np
@@ -8,33 +9,33 @@ from keras_transformers.visualization import (
     comparison,
     confusion_matrix,
     images_with_attention,
-    training_curves,
 )
-from recipes.image_scores import in_words
+
+from .image_scores import in_words
 
 
-def draw(folder, history, model, preprocessing, corpus, probabilities, scores, attention):
-    """Curves, classes that are confused or missed, and pictures with what was made of them.
+def pictures(model, preprocessing, corpus, probabilities, scores, attention):
+    """What is drawn: dict of name -> function of the path.
 
     Args:
         corpus: The test set, whose pictures have these `probabilities` and `scores`.
         attention: Function of model and normalised pictures to what the answer draws on, `(batch,
             rows, columns)`.
     """
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, ("loss", "accuracy"))
+    drawn = partial(draw_attention, model, preprocessing, corpus, probabilities, attention)
     if corpus.several:  # which have no confusion: each is there or not by itself
-        with folder.drawing("labels") as path:
-            rows = {row["class"]: row for row in scores.table if row["images"]}
-            comparison({"Each label of the test set": rows}, path, y="f1", x=("images",))
-    else:
-        with folder.drawing("confusion") as path:
-            confusion_matrix(scores.confusion, corpus.classes, path)
-    with folder.drawing("predictions_attention") as path:
-        draw_attention(path, model, preprocessing, corpus, probabilities, attention)
+        return {"labels": partial(draw_labels, scores), "predictions_attention": drawn}
+    confusion = partial(confusion_matrix, scores.confusion, corpus.classes)
+    return {"confusion": confusion, "predictions_attention": drawn}
 
 
-def draw_attention(path, model, preprocessing, corpus, probabilities, attention):
+def draw_labels(scores, path):
+    """How well each label is found, beside how often it is there."""
+    rows = {row["class"]: row for row in scores.table if row["images"]}
+    comparison({"Each label of the test set": rows}, path, y="f1", x=("images",))
+
+
+def draw_attention(model, preprocessing, corpus, probabilities, attention, path):
     """Test pictures, half of them classified wrongly, and what the answers draw on."""
     true, said = (np.array(words) for words in in_words(probabilities, corpus))
     wrong = np.flatnonzero(true != said)[:8]

@@ -6,8 +6,17 @@ from keras_transformers.export.classes import THRESHOLD
 from keras_transformers.training import score_classes, score_labels
 
 
-def score(probabilities, corpus):
+def score(probabilities, corpus, history):
     """Scores of a classifier's probabilities on a corpus, and those that are metrics, a dict."""
+    scores, metrics = _scores(probabilities, corpus)
+    for row in scores.table:
+        print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
+    last = history["val_accuracy"][-1]
+    name, scale = ("valid_accuracy", 1) if corpus.several else ("valid_top1", 100)
+    return scores, metrics | {name: scale * last}
+
+
+def _scores(probabilities, corpus):
     if corpus.several:
         scores = score_labels(probabilities, corpus.labels, corpus.classes)
         return scores, {f"test_{name}": value for name, value in scores.numbers().items()}
@@ -27,13 +36,25 @@ def in_words(probabilities, corpus):
     return [[corpus.classes[i] for i in of] for of in (corpus.labels, probabilities.argmax(1))]
 
 
-def write_tables(folder, scores, probabilities, corpus):
-    """Writes `classes.tsv`, and `predictions.tsv` with the most probable class's probability."""
-    header = ["class", "images", "precision", "recall", "f1"]
-    folder.write_table("classes.tsv", header, [list(row.values()) for row in scores.table])
-    most = [f"{each:.6f}" for each in probabilities.max(axis=1)]
-    folder.write_table(
-        "predictions.tsv",
-        ["labels" if corpus.several else "label", "predicted", "probability"],
-        zip(*in_words(probabilities, corpus), most, strict=True),
-    )
+def tables(folder, scores, probabilities, corpus):
+    """What is written: dict of name -> function of the path, for each class and each picture."""
+
+    def classes(path):
+        header = ["class", "images", "precision", "recall", "f1"]
+        folder.write_table(path.name, header, [list(row.values()) for row in scores.table])
+
+    def predictions(path):  # with the probability of the most probable class
+        header = ["labels" if corpus.several else "label", "predicted", "probability"]
+        most = [f"{each:.6f}" for each in probabilities.max(axis=1)]
+        rows = zip(*in_words(probabilities, corpus), most, strict=True)
+        folder.write_table(path.name, header, rows)
+
+    return {"classes.tsv": classes, "predictions.tsv": predictions}
+
+
+def show_use(folder, corpus, preprocessing):
+    """Writes the first picture of a corpus, and prints how its class or labels are asked for."""
+    picture = corpus.select([0]).decoded(preprocessing).images[0]
+    wanted = "labels" if corpus.several else "label"
+    example = folder.write_example(picture)
+    folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])

@@ -14,7 +14,9 @@ training (four epochs, seed 1; `python -m benchmarks.language_modeling`).
 import collections
 import dataclasses
 import math
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -25,43 +27,89 @@ from keras_transformers.inspection import attention_maps
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import SentencePieceTokenizer, packed_documents, sliding_windows
-from keras_transformers.training import AdamW
-from keras_transformers.visualization import attention_heat_map, training_curves
-from recipes import texts
-from recipes.command import begin, main, publish, start_from
-from recipes.data.documents import load_documents
-from recipes.devices import hand_over
+from keras_transformers.training import AdamW, Muon
+from keras_transformers.visualization import attention_heat_map
+
+from . import training
+from .data.documents import load_documents
+from .devices import hand_over
+from .options import Run, main
+from .published import publishing, start_from
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(texts.TextConfig):
-    """Every number of a run. The defaults suit five million characters and two CPU cores."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, and how it is cut into rows."""
 
     dataset: str = "shakespeare"  # or tfds:NAME
-    output: str = "runs/language_model"
-    pretrained: str | None = None  # folder of published GPT-2 weights, to go on from
-    variant: typing.Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"
-    style: typing.Literal["gpt2", "modern"] = "modern"
-    num_key_value_heads: int | None = None
-    dropout: float = 0.0  # in ten minutes every text is read four times, not forty
+    train: str | None = None  # own texts instead: files, or folders of them
+    valid: str | None = None
+    test: str | None = None
+    vocab_size: int = 4000  # pieces, which lose nothing of the text
+    row_length: int = 256  # positions in a row
     stride: int = 128  # between the windows of evaluation: the rest of a row is context
+
+
+@dataclass(frozen=True)
+class Model:
+    """The decoder."""
+
+    pretrained: str | None = None  # folder of published GPT-2 weights, to go on from
+    variant: Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"
+    style: Literal["gpt2", "modern"] = "modern"
+    num_key_value_heads: int | None = None  # fewer than of queries: a smaller cache
+    dropout: float = 0.0  # in ten minutes every text is read four times, not forty
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
+    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 4096  # positions in a batch
+    learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
+    weight_decay: float = 0.05  # of matrices and embeddings
+    warmup_steps: int = 50  # to the peak
+    decay: Literal["linear", "cosine"] = "linear"
+    patience: int = 3  # epochs without a better validation loss before training stops
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How it writes."""
+
     prompts: tuple[str, ...] = ("", "ROMEO.\n", "Shall I compare thee")  # to go on with
     temperature: float = 0.8
     top_p: float = 0.95
     new_tokens: int = 128  # of each continuation
 
 
-SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny"}
-SMOKE.update(warmup_steps=2, stride=32, new_tokens=16)
-SMOKE_CHARACTERS = 20_000
-# What changes where not chosen, to go on from published weights.
-TUNING = {"learning_rate": 1e-4, "batch_size": 2048, "dropout": 0.1}
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit five million characters and two CPU cores."""
+
+    run: Run = Run("runs/language_model")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+    SMOKE: ClassVar = {
+        "epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny",
+        "warmup_steps": 2, "stride": 32, "new_tokens": 16,
+    }
+    # To go on from published weights.
+    PUBLISHED: ClassVar = {"learning_rate": 1e-4, "batch_size": 2048, "dropout": 0.1}
+
+
+SMOKE_CHARACTERS = 20_000  # of each text
 
 
 def load_data(config):
     """Texts, a lossless tokenizer trained on them, and the ids of each text."""
-    data = load_documents(config.dataset, config.train, config.valid, config.test)
-    if config.smoke:
+    of = config.data
+    data = load_documents(of.dataset, of.train, of.valid, of.test)
+    if config.run.smoke:
         data = data.sample(train=3, valid=1, test=1)
         cut = {
             name: dataclasses.replace(
@@ -72,12 +120,10 @@ def load_data(config):
         data = dataclasses.replace(data, **cut)
     for corpus in data.corpora().values():
         print(corpus.summary())
-    if config.pretrained is None:
-        tokenizer = SentencePieceTokenizer.train(
-            data.train.texts, config.vocab_size, lossless=True
-        )
+    if config.model.pretrained is None:
+        tokenizer = SentencePieceTokenizer.train(data.train.texts, of.vocab_size, lossless=True)
     else:
-        tokenizer = load_tokenizer(config.pretrained)
+        tokenizer = load_tokenizer(config.model.pretrained)
     ids = {
         name: [tokenizer.tokenize(text, start=True, end=True).numpy() for text in corpus.texts]
         for name, corpus in data.corpora().items()
@@ -85,10 +131,25 @@ def load_data(config):
     return data, tokenizer, ids
 
 
+def packed(config, documents, padding_id):
+    """A function from the number of an epoch to its batches of full rows."""
+    length, seed = config.data.row_length, config.run.seed
+    lengths = [len(document) for document in documents]
+    ids = np.concatenate(documents).astype("int32")
+    texts = tf.data.Dataset.from_tensors(tf.RaggedTensor.from_row_lengths(ids, lengths))
+    rows = config.training.batch_size // length
+
+    def batches(epoch):
+        return packed_documents(texts, length, rows, seed, padding_id=padding_id, epoch=epoch)
+
+    return batches
+
+
 def windows(config, documents, padding_id):
     """Batches in which every token is predicted once, with context."""
-    ids, labels = sliding_windows(documents, config.row_length, config.stride, padding_id)
-    rows = config.batch_size // config.row_length
+    of = config.data
+    ids, labels = sliding_windows(documents, of.row_length, of.stride, padding_id)
+    rows = config.training.batch_size // of.row_length
     missing = -len(ids) % rows  # one shape, compiled once; rows of padding weigh nothing
     ids, labels = (
         np.pad(array, ((0, missing), (0, 0)), constant_values=padding_id) for array in (ids, labels)
@@ -98,22 +159,23 @@ def windows(config, documents, padding_id):
 
 def build_model(config, vocab_size):
     """The decoder-only Transformer, compiled with Muon; or the published one."""
-    if config.pretrained is not None:
-        model = start_from(config.pretrained)
-        if not isinstance(model, LanguageModel):
-            raise ValueError(f"--pretrained: {config.pretrained} holds no language model.")
-        optimizer = config.make_optimizer(AdamW, global_clipnorm=1.0)
-        return texts.token_model(config, model, optimizer)
-    model = LanguageModel.from_variant(
-        config.variant,
-        vocab_size,
-        style=config.style,
-        num_key_value_heads=config.num_key_value_heads,
-        max_length=max(1024, config.row_length),
-        dropout=config.dropout,
-        attention_dropout=0.0,
-    )
-    return texts.token_model(config, model)
+    of = config.model
+    if of.pretrained is not None:
+        model = start_from(of.pretrained, LanguageModel, "language model")
+        optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
+    else:
+        model = LanguageModel.from_variant(
+            of.variant,
+            vocab_size,
+            style=of.style,
+            num_key_value_heads=of.num_key_value_heads,
+            max_length=max(1024, config.data.row_length),
+            dropout=of.dropout,
+            attention_dropout=0.0,
+        )
+        optimizer = training.optimizer(config, Muon)
+    learned = training.of_tokens(model)
+    return training.prepared(config, model, optimizer, (None, None), **learned)
 
 
 def score(config, folder, model, documents, corpus):
@@ -144,45 +206,33 @@ def _scores(counts):
     }
 
 
-def export(config, folder, model, tokenizer):
-    """Writes what it makes of the prompts, and the program that goes on with any."""
-    search = Sampling(config.temperature, top_p=config.top_p, seed=config.seed)
-    with folder.exporting("samples.txt"):
-        write_samples(
-            config, folder, TextGenerator(model, tokenizer, search, config.new_tokens)
-        )
-    with folder.exporting("saved_model") as path:  # another text each time it is asked
-        search = dataclasses.replace(search, seed=None)
-        TextGenerator(model, tokenizer, search, config.new_tokens).save(path)
-    if config.pretrained is not None:
-        with folder.exporting("published"):
-            publish(folder, model, tokenizer)
+def generator(config, model, tokenizer, seed):
+    """What goes on with a text: another way each time where the seed is None."""
+    of = config.decoding
+    search = Sampling(of.temperature, top_p=of.top_p, seed=seed)
+    return TextGenerator(model, tokenizer, search, of.new_tokens)
 
 
-def write_samples(config, folder, generator):
+def write_samples(config, model, tokenizer, path):
     """Prints what the model makes of the prompts, and keeps it."""
-    samples = generator.write(config.prompts)
-    text = "\n\n--------\n\n".join(samples)
-    (folder / "samples.txt").write_text(text + "\n", encoding="utf-8")
+    writer = generator(config, model, tokenizer, config.run.seed)
+    text = "\n\n--------\n\n".join(writer.write(config.decoding.prompts))
+    path.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
-def draw(folder, history, model, tokenizer, text):
-    """Curves, and what each piece of a line looks at in the last block."""
-    groups = ("loss", "accuracy", "tokens_per_second")
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, groups)
-    with folder.drawing("attention") as path:
-        ids = tokenizer.tokenize([line_to_draw(text)], start=True).to_tensor()
-        *_, last = attention_maps(model, ids).values()
-        pieces = tokenizer.pieces(ids[0])
-        attention_heat_map(
-            last[0].mean(axis=0),
-            queries=pieces,
-            keys=pieces,
-            path=path,
-            title="Attention of the last block, mean of its heads",
-        )
+def draw(model, tokenizer, text, path):
+    """What each piece of a line looks at in the last block."""
+    ids = tokenizer.tokenize([line_to_draw(text)], start=True).to_tensor()
+    *_, last = attention_maps(model, ids).values()
+    pieces = tokenizer.pieces(ids[0])
+    attention_heat_map(
+        last[0].mean(axis=0),
+        queries=pieces,
+        keys=pieces,
+        path=path,
+        title="Attention of the last block, mean of its heads",
+    )
 
 
 def line_to_draw(text):
@@ -194,37 +244,31 @@ def line_to_draw(text):
 
 def run(config):
     """Trains, scores on the test set, writes samples, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE, TUNING)
+    folder = training.begin(config)
     data, tokenizer, ids = load_data(config)
-    if config.pretrained is None:
+    if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
-    documents = tf.data.Dataset.from_tensors(texts.ragged(ids["train"]))
-    rows = config.batch_size // config.row_length
-    padding = {"padding_id": tokenizer.pad_id}
-
-    def batches(epoch):
-        return packed_documents(
-            documents, config.row_length, rows, config.seed, epoch=epoch, **padding
-        )
-
-    with config.making():
-        model = build_model(config, tokenizer.vocab_size)
+    batches = packed(config, ids["train"], tokenizer.pad_id)
     valid = windows(config, ids["valid"], tokenizer.pad_id)
-    history, measured = texts.fit_tokens(config, folder, model, batches, valid)
+    with training.making(config):
+        model = build_model(config, tokenizer.vocab_size)
+    history, measured = training.fit_tokens(config, folder, model, batches, valid)
     hand_over()
     scores = score(config, folder, model, ids["test"], data.test)
-    metrics = {
-        **scores,
-        **measured,
-        "parameters": model.count_params(),
-        "seconds_training_and_evaluation": folder.seconds(),
-    }
-    folder.write_metrics(metrics)
-    export(config, folder, model, tokenizer)
-    draw(folder, history, model, tokenizer, data.test.texts[0])
-    folder.end()
-    folder.show_use(config.prompts[-1], repeatable=False)
-    return metrics
+    return training.finish(
+        folder,
+        {**scores, **measured},
+        model=model,
+        history=history,
+        curves=("loss", "accuracy", "tokens_per_second"),
+        exports={
+            "samples.txt": partial(write_samples, config, model, tokenizer),
+            "saved_model": lambda path: generator(config, model, tokenizer, None).save(path),
+            "published": publishing(config.model.pretrained, model, tokenizer),
+        },
+        pictures={"attention": partial(draw, model, tokenizer, data.test.texts[0])},
+        use=lambda: folder.show_use(config.decoding.prompts[-1], repeatable=False),
+    )
 
 
 if __name__ == "__main__":

@@ -11,122 +11,158 @@ the probe, 79.0 % from random weights (means of seeds 1 to 3, standard deviation
 """
 
 import dataclasses
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from keras_transformers.export import ImageClassifier
 from keras_transformers.models import MAE, ViT
-from keras_transformers.training import AdamW, BudgetedDecay, score_classes
-from keras_transformers.vision import training_batches
-from keras_transformers.visualization import (
-    confusion_matrix,
-    images_side_by_side,
-    training_curves,
-)
-from recipes import images
-from recipes.command import begin, begin_anew, main
-from recipes.devices import hand_over
+from keras_transformers.training import AdamW, score_classes
+from keras_transformers.visualization import confusion_matrix, images_side_by_side
+
+from . import training
+from .data.images import batch_of, batches_of, load_data
+from .devices import hand_over
+from .image_scores import show_use
+from .options import Run, changed, main
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(images.ImageConfig):
-    """Every number of a run; those of `ImageConfig` hold for the classifiers."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, and how images are cut and changed."""
 
-    output: str = "runs/mae"
-    minutes: float | None = 10.0  # of pre-training
-    size: typing.Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
+    dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
+    label_share: float = 0.1  # of each class: the labels that classifiers learn from
+    image_size: int = 32  # images of 28 pixels are enlarged
+    crop: bool = True  # cut the middle out of images that are no squares, or squeeze them
+    crop_padding: int = 2  # pixels of the random crop
+    flip: bool = True
+    rand_augment: int = 0  # operations on each image; costs 25 ms for 128 images of 28 pixels
+    erasing: float = 0.0  # what is missing is the task, not the augmentation
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """The autoencoder, and what of it the classifiers take."""
+
+    size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
     patch_size: int = 4  # 64 patches, of which 16 are seen
     mask_ratio: float = 0.75
     decoder_dim: int = 64
     decoder_heads: int = 4
     decoder_layers: int = 2
-    erasing: float = 0.0  # what is missing is the task, not the augmentation
-    pretraining_rate: float = 2e-3
-    label_share: float = 0.1  # of each class
-    label_epochs: int = 100  # of the classifiers
+    drop_path: float = 0.1  # of the classifiers
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast both learn."""
+
+    minutes: float | None = 10.0  # of pre-training; the learning rate decays to reach 0 then
+    epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 128
+    pretraining_rate: float = 2e-3  # the peak
     seeds: int = 3  # classifiers of each kind
+    label_epochs: int = 100  # of the classifiers
+    label_smoothing: float = 0.1
+    learning_rate: float = 1e-3  # the peak of the classifiers
+    weight_decay: float = 0.05  # of kernels alone
+    warmup_steps: int = 100
+    decay: Literal["linear", "cosine"] = "cosine"
+    clip_norm: float | None = 1.0  # of all gradients of a classifier together
+    ema: float | None = None  # momentum of averaged weights
 
 
-SMOKE = {**images.SMOKE, "label_epochs": 2, "label_share": 0.3, "seeds": 1}
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit some 10,000 small images and two CPU cores."""
+
+    run: Run = Run("runs/mae")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {
+        "epochs": 2, "batch_size": 32, "warmup_steps": 5, "label_epochs": 2, "label_share": 0.3,
+        "seeds": 1,
+    }
+
+
 KINDS = ("probe", "finetuned", "scratch")
 
 
 def encoder(config, channels):
     """The ViT that is pre-trained, and trained from scratch beside it."""
+    side = config.data.image_size
     model = ViT.from_variant(
-        f"{config.size}/{config.patch_size}",
+        f"{config.model.size}/{config.model.patch_size}",
         None,
-        image_size=config.image_size,
+        image_size=side,
         pooling="mean",
         positions="sinusoidal",
     )
-    model.build((None, config.image_size, config.image_size, channels))
+    model.build((None, side, side, channels))
     return model
 
 
-def pretrain(config, folder, data, preprocessing, batches, valid):
-    """The autoencoder, trained on all pictures, and its history."""
-    with config.making():
-        model = MAE(
-            encoder(config, preprocessing.channels),
-            config.decoder_dim,
-            config.decoder_heads,
-            decoder_layers=config.decoder_layers,
-            mask_ratio=config.mask_ratio,
-            seed=config.seed,
-        )
+def build_model(config, preprocessing):
+    """The autoencoder, compiled."""
+    of = config.model
+    model = MAE(
+        encoder(config, preprocessing.channels),
+        of.decoder_dim,
+        of.decoder_heads,
+        decoder_layers=of.decoder_layers,
+        mask_ratio=of.mask_ratio,
+        seed=config.run.seed,
+    )
     model.build((None, *preprocessing.image_size, preprocessing.channels))
-    model.compile(
-        config.make_optimizer(AdamW, learning_rate=config.pretraining_rate, beta_2=0.95),
-        jit_compile=config.jit_compile,
-    )
-    model.optimizer.build(model.trainable_variables)
-    steps = len(data.train) // images.batch_of(config, data.train)
-    decay = BudgetedDecay(
-        config.pretraining_rate,
-        config.warmup_steps,
-        config.epochs * steps,
-        config.minutes,
-        decay="cosine",
-    )
-    history = folder.fit(
+    optimizer = training.optimizer(config, AdamW, beta_2=0.95)
+    return training.prepared(config, model, optimizer)
+
+
+def pretrain(config, folder, model, data, batches, valid):
+    """Fits the autoencoder to all images, without their labels; returns the history."""
+
+    def alone(images, labels):
+        return images
+
+    return training.fit(
+        config,
+        folder,
         model,
-        lambda epoch: batches(epoch).map(lambda pictures, labels: pictures),
-        steps,
-        config.epochs,
-        [decay, *folder.callbacks(config.tensorboard)],
-        validation_data=valid.map(lambda pictures, labels: pictures),
+        lambda epoch: batches(epoch).map(alone),
+        len(data.train) // batch_of(config, data.train),
+        validation_data=valid.map(alone),
     )
-    return model, history
 
 
 def train_classifier(config, folder, kind, seed, start, data, preprocessing):
-    """One classifier on the labelled pictures."""
-    begin_anew(config, seed)
-    classes = len(data.train.classes)
+    """One classifier on the labelled images."""
+    training.begin_anew(config, seed)
     if kind == "scratch":
         start = encoder(config, preprocessing.channels)
-    model = start.transferred(num_classes=classes, drop_path=config.drop_path)
+    classes = len(data.train.classes)
+    model = start.transferred(num_classes=classes, drop_path=config.model.drop_path)
+    config = changed(config, minutes=None)
     if kind == "probe":
         model.freeze()
-    # A probe is a convex problem with a few thousand weights: no decay, a higher rate.
-    rate, decay = (1e-2, 0.0) if kind == "probe" else (config.learning_rate, config.weight_decay)
-    model = images.classifier(
-        dataclasses.replace(config, learning_rate=rate, weight_decay=decay), model
+        # A convex problem with a few thousand weights: no decay, a higher rate.
+        config = changed(config, learning_rate=1e-2, weight_decay=0.0)
+    model = training.classifier(config, model)
+    training.fit(
+        config,
+        folder,
+        model,
+        batches_of(config, data.train, preprocessing, seed),
+        len(data.train) // batch_of(config, data.train),
+        epochs=config.training.label_epochs,
+        name=f"{kind}-{seed}",
+        verbose=0,
     )
-    batch_size = images.batch_of(config, data.train)
-    augment = images.augmentation(config, seed)
-
-    def batches(epoch):
-        return training_batches(data.train, preprocessing, batch_size, augment, seed, epoch)
-
-    steps = len(data.train) // batch_size
-    schedule = BudgetedDecay(
-        rate, config.warmup_steps, config.label_epochs * steps, decay="cosine"
-    )
-    name = f"{kind}-{seed}"
-    folder.fit(model, batches, steps, config.label_epochs, [schedule], name, verbose=0)
     return model
 
 
@@ -135,7 +171,7 @@ def compare(config, folder, autoencoder, data, preprocessing):
     rows, metrics, best = [], {}, None
     for kind in KINDS:
         scores = []
-        for seed in range(config.seed, config.seed + config.seeds):
+        for seed in range(config.run.seed, config.run.seed + config.training.seeds):
             start = autoencoder.encoder
             model = train_classifier(config, folder, kind, seed, start, data, preprocessing)
             served = ImageClassifier(model, data.train.classes, preprocessing)
@@ -152,17 +188,7 @@ def compare(config, folder, autoencoder, data, preprocessing):
     return metrics, best
 
 
-def draw(folder, history, autoencoder, preprocessing, pictures, found):
-    """The loss, what the autoencoder draws, and the confusion of the classifier."""
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, ("loss",))
-    with folder.drawing("reconstructions") as path:
-        draw_reconstructions(path, autoencoder, preprocessing, pictures)
-    with folder.drawing("confusion") as path:
-        confusion_matrix(found.confusion, [row["class"] for row in found.table], path)
-
-
-def draw_reconstructions(path, autoencoder, preprocessing, pictures):
+def draw_reconstructions(autoencoder, preprocessing, pictures, path):
     """Pictures, what was left of them, and what the autoencoder makes of that."""
     normal = preprocessing.normalize(pictures)
     result = autoencoder(normal)
@@ -183,37 +209,44 @@ def draw_reconstructions(path, autoencoder, preprocessing, pictures):
 
 def run(config):
     """Pre-trains, compares classifiers of few labels, exports one; returns the metrics."""
-    if not 0 < config.label_share < 1 or config.seeds < 1:
+    share, seeds = config.data.label_share, config.training.seeds
+    if not 0 < share < 1 or seeds < 1:
         raise ValueError(
             "--label-share must be in (0, 1), and --seeds at least 1. Received: "
-            f"{config.label_share}, {config.seeds}"
+            f"{share}, {seeds}"
         )
-    config, folder = begin(config, SMOKE)
-    data, preprocessing, batches, valid = images.load_data(config)
+    folder = training.begin(config)
+    data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
-    autoencoder, history = pretrain(config, folder, data, preprocessing, batches, valid)
-    autoencoder.save(folder / "model.keras")
+    first = changed(config, learning_rate=config.training.pretraining_rate)
+    with training.making(config):
+        model = build_model(first, preprocessing)
+    history = pretrain(first, folder, model, data, batches, valid)
+    model.save(folder / "model.keras")
     hand_over()  # the classifiers are small
-    pretrained = folder.seconds()
-    few = dataclasses.replace(data, train=data.train.split(config.label_share)[1])
+    seconds = folder.seconds()
+    few = dataclasses.replace(data, train=data.train.split(share)[1])
     print(f"{len(few.train):,} labelled pictures")
-    metrics, (served, found) = compare(config, folder, autoencoder, few, preprocessing)
+    metrics, (served, found) = compare(config, folder, model, few, preprocessing)
     metrics |= {
         "labelled_pictures": len(few.train),
         "valid_loss": history["val_loss"][-1],
-        "epochs": len(history["loss"]),
-        "parameters": autoencoder.count_params(),
-        "seconds_pretraining": pretrained,
-        "seconds_training_and_evaluation": folder.seconds(),
+        "seconds_pretraining": seconds,
     }
-    folder.write_metrics(metrics)
-    with folder.exporting("saved_model") as path:
-        served.save(path)
-    pictures = data.test.sample(16).decoded(preprocessing).images
-    draw(folder, history, autoencoder, preprocessing, pictures, found)
-    folder.end()
-    images.show_use(folder, data.test, preprocessing)
-    return metrics
+    shown = data.test.sample(16).decoded(preprocessing).images
+    return training.finish(
+        folder,
+        metrics,
+        model=model,
+        history=history,
+        curves=("loss",),
+        exports={"saved_model": served.save},
+        pictures={
+            "reconstructions": partial(draw_reconstructions, model, preprocessing, shown),
+            "confusion": partial(confusion_matrix, found.confusion, data.train.classes),
+        },
+        use=lambda: show_use(folder, data.test, preprocessing),
+    )
 
 
 if __name__ == "__main__":

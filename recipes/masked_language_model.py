@@ -11,67 +11,103 @@ AVX-512: 31.9 % of the hidden tokens of held-out scenes are found, perplexity 49
 minutes of training (seed 1).
 """
 
-import dataclasses
 import math
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import tensorflow as tf
 
 from keras_transformers.export import MaskFiller
 from keras_transformers.models import TextEncoder
 from keras_transformers.text import WordPieceTokenizer, masked, packed_documents
-from keras_transformers.visualization import training_curves
-from recipes import texts
-from recipes.command import begin, main
-from recipes.data.documents import load_documents
-from recipes.devices import hand_over
+from keras_transformers.training import Muon
+
+from . import training
+from .data.documents import load_documents
+from .devices import hand_over
+from .options import Run, main
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(texts.TextConfig):
-    """Every number of a run. The defaults suit some millions of characters and two CPU cores."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, how it is cut into rows, and what of it is hidden."""
 
     dataset: str = "shakespeare-scenes"  # or shakespeare, or tfds:NAME
-    output: str = "runs/masked_language_model"
-    variant: typing.Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
-    style: typing.Literal["bert", "modern"] = "modern"
-    row_length: int = 128
-    dropout: float = 0.0  # other words are masked each time; and the text is read a few times only
+    train: str | None = None  # own texts instead: files, or folders of them
+    valid: str | None = None
+    test: str | None = None
+    vocab_size: int = 4000
     lower_case: bool = True
+    row_length: int = 128  # positions in a row
     mask_rate: float = 0.2  # of tokens; small models like more than BERT's 0.15
-    whole_words: bool = True
-    samples: tuple[str, ...] = (
+    whole_words: bool = True  # a piece is easily guessed from the others of its word
+    samples: tuple[str, ...] = (  # to fill in
         "To be, or not to [MASK], that is the question.",
         "My [MASK], my lord!",
         "Good [MASK], good night.",
     )
 
 
-SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny"}
-SMOKE.update(warmup_steps=2)
+@dataclass(frozen=True)
+class Model:
+    """The encoder."""
+
+    variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
+    style: Literal["bert", "modern"] = "modern"
+    dropout: float = 0.0  # other words are masked each time; and the text is read a few times only
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
+    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 4096  # positions in a batch
+    learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
+    weight_decay: float = 0.05  # of matrices and embeddings
+    warmup_steps: int = 50  # to the peak
+    decay: Literal["linear", "cosine"] = "linear"
+    patience: int = 3  # epochs without a better validation loss before training stops
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit some millions of characters and two CPU cores."""
+
+    run: Run = Run("runs/masked_language_model")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {
+        "epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny",
+        "warmup_steps": 2,
+    }
 
 
 def load_data(config):
     """Texts, a tokenizer trained on them, and batches in which tokens are hidden."""
-    data = load_documents(config.dataset, config.train, config.valid, config.test)
-    if config.smoke:
+    of, seed = config.data, config.run.seed
+    data = load_documents(of.dataset, of.train, of.valid, of.test)
+    if config.run.smoke:
         data = data.sample(train=40, valid=5, test=5)
     for corpus in data.corpora().values():
         print(corpus.summary())
-    tokenizer = WordPieceTokenizer.train(data.train.texts, config.vocab_size, config.lower_case)
-    rows = config.batch_size // config.row_length
+    tokenizer = WordPieceTokenizer.train(data.train.texts, of.vocab_size, of.lower_case)
+    rows = config.training.batch_size // of.row_length
 
     def batches(documents, seed, epoch=None):
         packed = packed_documents(
-            documents, config.row_length, rows, seed, shift=False, epoch=epoch
+            documents, of.row_length, rows, seed, shift=False, epoch=epoch
         )
         return masked(
             packed,
             tokenizer.mask_id,
             tokenizer.vocab_size,
             tokenizer.special_ids,
-            config.mask_rate,
-            tokenizer.starts_word if config.whole_words else None,
+            of.mask_rate,
+            tokenizer.starts_word if of.whole_words else None,
             seed or 0,
             dynamic=seed is not None,
             epoch=epoch,
@@ -82,58 +118,65 @@ def load_data(config):
         for name, corpus in data.corpora().items()
     }
     return tokenizer, {
-        "train": lambda epoch: batches(documents["train"], config.seed, epoch),
-        "valid": texts.counted(batches(documents["valid"], None)),
-        "test": texts.counted(batches(documents["test"], None)),
+        "train": lambda epoch: batches(documents["train"], seed, epoch),
+        "valid": batches(documents["valid"], None),
+        "test": training.counted(batches(documents["test"], None)),
     }
 
 
 def build_model(config, vocab_size):
     """The encoder with a head that restores tokens, compiled with Muon."""
+    of = config.model
     model = TextEncoder.from_variant(
-        config.variant,
+        of.variant,
         vocab_size,
         head="masked_language",
-        style=config.style,
-        max_length=max(512, config.row_length),
-        dropout=config.dropout,
+        style=of.style,
+        max_length=max(512, config.data.row_length),
+        dropout=of.dropout,
         attention_dropout=0.0,
     )
-    return texts.token_model(config, model)
+    learned, optimizer = training.of_tokens(model), training.optimizer(config, Muon)
+    return training.prepared(config, model, optimizer, (None, None), **learned)
+
+
+def write_samples(folder, model, tokenizer, samples, path):
+    """Fills in the samples, prints and keeps them."""
+    rows = list(zip(samples, MaskFiller(model, tokenizer).fill(samples), strict=True))
+    folder.write_table(path.name, ["text", "filled"], rows)
+    for _, filled in rows:
+        print(f"  {filled}")
 
 
 def run(config):
     """Trains, scores on the test set, fills in samples, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE)
+    folder = training.begin(config)
     tokenizer, batches = load_data(config)
     tokenizer.save(folder / "vocab.txt")
-    with config.making():
+    with training.making(config):
         model = build_model(config, tokenizer.vocab_size)
-    history, measured = texts.fit_tokens(config, folder, model, batches["train"], batches["valid"])
+    history, measured = training.fit_tokens(
+        config, folder, model, batches["train"], batches["valid"]
+    )
     hand_over()
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
-    metrics = {
+    scores = {
         "test_masked_accuracy": found["accuracy"],
         "test_masked_perplexity": math.exp(found["cross_entropy"]),
-        **measured,
-        "parameters": model.count_params(),
-        "seconds_training_and_evaluation": folder.seconds(),
     }
-    folder.write_metrics(metrics)
-    filler = MaskFiller(model, tokenizer)
-    with folder.exporting("samples.tsv"):
-        rows = list(zip(config.samples, filler.fill(config.samples), strict=True))
-        folder.write_table("samples.tsv", ["text", "filled"], rows)
-        for _, filled in rows:
-            print(f"  {filled}")
-    with folder.exporting("saved_model") as path:
-        filler.save(path)
-    groups = ("loss", "accuracy", "tokens_per_second")
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, groups)
-    folder.end()
-    folder.show_use(config.samples[0], '{}["text"]', lambda answer: answer["text"])
-    return metrics
+    samples = config.data.samples
+    return training.finish(
+        folder,
+        {**scores, **measured},
+        model=model,
+        history=history,
+        curves=("loss", "accuracy", "tokens_per_second"),
+        exports={
+            "samples.tsv": partial(write_samples, folder, model, tokenizer, samples),
+            "saved_model": lambda path: MaskFiller(model, tokenizer).save(path),
+        },
+        use=lambda: folder.show_use(samples[0], '{}["text"]', lambda answer: answer["text"]),
+    )
 
 
 if __name__ == "__main__":

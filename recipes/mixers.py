@@ -12,8 +12,11 @@ classifies 83.2 % of the pictures rightly, `attention` 80.1 %, `nothing` 75.5 %;
 plays) 16.2, 25.2 and 12.1 %. The whole table is in the README.
 """
 
-import dataclasses
-import typing
+import collections
+import itertools
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import keras
 import numpy as np
@@ -40,34 +43,15 @@ from keras_transformers.layers import (
     ShawRelativePosition,
     TokenEmbedding,
 )
-from keras_transformers.text import SentencePieceTokenizer
-from keras_transformers.training import AdamW, BudgetedDecay
-from keras_transformers.vision import Preprocessing
+from keras_transformers.training import AdamW
 from keras_transformers.visualization import comparison
-from recipes.command import RunConfig, begin, begin_anew, main
-from recipes.data import images, shakespeare
-from recipes.devices import hand_over
-from recipes.flops import floating_point_operations
 
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """Arrays to learn from and to be scored on, and what makes tokens of them."""
-
-    train: tuple
-    valid: tuple
-    test: tuple
-    classes: list
-    length: int
-    grid: tuple | None  # rows and columns, where tokens lie on a grid
-    vocab_size: int | None  # where they are pieces of text
-
-    def head(self, number):
-        """The first examples of each split."""
-        splits = {name: getattr(self, name) for name in ("train", "valid", "test")}
-        return dataclasses.replace(
-            self, **{name: (x[:number], y[:number]) for name, (x, y) in splits.items()}
-        )
+from . import training
+from .data import tasks
+from .data.images import load
+from .devices import hand_over
+from .flops import floating_point_operations
+from .options import Run, main
 
 
 @keras.saving.register_keras_serializable("recipes")
@@ -107,117 +91,121 @@ VARIANTS = {
 POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
-    """Every number of a run; the defaults take some two hours on two CPU cores."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned."""
 
-    output: str = "runs/mixers"
+    tasks: tuple[Literal["image", "text"], ...] = ("image", "text")
+    words: int = 32  # of a passage
+    vocab_size: int = 2000
+    text_length: int = 48  # pieces of a passage; those beyond are left out
+
+
+@dataclass(frozen=True)
+class Model:
+    """One encoder, and what mixes its tokens."""
+
     variants: tuple[str, ...] = tuple(VARIANTS)
-    tasks: tuple[typing.Literal["image", "text"], ...] = ("image", "text")
+    patch_size: int = 4  # 49 tokens of a picture of 28 pixels
+    hidden_dim: int = 64
+    mlp_dim: int = 128
+    num_layers: int = 2
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast each learns."""
+
     seeds: int = 3  # runs of each variant on each task
     image_epochs: int = 5
     text_epochs: int = 4
     batch_size: int = 128
-    hidden_dim: int = 64
-    mlp_dim: int = 128
-    num_layers: int = 2
-    patch_size: int = 4  # 49 tokens of a picture of 28 pixels
-    text_length: int = 48  # pieces of a passage; those beyond are left out
-    words: int = 32  # of a passage
-    vocab_size: int = 2000
-    dropout: float = 0.1
     learning_rate: float = 2e-3  # the peak
     weight_decay: float = 0.05
     warmup_steps: int = 50
+    decay: Literal["linear", "cosine"] = "cosine"
 
 
-SMOKE = {"variants": ("fourier", "nothing"), "seeds": 1}
-SMOKE.update(image_epochs=2, text_epochs=2, num_layers=1, warmup_steps=2)
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run; the defaults take some two hours on two CPU cores."""
+
+    run: Run = Run("runs/mixers")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {
+        "variants": ("fourier", "nothing"), "seeds": 1, "image_epochs": 2, "text_epochs": 2,
+        "num_layers": 1, "warmup_steps": 2,
+    }
 
 
-def load_images(config):
-    """Pictures of the Fashion-MNIST subset."""
-    data = images.load("fashion-mnist-12k")
-    preprocessing = Preprocessing.measured(data.train.decoded(Preprocessing(28, 1)).images, 28)
-    splits = []
-    for corpus in (data.train, data.valid, data.test):
-        pixels = corpus.decoded(preprocessing).images
-        splits.append((np.asarray(preprocessing.normalize(pixels)), np.asarray(corpus.labels)))
-    side = 28 // config.patch_size
-    return Task(*splits, data.train.classes, side * side, (side, side), None), preprocessing
-
-
-def load_text(config):
-    """Passages of Shakespeare's plays, as pieces."""
-    data = shakespeare.passages(config.words)
-    tokenizer = SentencePieceTokenizer.train(data["train"].texts, config.vocab_size)
-    splits = []
-    for corpus in (data["train"], data["valid"], data["test"]):
-        ids = tokenizer.tokenize(corpus.texts).to_tensor(shape=(None, config.text_length))
-        splits.append((ids.numpy(), np.array(corpus.labels)))
-    classes = data["train"].classes
-    return Task(*splits, classes, config.text_length, None, tokenizer.vocab_size)
+def load_data(config):
+    """Dict of name -> task, and how pictures are prepared."""
+    of, found, preprocessing = config.data, {}, None
+    if "image" in of.tasks:
+        found["image"], preprocessing = tasks.of_images(config.model.patch_size)
+    if "text" in of.tasks:
+        found["text"] = tasks.of_text(of.words, of.vocab_size, of.text_length)
+    if config.run.smoke:
+        few = 3 * config.training.batch_size
+        found = {name: task.head(few) for name, task in found.items()}
+    return found, preprocessing
 
 
 def build_model(config, task, variant):
-    """Tokens, the encoder with this mixer, the mean over real tokens, classes."""
+    """Tokens, the encoder with this mixer, the mean over real tokens, classes; compiled."""
+    of = config.model
     if task.vocab_size is None:
         inputs = keras.Input(task.train[0].shape[1:])
-        padding, x = None, PatchEmbedding(config.patch_size, config.hidden_dim)(inputs)
+        padding, x = None, PatchEmbedding(of.patch_size, of.hidden_dim)(inputs)
     else:
         inputs = keras.Input((task.length,), dtype="int32")
         padding = inputs != 0
-        x = TokenEmbedding(task.vocab_size, config.hidden_dim, scale=False)(inputs)
+        x = TokenEmbedding(task.vocab_size, of.hidden_dim, scale=False)(inputs)
     if variant not in POSITIONS_INSIDE:
         x = PositionEmbedding(task.length)(x)
-    x = keras.layers.Dropout(config.dropout)(x)
+    x = keras.layers.Dropout(of.dropout)(x)
     mixer = VARIANTS[variant](task)
     knows_padding = padding is not None and variant != "nothing"
-    for _ in range(config.num_layers):
-        block = EncoderBlock(
-            mlp_dim=config.mlp_dim,
-            dropout=config.dropout,
-            activation="gelu",
-            norm_first=True,
-            mixer=mixer,
-        )
-        x = block(x, padding_mask=padding) if knows_padding else block(x)
+    block = {"dropout": of.dropout, "activation": "gelu", "norm_first": True, "mixer": mixer}
+    for _ in range(of.num_layers):
+        mixed = EncoderBlock(mlp_dim=of.mlp_dim, **block)
+        x = mixed(x, padding_mask=padding) if knows_padding else mixed(x)
     x = keras.layers.LayerNormalization()(x)
     x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
     model = keras.Model(inputs, keras.layers.Dense(len(task.classes))(x), name=variant)
-    model.compile(
-        config.make_optimizer(AdamW, global_clipnorm=1.0),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-        jit_compile=config.jit_compile,
-    )
-    model.optimizer.build(model.trainable_variables)
-    return model
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
+    return training.prepared(config, model, optimizer, loss=loss, metrics=["accuracy"])
 
 
-def train(config, folder, name, task, model, seed, epochs):
-    """Fits; returns the history, and the share of the test set that is classified rightly."""
+def train(config, folder, name, variant, task, seed):
+    """Makes and fits a model; returns it, its history and what was measured."""
+    training.begin_anew(config, seed)
+    with training.making(config):
+        model = build_model(config, task, variant)
     x, y = task.train
-    batch = min(config.batch_size, len(y))
+    batch = min(config.training.batch_size, len(y))
     x, y = tf.constant(x), tf.constant(y)
-    steps = len(y) // batch
+    steps, epochs = len(y) // batch, getattr(config.training, f"{name}_epochs")
 
     def make(epoch):
         whole = streams.orders(len(y), batch, seed, epoch).take(steps)  # one shape, compiled once
         return whole.map(lambda chosen: (tf.gather(x, chosen), tf.gather(y, chosen)))
 
-    budget = BudgetedDecay(
-        config.learning_rate, config.warmup_steps, epochs * steps, decay="cosine"
+    called = f"{name}-{variant}-{seed}"
+    history = training.fit(
+        config, folder, model, make, steps, epochs=epochs, name=called, verbose=0
     )
-    history = folder.fit(model, make, steps, epochs, [budget], name, verbose=0)
     seconds = np.diff([0.0, *history["seconds"]])
-    measured = {
+    return model, history, {
         # The first epoch compiles; what else the machine has to do only adds to the others.
         "seconds_an_epoch": float(min(seconds[1:] if epochs > 1 else seconds)),
         "valid_accuracy": accuracy(model, *task.valid, batch),
         "accuracy": accuracy(model, *task.test, batch),
     }
-    return history, measured
 
 
 def accuracy(model, x, y, batch_size):
@@ -227,39 +215,28 @@ def accuracy(model, x, y, batch_size):
     return float(np.mean(logits.argmax(-1) == y))
 
 
-def compare(config, folder, tasks):
+def compare(config, folder, data):
     """Trains everything; returns a row for each task and variant, and the best picture model."""
     rows, curves, best = {}, [], (0.0, None)
-    for name, task in tasks.items():
-        epochs = config.image_epochs if name == "image" else config.text_epochs
-        for variant in config.variants:
-            runs = []
-            for seed in range(config.seed, config.seed + config.seeds):
-                begin_anew(config, seed)
-                with config.making():
-                    model = build_model(config, task, variant)
-                history, measured = train(
-                    config, folder, f"{name}-{variant}-{seed}", task, model, seed, epochs
-                )
-                runs.append(measured)
-                curves += [
-                    (name, variant, seed, epoch + 1, *values)
-                    for epoch, values in enumerate(
-                        zip(history["loss"], history["accuracy"], strict=True)
-                    )
-                ]
-                if name == "image" and measured["valid_accuracy"] > best[0]:
-                    best = (measured["valid_accuracy"], model)
-            found = [run["accuracy"] for run in runs]
-            operations = floating_point_operations(model, task.train[0][:1])
-            rows[name, variant] = {
-                "accuracy": float(np.mean(found)),
-                "spread": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
-                "seconds_an_epoch": min(run["seconds_an_epoch"] for run in runs),
-                "parameters": model.count_params(),
-                "megaflop_an_example": operations / 1e6,
-            }
-            print(f"{name:6} {variant:20} " + describe(rows[name, variant]), flush=True)
+    for name, variant in itertools.product(data, config.model.variants):
+        runs = []
+        for seed in range(config.run.seed, config.run.seed + config.training.seeds):
+            model, history, measured = train(config, folder, name, variant, data[name], seed)
+            runs.append(measured)
+            values = zip(history["loss"], history["accuracy"], strict=True)
+            curves += [(name, variant, seed, epoch + 1, *row) for epoch, row in enumerate(values)]
+            if name == "image" and measured["valid_accuracy"] > best[0]:
+                best = (measured["valid_accuracy"], model)
+        found = [run["accuracy"] for run in runs]
+        operations = floating_point_operations(model, data[name].train[0][:1])
+        rows[name, variant] = {
+            "accuracy": float(np.mean(found)),
+            "spread": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
+            "seconds_an_epoch": min(run["seconds_an_epoch"] for run in runs),
+            "parameters": model.count_params(),
+            "megaflop_an_example": operations / 1e6,
+        }
+        print(f"{name:6} {variant:20} " + describe(rows[name, variant]), flush=True)
     header = ["task", "variant", "seed", "epoch", "loss", "accuracy"]
     folder.write_table("history.csv", header, curves, delimiter=",")
     return rows, best[1]
@@ -274,35 +251,33 @@ def describe(row):
     )
 
 
-def draw(path, rows, tasks):
+def draw(rows, path):
     """What each variant gives beside what it costs."""
-    panels = {
-        f"{name}: accuracy on the test set": {
-            variant: row for (task, variant), row in rows.items() if task == name
-        }
-        for name in tasks
-    }
+    panels = collections.defaultdict(dict)
+    for (task, variant), row in rows.items():
+        panels[f"{task}: accuracy on the test set"][variant] = row
     costs = ("seconds_an_epoch", "parameters", "megaflop_an_example")
     comparison(panels, path, y="accuracy", spread="spread", x=costs)
 
 
+def show_use(folder):
+    """Writes a picture, and prints how its class can be asked for."""
+    picture = folder.write_example(load("fashion-mnist-12k").test.images[0])
+    folder.show_use(picture, '{}["label"]', lambda answer: answer["label"])
+
+
 def run(config):
     """Trains every variant on every task; returns the metrics."""
-    config, folder = begin(config, SMOKE)
-    unknown = [name for name in config.variants if name not in VARIANTS]
-    if unknown or config.seeds < 1:
+    variants, seeds = config.model.variants, config.training.seeds
+    unknown = [name for name in variants if name not in VARIANTS]
+    if unknown or seeds < 1:
         raise ValueError(
             f"--variants must be some of {', '.join(VARIANTS)}, and --seeds at least 1. "
-            f"Received: {', '.join(unknown) or config.seeds}"
+            f"Received: {', '.join(unknown) or seeds}"
         )
-    tasks, preprocessing = {}, None
-    if "image" in config.tasks:
-        tasks["image"], preprocessing = load_images(config)
-    if "text" in config.tasks:
-        tasks["text"] = load_text(config)
-    if config.smoke:
-        tasks = {name: task.head(3 * config.batch_size) for name, task in tasks.items()}
-    rows, model = compare(config, folder, tasks)
+    folder = training.begin(config)
+    data, preprocessing = load_data(config)
+    rows, model = compare(config, folder, data)
     hand_over()
     columns = list(next(iter(rows.values())))
     table = [(*key, *(row[column] for column in columns)) for key, row in rows.items()]
@@ -312,21 +287,13 @@ def run(config):
         for (task, variant), row in rows.items()
         for column, value in row.items()
     }
-    folder.write_metrics(metrics)
+    best = {}
     if model is not None:
-        model.save(folder / "model.keras")
-        classes = tasks["image"].classes
-        with folder.exporting("saved_model") as path:
-            image_classifier(model, path, classes, preprocessing)
-    with folder.drawing("comparison") as path:
-        draw(path, rows, tasks)
-    folder.end()
-    if model is not None:
-        picture = images.load("fashion-mnist-12k").test.images[0]
-        folder.show_use(
-            folder.write_example(picture), '{}["label"]', lambda answer: answer["label"]
+        best = {"exports": {"model.keras": model.save}, "use": partial(show_use, folder)}
+        best["exports"]["saved_model"] = partial(
+            image_classifier, model, labels=data["image"].classes, preprocessing=preprocessing
         )
-    return metrics
+    return training.finish(folder, metrics, pictures={"comparison": partial(draw, rows)}, **best)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ with pictures that belong to other sentences. Measured on the 2,000 test picture
 """
 
 import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import keras
 import numpy as np
@@ -29,12 +32,14 @@ from keras_transformers.layers import (
     TokenEmbedding,
 )
 from keras_transformers.text import SentencePieceTokenizer
-from keras_transformers.training import AdamW, BudgetedDecay
+from keras_transformers.training import AdamW
 from keras_transformers.vision import Preprocessing
-from keras_transformers.visualization import images_with_attention, training_curves
-from recipes.command import RunConfig, begin, main
-from recipes.data.images import load
-from recipes.devices import hand_over
+from keras_transformers.visualization import images_with_attention
+
+from . import training
+from .data.images import load
+from .devices import hand_over
+from .options import Run, main
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {
@@ -59,26 +64,39 @@ SAID = ("this is {}", "it shows {}", "a picture of {}", "you see {}")
 DENIED = ("this is not {}", "it does not show {}", "no picture of {}", "you do not see {}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(RunConfig):
-    """Every number of a run. The defaults suit two CPU cores."""
+@dataclass(frozen=True)
+class Model:
+    """Two encoders, of which one looks at what the other makes."""
 
-    output: str = "runs/picture_text"
-    minutes: float | None = 5.0  # of training; the learning rate decays to reach 0 then
-    epochs: int = 60  # at most
-    batch_size: int = 128
     patch_size: int = 4  # 49 patches of a picture of 28 pixels
     picture_dim: int = 96
     text_dim: int = 64
     num_heads: int = 4
     text_length: int = 16  # pieces of a sentence
     dropout: float = 0.1
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
+    minutes: float | None = 5.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 60  # at most
+    batch_size: int = 128
     learning_rate: float = 1e-3  # the peak
     weight_decay: float = 0.05
     warmup_steps: int = 100
+    decay: Literal["linear", "cosine"] = "cosine"
 
 
-SMOKE = {"epochs": 1, "minutes": None, "warmup_steps": 2}
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit two CPU cores."""
+
+    run: Run = Run("runs/picture_text")
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {"epochs": 1, "minutes": None, "warmup_steps": 2}
 
 
 def sentences(labels, seed):
@@ -97,7 +115,7 @@ def sentences(labels, seed):
 def load_data(config):
     """Pictures, how they are prepared, and a tokenizer of everything that can be said."""
     data = load("fashion-mnist-12k")
-    if config.smoke:
+    if config.run.smoke:
         few = {name: getattr(data, name).split(0.03)[1] for name in ("train", "valid", "test")}
         data = dataclasses.replace(data, **few)
     preprocessing = Preprocessing.measured(
@@ -113,47 +131,47 @@ def load_data(config):
 
 def examples(config, preprocessing, tokenizer, images, texts, truths):
     """Dataset of single pictures with their sentences."""
-    ids = tokenizer.tokenize(texts).to_tensor(shape=(None, config.text_length))
+    ids = tokenizer.tokenize(texts).to_tensor(shape=(None, config.model.text_length))
     pictures = preprocessing.normalize(tf.constant(images))
     return tf.data.Dataset.from_tensor_slices(({"picture": pictures, "text": ids}, truths))
 
 
 def build_model(config, preprocessing, vocab_size):
     """Patches and pieces, each with a block of its own; the pieces look at the picture."""
+    of = config.model
     picture = keras.Input((*preprocessing.image_size, preprocessing.channels), name="picture")
-    text = keras.Input((config.text_length,), dtype="int32", name="text")
-    block = {"num_heads": config.num_heads, "dropout": config.dropout, "norm_first": True}
-    patches = PatchEmbedding(config.patch_size, config.picture_dim)(picture)
+    text = keras.Input((of.text_length,), dtype="int32", name="text")
+    block = {"num_heads": of.num_heads, "dropout": of.dropout, "norm_first": True}
+    patches = PatchEmbedding(of.patch_size, of.picture_dim)(picture)
     patches = PositionEmbedding(patches.shape[1])(patches)
     for _ in range(2):
-        patches = EncoderBlock(mlp_dim=2 * config.picture_dim, **block)(patches)
+        patches = EncoderBlock(mlp_dim=2 * of.picture_dim, **block)(patches)
     patches = keras.layers.LayerNormalization()(patches)
     padding = text != 0
-    x = PositionalEncoding()(TokenEmbedding(vocab_size, config.text_dim)(text))
-    x = EncoderBlock(mlp_dim=2 * config.text_dim, **block)(x, padding_mask=padding)
+    x = PositionalEncoding()(TokenEmbedding(vocab_size, of.text_dim)(text))
+    x = EncoderBlock(mlp_dim=2 * of.text_dim, **block)(x, padding_mask=padding)
     for i in range(2):
-        attention = CrossAttention(config.num_heads, name=f"text_to_picture_{i}")
+        attention = CrossAttention(of.num_heads, name=f"text_to_picture_{i}")
         x = x + attention(keras.layers.LayerNormalization()(x), patches)
-        x = EncoderBlock(mlp_dim=2 * config.text_dim, **block)(x, padding_mask=padding)
+        x = EncoderBlock(mlp_dim=2 * of.text_dim, **block)(x, padding_mask=padding)
     x = keras.layers.LayerNormalization()(x)
     x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
     model = keras.Model({"picture": picture, "text": text}, keras.layers.Dense(2)(x))
-    model.compile(
-        config.make_optimizer(AdamW, global_clipnorm=1.0),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    return training.prepared(
+        config,
+        model,
+        training.optimizer(config, AdamW, global_clipnorm=1.0),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
-        jit_compile=config.jit_compile,
     )
-    model.optimizer.build(model.trainable_variables)
-    return model
 
 
 class Judge(tf.Module):
     """The model with decoding and tokenizer inside: encoded pictures and sentences in."""
 
-    def __init__(self, config, model, preprocessing, tokenizer):
+    def __init__(self, text_length, model, preprocessing, tokenizer):
         super().__init__(name="judge")
-        self._config, self._model = config, model
+        self._text_length, self._model = text_length, model
         self._preprocessing, self._tokenizer = preprocessing, tokenizer
 
     @tf.function(
@@ -168,7 +186,7 @@ class Judge(tf.Module):
         pixels = tf.map_fn(
             self._preprocessing.decode, image, fn_output_signature=tf.TensorSpec(shape, tf.uint8)
         )
-        ids = self._tokenizer.tokenize(text).to_tensor(shape=(None, self._config.text_length))
+        ids = self._tokenizer.tokenize(text).to_tensor(shape=(None, self._text_length))
         inputs = {"picture": self._preprocessing.normalize(pixels), "text": ids}
         logits = tf.cast(self._model(inputs, training=False), tf.float32)
         return {"probability": tf.nn.softmax(logits)[:, 1]}
@@ -180,100 +198,57 @@ def probabilities(model, dataset, batch_size):
     return np.asarray(tf.nn.softmax(tf.cast(logits, tf.float32)))[:, 1]
 
 
-def train(config, folder, splits, preprocessing, tokenizer, model):
-    """Fits with new sentences in every epoch; returns the history."""
-    images, labels = splits["train"]
-    batch_size = min(config.batch_size, len(labels))
-    steps = len(labels) // batch_size
+def batches_of(config, preprocessing, tokenizer, images, labels):
+    """A function from the number of an epoch to its batches: new sentences, another order."""
+    batch_size, length = min(config.training.batch_size, len(labels)), config.model.text_length
+    pictures = preprocessing.normalize(tf.constant(images))
 
     def told(epoch):
         """The sentences of an epoch as ids, and which are true."""
-        texts, truths = sentences(labels, [config.seed, int(epoch)])
-        ids = tokenizer.tokenize(texts).to_tensor(shape=(None, config.text_length))
-        return ids.numpy(), truths
-
-    pictures = preprocessing.normalize(tf.constant(images))
+        texts, truths = sentences(labels, [config.run.seed, int(epoch)])
+        return tokenizer.tokenize(texts).to_tensor(shape=(None, length)).numpy(), truths
 
     def make(epoch):
         ids, truths = tf.numpy_function(told, [epoch], [tf.int32, tf.int32])
-        ids = tf.ensure_shape(ids, (len(labels), config.text_length))
+        ids = tf.ensure_shape(ids, (len(labels), length))
         truths = tf.ensure_shape(truths, (len(labels),))
-        places = streams.orders(len(labels), batch_size, config.seed, epoch).take(steps)
 
         def batch(chosen):
             chosen = tf.ensure_shape(chosen, (batch_size,))
             inputs = {"picture": tf.gather(pictures, chosen), "text": tf.gather(ids, chosen)}
             return inputs, tf.gather(truths, chosen)
 
-        return places.map(batch)
+        orders = streams.orders(len(labels), batch_size, config.run.seed, epoch)
+        return orders.take(len(labels) // batch_size).map(batch)
 
-    valid_images, valid_labels = splits["valid"]
-    said = sentences(valid_labels, 0)
-    valid = examples(config, preprocessing, tokenizer, valid_images, *said)
-    return folder.fit(
-        model,
-        make,
-        steps,
-        config.epochs,
-        [
-            BudgetedDecay(
-                config.learning_rate,
-                config.warmup_steps,
-                config.epochs * steps,
-                config.minutes,
-                decay="cosine",
-            ),
-            *folder.callbacks(config.tensorboard),
-        ],
-        validation_data=valid.batch(config.batch_size),
-    )
+    return make, len(labels) // batch_size
 
 
-def run(config):
-    """Trains, scores on the test set, exports; returns the metrics."""
-    config, folder = begin(config, SMOKE)
-    splits, preprocessing, tokenizer = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
-    with config.making():
-        model = build_model(config, preprocessing, tokenizer.vocab_size)
-    history = train(config, folder, splits, preprocessing, tokenizer, model)
-    model.save(folder / "model.keras")
-    hand_over()
-
-    images, labels = splits["test"]
+def score(config, preprocessing, tokenizer, model, images, labels):
+    """Scores on the test set; and what is drawn: examples, their texts and probabilities."""
     texts, truths = sentences(labels, 0)
+    size = config.training.batch_size
     dataset = examples(config, preprocessing, tokenizer, images, texts, truths)
-    found = probabilities(model, dataset, config.batch_size)
+    found = probabilities(model, dataset, size)
     other = np.random.default_rng(0).permutation(len(labels))
     exchanged = examples(config, preprocessing, tokenizer, images[other], texts, truths)
-    by_chance = probabilities(model, exchanged, config.batch_size)
     right = (found > 0.5) == truths
+    by_chance = (probabilities(model, exchanged, size) > 0.5) == truths
     denied = np.array([text.startswith(tuple(form[:8] for form in DENIED)) for text in texts])
-    metrics = {
+    return {
         "test_accuracy": float(right.mean()),
         "test_accuracy_of_denials": float(right[denied].mean()),
-        "test_accuracy_with_other_pictures": float(((by_chance > 0.5) == truths).mean()),
-        "parameters": model.count_params(),
-        "epochs": len(history["loss"]),
-    }
-    folder.write_metrics(metrics)
-    judge = Judge(config, model, preprocessing, tokenizer)
-    with folder.exporting("saved_model") as path:
-        tf.saved_model.save(judge, str(path), signatures={"serving_default": judge.__call__})
-    draw(folder, history, model, dataset, images, texts, found)
-    folder.end()
-    return metrics
+        "test_accuracy_with_other_pictures": float(by_chance.mean()),
+    }, (dataset, texts, found)
 
 
-def draw(folder, history, model, dataset, images, texts, found):
-    """Curves, and what the pieces of twelve sentences look at."""
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, ("loss", "accuracy"))
-    with folder.drawing("predictions_attention") as path:
-        draw_attention(path, model, dataset, images, texts, found)
+def save(config, model, preprocessing, tokenizer, path):
+    """Writes the SavedModel."""
+    judge = Judge(config.model.text_length, model, preprocessing, tokenizer)
+    tf.saved_model.save(judge, str(path), signatures={"serving_default": judge.__call__})
 
 
-def draw_attention(path, model, dataset, images, texts, found):
+def draw_attention(model, images, dataset, texts, found, path):
     """What the pieces of twelve sentences look at."""
     inputs, _ = next(iter(dataset.batch(12)))
     maps = attention_maps(model, inputs, match="text_to_picture_1")
@@ -287,6 +262,34 @@ def draw_attention(path, model, dataset, images, texts, found):
         [f"{text}\n{share:.0%} true" for text, share in zip(texts, found[:12], strict=False)],
         path,
         title="A sentence, how sure the model is of it, and where its pieces look",
+    )
+
+
+def run(config):
+    """Trains, scores on the test set, exports; returns the metrics."""
+    folder = training.begin(config)
+    splits, preprocessing, tokenizer = load_data(config)
+    tokenizer.save(folder / "tokenizer.model")
+    with training.making(config):
+        model = build_model(config, preprocessing, tokenizer.vocab_size)
+    batches, steps = batches_of(config, preprocessing, tokenizer, *splits["train"])
+    images, labels = splits["valid"]
+    valid = examples(config, preprocessing, tokenizer, images, *sentences(labels, 0))
+    watched = valid.batch(config.training.batch_size)
+    history = training.fit(config, folder, model, batches, steps, validation_data=watched)
+    model.save(folder / "model.keras")
+    hand_over()
+    metrics, shown = score(config, preprocessing, tokenizer, model, *splits["test"])
+    return training.finish(
+        folder,
+        metrics,
+        model=model,
+        history=history,
+        curves=("loss", "accuracy"),
+        exports={"saved_model": partial(save, config, model, preprocessing, tokenizer)},
+        pictures={
+            "predictions_attention": partial(draw_attention, model, splits["test"][0], *shown)
+        },
     )
 
 

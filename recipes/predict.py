@@ -24,10 +24,11 @@ import tyro
 
 import keras_transformers
 from keras_transformers.predictors import Refused
-from recipes.bad_input import ending_in_a_sentence
-from recipes.bulk import rows
-from recipes.bulk.answers import answered
-from recipes.bulk.shards import BAD_ROWS, LINE, Shards
+
+from .bad_input import ending_in_a_sentence, program
+from .bulk import rows
+from .bulk.answers import answered
+from .bulk.shards import BAD_ROWS, LINE, Shards
 
 SHARD_ROWS = {"text": 1024, "image": 128}  # what a kill costs at most
 
@@ -97,7 +98,7 @@ def _answers(config, predictor, shards):
     """Pairs of number and JSON lines of shards."""
     if not config.workers:
         return ((i, answered(predictor, part)) for i, part in shards)
-    from recipes.bulk import workers  # which needs Ray
+    from .bulk import workers  # which needs Ray
 
     return workers.answers(shards, config)
 
@@ -160,8 +161,9 @@ def run(config):
 
 def main():
     """Runs with the command line; bad input ends in one sentence."""
-    config = tyro.cli(Config, prog="python -m recipes.predict", description=__doc__)
-    with ending_in_a_sentence("recipes.predict", ImportError):
+    called = program("predict")
+    config = tyro.cli(Config, prog=called, description=__doc__)
+    with ending_in_a_sentence(called, ImportError):
         run(config)
 
 

@@ -14,10 +14,10 @@ one on two cores of an AMD EPYC with AVX-512: 28.4 +- 0.7 % of the test passages
 pre-trained encoder, 15.8 +- 0.6 % from random weights, in 12 minutes.
 """
 
-import dataclasses
-import json
 import pathlib
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -28,144 +28,180 @@ from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import (
     AdamW,
-    BudgetedDecay,
     classification_accuracy,
     classification_loss,
     score_classes,
     score_labels,
     several_hot,
 )
-from keras_transformers.visualization import confusion_matrix, training_curves
-from recipes import texts
-from recipes.command import (
-    LabelConfig,
-    begin,
-    begin_anew,
-    is_published,
-    main,
-    publish,
-    start_from,
-)
-from recipes.data.documents import load_labelled
-from recipes.devices import hand_over
+from keras_transformers.visualization import confusion_matrix
+
+from . import training
+from .data.documents import load_labelled
+from .data.own_files import separator_of
+from .devices import hand_over
+from .options import Run, main, numbers_of
+from .published import is_published, publishing, start_from
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(texts.TextConfig, LabelConfig):
-    """Every number of a run. The defaults suit some 10,000 short texts and two CPU cores."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from."""
 
     dataset: str = "shakespeare-plays"  # or tfds:NAME
-    output: str = "runs/text_classification"
+    train: str | None = None  # own files instead: a text and its class in each line
+    valid: str | None = None
+    test: str | None = None
+    problem_type: Literal["single_label_classification", "multi_label_classification"] = (
+        "single_label_classification"
+    )
+    label_separator: str = ","  # between several labels, in own files
+    label_share: float = 1.0  # of the training texts, at random; the others are left out
+    vocab_size: int = 4000
+    lower_case: bool = True
+    row_length: int = 256  # positions for the longest text; what is longer is cut, and counted
+
+
+@dataclass(frozen=True)
+class Model:
+    """The encoder."""
+
     pretrained: str | None = None  # folder of a run of recipes.masked_language_model, or published
     compare: bool = False  # with --pretrained: train from random weights as well
-    label_share: float = 1.0  # of the training texts, at random; the others are left out
+    variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
+    style: Literal["bert", "modern"] = "modern"
+    pooling: Literal["token", "mean"] = "mean"
+    dropout: float = 0.2
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
     minutes: float | None = None
     epochs: int = 8
-    batch_size: int = 2048
-    row_length: int = 256  # places for the longest text; what is longer is cut, and counted
-    variant: typing.Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
-    style: typing.Literal["bert", "modern"] = "modern"
-    pooling: typing.Literal["token", "mean"] = "mean"
-    lower_case: bool = True
-    dropout: float = 0.2
-    learning_rate: float = 5e-4  # the peak
+    batch_size: int = 2048  # positions in a batch
     label_smoothing: float = 0.1
+    learning_rate: float = 5e-4  # the peak
+    weight_decay: float = 0.05
+    warmup_steps: int = 50  # to the peak
+    decay: Literal["linear", "cosine"] = "linear"
 
 
-SMOKE = {"epochs": 1, "batch_size": 512, "row_length": 128, "vocab_size": 500, "variant": "tiny"}
-SMOKE.update(warmup_steps=2)
-# What changes where not chosen, to go on from published weights.
-TUNING = {"learning_rate": 5e-5, "pooling": "token", "dropout": 0.1, "epochs": 3}
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit some 10,000 short texts and two CPU cores."""
+
+    run: Run = Run("runs/text_classification")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {
+        "epochs": 1, "batch_size": 512, "row_length": 128, "vocab_size": 500, "variant": "tiny",
+        "warmup_steps": 2,
+    }
+    PUBLISHED: ClassVar = {  # to go on from published weights
+        "learning_rate": 5e-5, "pooling": "token", "dropout": 0.1, "epochs": 3
+    }
+
+
 CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
 def load_data(config):
     """Labelled texts, the tokenizer, and the ids of each split."""
-    data = load_labelled(
-        config.dataset, config.train, config.valid, config.test, separator=config.separator
-    )
-    if config.smoke:
+    of, pretrained = config.data, config.model.pretrained
+    data = load_labelled(of.dataset, of.train, of.valid, of.test, separator=separator_of(of))
+    if config.run.smoke:
         data = data.sample(train=400, valid=64, test=64)
-    if config.label_share < 1:
-        data = data.sample(train=max(round(config.label_share * len(data.train)), 1))
-    if config.pretrained is None:
-        tokenizer = WordPieceTokenizer.train(
-            data.train.texts, config.vocab_size, config.lower_case
-        )
-    elif is_published(config.pretrained):
-        tokenizer = load_tokenizer(config.pretrained)
+    if of.label_share < 1:
+        data = data.sample(train=max(round(of.label_share * len(data.train)), 1))
+    if pretrained is None:
+        tokenizer = WordPieceTokenizer.train(data.train.texts, of.vocab_size, of.lower_case)
+    elif is_published(pretrained):
+        tokenizer = load_tokenizer(pretrained)
     else:
-        lower_case = _of_run(config.pretrained)["lower_case"]
-        tokenizer = WordPieceTokenizer.load(
-            pathlib.Path(config.pretrained, "vocab.txt"), lower_case
-        )
+        begun = numbers_of(pretrained)
+        if begun is None:
+            raise FileNotFoundError(f"--pretrained: there is no {pretrained}/config.json")
+        vocabulary = pathlib.Path(pretrained, "vocab.txt")
+        tokenizer = WordPieceTokenizer.load(vocabulary, begun["lower_case"])
     ids = {}
     for name, corpus in data.corpora().items():
         print(corpus.summary())
-        ids[name], cut = framed(tokenizer, corpus.texts, config.row_length)
+        ids[name], cut = framed(tokenizer, corpus.texts, of.row_length)
         if np.any(cut):
-            print(f"  {np.sum(cut):,} of them have over {config.row_length} pieces and are cut")
+            print(f"  {np.sum(cut):,} of them have over {of.row_length} pieces and are cut")
     return data, tokenizer, ids
 
 
 def lengths(config):
     """The lengths that texts are padded to."""
-    return (*(n for n in (32, 64, 128, 256, 512) if n < config.row_length), config.row_length)
-
-
-def _of_run(folder):
-    """The configuration of another run."""
-    path = pathlib.Path(folder, "config.json")
-    if not path.is_file():
-        raise FileNotFoundError(f"--pretrained: there is no {path}")
-    return json.loads(path.read_text(encoding="utf-8-sig"))
+    longest = config.data.row_length
+    return (*(n for n in (32, 64, 128, 256, 512) if n < longest), longest)
 
 
 def build_model(config, num_classes, vocab_size, start):
     """The encoder with a head for classes, from "scratch" or "pretrained", compiled."""
-    head = {"head": "classification", "num_classes": num_classes, "pooling": config.pooling}
-    head["problem_type"] = config.problem_type
-    changes = {**head, "dropout": config.dropout, "attention_dropout": 0.0}
-    if config.pretrained is None:
-        model = TextEncoder.from_variant(
-            config.variant, vocab_size, style=config.style, **changes
-        )
+    of, kind = config.model, config.data.problem_type
+    changes = {"head": "classification", "num_classes": num_classes, "pooling": of.pooling}
+    changes |= {"problem_type": kind, "dropout": of.dropout, "attention_dropout": 0.0}
+    if of.pretrained is None:
+        model = TextEncoder.from_variant(of.variant, vocab_size, style=of.style, **changes)
     else:
-        model = start_from(config.pretrained)
-        if not isinstance(model, TextEncoder):
-            raise ValueError(f"--pretrained: {config.pretrained} holds no text encoder.")
+        model = start_from(of.pretrained, TextEncoder, "text encoder")
         if start == "pretrained":
             model = model.transferred(**changes)
         else:
             model = TextEncoder.from_config({**model.get_config(), **changes})
-    if not model.built:
-        model.build((None, None))
-    model.compile(
-        config.make_optimizer(AdamW, global_clipnorm=1.0),
-        classification_loss(config.problem_type, config.label_smoothing),
-        weighted_metrics=[classification_accuracy(config.problem_type)],
-        jit_compile=config.jit_compile,
+    return training.prepared(
+        config,
+        model,
+        training.optimizer(config, AdamW, global_clipnorm=1.0),
+        (None, None),
+        loss=classification_loss(kind, config.training.label_smoothing),
+        weighted_metrics=[classification_accuracy(kind)],
     )
-    model.optimizer.build(model.trainable_variables)
-    return model
 
 
 def batches(config, ids, labels, classes, seed=None, epoch=None):
     """Batches of texts of like length, with labels of 0 and 1 for each class."""
-    labels = several_hot(labels, classes) if config.several else labels
-    dataset = bucketed_texts(ids, labels, lengths(config), config.batch_size, seed, epoch)
+    several, size = separator_of(config.data) is not None, config.training.batch_size
+    labels = several_hot(labels, classes) if several else labels
+    dataset = bucketed_texts(ids, labels, lengths(config), size, seed, epoch)
 
     def hot(labels):
-        return tf.cast(labels, tf.float32) if config.several else tf.one_hot(labels, classes)
+        return tf.cast(labels, tf.float32) if several else tf.one_hot(labels, classes)
 
     return dataset.map(lambda ids, labels, weights: (ids, hot(labels), weights))
 
 
-def score(config, classifier, corpus):
+def train(config, folder, data, ids, tokenizer, start, seed):
+    """Fits one model; returns it and its history."""
+    training.begin_anew(config, seed)
+    classes = len(data.train.classes)
+    with training.making(config):
+        model = build_model(config, classes, tokenizer.vocab_size, start)
+    make = partial(batches, config, ids["train"], data.train.labels, classes, seed)
+    valid = batches(config, ids["valid"], data.valid.labels, classes)
+    history = training.fit(
+        config,
+        folder,
+        model,
+        make,
+        sum(1 for _ in make(0)),
+        name=f"{start}-{seed}",
+        validation_data=training.counted(valid),
+        verbose=2 if config.training.seeds > 1 else "auto",
+    )
+    return model, history
+
+
+def score(classifier, corpus, several):
     """Scores of a classifier on a corpus, and those of them that runs are compared by, a dict."""
     probabilities = classifier.probabilities(corpus.texts)
-    if config.several:
+    if several:
         labels = several_hot(corpus.labels, len(corpus.classes))
         found = score_labels(probabilities, labels, corpus.classes)
         return found, found.numbers()
@@ -174,61 +210,35 @@ def score(config, classifier, corpus):
     return found, {"accuracy": found.top1, "macro_f1": f1}
 
 
-def train(config, folder, data, ids, tokenizer, start, seed):
-    """Fits one model; returns it, its history and its accuracy on the validation set."""
-    begin_anew(config, seed)
-    classes = len(data.train.classes)
-    with config.making():
-        model = build_model(config, classes, tokenizer.vocab_size, start)
-
-    def make(epoch):
-        return batches(config, ids["train"], data.train.labels, classes, seed, epoch)
-
-    steps = sum(1 for _ in make(0))
-    budget = BudgetedDecay(
-        config.learning_rate, config.warmup_steps, config.epochs * steps, config.minutes
-    )
-    history = folder.fit(
-        model,
-        make,
-        steps,
-        config.epochs,
-        [budget],
-        f"{start}-{seed}",
-        validation_data=texts.counted(batches(config, ids["valid"], data.valid.labels, classes)),
-        verbose=2 if config.seeds > 1 else "auto",
-    )
-    return model, history
-
-
 def compare(config, folder, data, tokenizer, ids):
     """Trains every start with every seed.
 
-    Returns metrics, and model, history and test probabilities of the best on the validation set.
+    Returns metrics, and model, history and test scores of the best on the validation set.
     """
-    starts = ["scratch"] if config.pretrained is None else ["pretrained"]
-    starts += ["scratch"] if config.compare else []
+    starts = ["scratch"] if config.model.pretrained is None else ["pretrained"]
+    starts += ["scratch"] if config.model.compare else []
     rows, curves, best, metrics = [], [], (-1.0, None), {}
-    seeds = range(config.seed, config.seed + config.seeds)
+    seeds = range(config.run.seed, config.run.seed + config.training.seeds)
     trained = {
         (start, seed): train(config, folder, data, ids, tokenizer, start, seed)
         for start in starts
         for seed in seeds
     }
     hand_over()
+    several = separator_of(config.data) is not None
     for start in starts:
         scores = []
         for seed in seeds:
             model, history = trained[start, seed]
             classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
-            found, shown = score(config, classifier, data.test)
+            found, shown = score(classifier, data.test, several)
             scores.append(list(shown.values()))
             rows.append((start, seed, history["val_accuracy"][-1], *shown.values()))
             values = zip(*(history[name] for name in CURVES), strict=True)
             curves += [(start, seed, epoch + 1, *row) for epoch, row in enumerate(values)]
             if history["val_accuracy"][-1] > best[0]:
                 best = (history["val_accuracy"][-1], (model, history, found))
-        means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=config.seeds > 1)
+        means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=len(seeds) > 1)
         for name, mean, spread in zip(shown, means, spreads, strict=True):
             metrics[f"{start}_test_{name}"] = float(mean)
             metrics[f"{start}_test_{name}_spread"] = float(spread)
@@ -238,43 +248,51 @@ def compare(config, folder, data, tokenizer, ids):
     return metrics, best[1]
 
 
+def check(config):
+    """ValueError if some numbers do not fit together."""
+    seeds, share = config.training.seeds, config.data.label_share
+    if config.model.compare and config.model.pretrained is None:
+        raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
+    if seeds < 1 or not 0 < share <= 1:
+        raise ValueError(
+            f"--seeds must be at least 1, and --label-share in (0, 1]. Received: {seeds}, {share}"
+        )
+
+
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    if config.compare and config.pretrained is None:
-        raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
-    if config.seeds < 1 or not 0 < config.label_share <= 1:
-        raise ValueError(
-            "--seeds must be at least 1, and --label-share in (0, 1]. Received: "
-            f"{config.seeds}, {config.label_share}"
-        )
-    config, folder = begin(config, SMOKE, TUNING)
+    check(config)
+    folder = training.begin(config)
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "vocab.txt")
     metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
     model.save(folder / "model.keras")
-    metrics |= {
-        "parameters": model.count_params(),
-        "seconds_training_and_evaluation": folder.seconds(),
-    }
-    folder.write_metrics(metrics)
-    header = list(found.table[0])
-    folder.write_table("classes.tsv", header, [row.values() for row in found.table])
-    if is_published(config.pretrained) and config.pooling == "token":
-        with folder.exporting("published"):
-            publish(folder, model, tokenizer, data.train.classes)
-    classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
-    with folder.exporting("saved_model") as path:
-        classifier.save(path)
-    with folder.drawing("training_curves") as path:
-        training_curves(history, path, ("loss", "accuracy"))
-    if not config.several:
-        with folder.drawing("confusion") as path:
-            confusion_matrix(found.confusion, data.train.classes, path)
-    folder.end()
-    example = min(data.test.texts, key=len)
-    wanted = "labels" if config.several else "label"
-    folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])
-    return metrics
+    classes, several = data.train.classes, separator_of(config.data) is not None
+    classifier = TextClassifier(model, tokenizer, classes, lengths(config))
+    started_from = config.model.pretrained if config.model.pooling == "token" else None
+
+    def write_classes(path):
+        rows = [row.values() for row in found.table]
+        folder.write_table(path.name, list(found.table[0]), rows)
+
+    drawn = {} if several else {"confusion": partial(confusion_matrix, found.confusion, classes)}
+    wanted = "labels" if several else "label"
+    return training.finish(
+        folder,
+        metrics,
+        model=model,
+        history=history,
+        curves=("loss", "accuracy"),
+        exports={
+            "classes.tsv": write_classes,
+            "published": publishing(started_from, model, tokenizer, classes),
+            "saved_model": classifier.save,
+        },
+        pictures=drawn,
+        use=lambda: folder.show_use(
+            min(data.test.texts, key=len), f'{{}}["{wanted}"]', lambda answer: answer[wanted]
+        ),
+    )
 
 
 if __name__ == "__main__":

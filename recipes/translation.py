@@ -13,86 +13,177 @@ BLEU in 12 minutes, training and evaluation (seeds 1, 2, 3; 52.9, 51.8, 52.2 chr
 sacreBLEU nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
-import dataclasses
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from keras_transformers.export import Translator
+from keras_transformers.generation import BeamSearch
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
+from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import balanced_lengths, packed
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
-from recipes import seq2seq
-from recipes.command import main, start_from
+
+from . import training, translating
+from .data.translation import both, encode, load, train_tokenizer
+from .devices import hand_over
+from .options import Run, main
+from .published import publishing, start_from
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(seq2seq.TranslationConfig):
-    """Every number of a run. The defaults suit some 30,000 pairs and two CPU cores."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, and how it is cut into rows."""
 
-    output: str = "runs/translation"
-    pretrained: str | None = None  # folder of published Marian weights, to go on from
+    dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
+    train: str | None = None  # own files instead: source TAB target, plain or .gz
+    valid: str | None = None
+    test: str | None = None
+    vocab_size: int = 2500  # pieces, of both languages together
+    normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
+    sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
+    row_length: int = 64  # positions in a row; a longer pair is left out of training, and counted
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
-    variant: typing.Literal["tiny", "mini", "small", "base", "big"] = "mini"
+
+
+@dataclass(frozen=True)
+class Model:
+    """The Transformer."""
+
+    pretrained: str | None = None  # folder of published Marian weights, to go on from
+    variant: Literal["tiny", "mini", "small", "base", "big"] = "mini"  # 192 wide, 3 + 3 blocks
     dropout: float = 0.0  # a few epochs are regularised enough by `sample`; 0.2 for an hour
 
 
-SMOKE = {"epochs": 1, "batch_size": 512, "vocab_size": 600, "variant": "tiny", "warmup_steps": 5}
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
+    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 1024  # positions for target pieces in a batch
+    label_smoothing: float = 0.1  # as in section 5.4 of the paper
+    learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
+    weight_decay: float = 0.05  # of matrices and embeddings
+    warmup_steps: int = 100  # to the peak
+    decay: Literal["linear", "cosine"] = "linear"
+    score_every: int = 4  # epochs from one BLEU on the validation set to the next
+    patience: int = 5  # scorings without a better one before training stops
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How translations are searched for and scored."""
+
+    beam_size: int = 4
+    length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
+    bleu_tokenizer: str | None = None  # sacreBLEU's; by default by the script of the references
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit some 30,000 pairs and two CPU cores."""
+
+    run: Run = Run("runs/translation")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+    SMOKE: ClassVar = {
+        "epochs": 1, "batch_size": 512, "vocab_size": 600, "variant": "tiny", "warmup_steps": 5
+    }
+    PUBLISHED: ClassVar = {  # to go on from published weights
+        "learning_rate": 1e-4, "sample": None, "length_penalty": 1.0, "batch_size": 2048,
+        "score_every": 1,
+    }
 
 
 def load_data(config):
-    """Pairs, a tokenizer trained on them, and datasets of packed rows."""
-    data, tokenizer = seq2seq.load_pairs(config)
-
-    def encode(corpus, **options):
-        return seq2seq.encode(corpus, tokenizer, batch_size=8192, **options)
-
-    lengths = balanced_lengths(encode(data.train), config.row_length)
+    """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
+    of = config.data
+    data = load(of.dataset, of.train, of.valid, of.test)
+    if config.run.smoke:
+        data = data.head(train=400, valid=64, test=64)
+    if config.model.pretrained is None:
+        tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
+    else:
+        tokenizer = load_tokenizer(config.model.pretrained)
+    encoded = partial(encode, tokenizer=tokenizer, batch_size=8192)
+    lengths = balanced_lengths(encoded(data.train), of.row_length)
     train, valid = (
-        corpus.without_long(seq2seq.both(tokenizer), *lengths)
-        for corpus in (data.train, data.valid)
+        corpus.without_long(both(tokenizer), *lengths) for corpus in (data.train, data.valid)
     )
     for corpus in (train, valid, data.test):
         print(corpus.summary())
-    rows = config.batch_size // config.row_length
+    rows, seed = config.training.batch_size // of.row_length, config.run.seed
     padding = {"padding_id": tokenizer.pad_id}
-    drawn = {"shuffle_seed": config.seed, "sample": config.sample, "longest": lengths}
+    drawn = {"shuffle_seed": seed, "sample": of.sample, "longest": lengths}
 
     def batches(epoch):
-        pairs = encode(train, epoch=epoch, **drawn)
-        return packed(pairs, *lengths, rows, config.seed, config.join, epoch=epoch, **padding)
+        pairs = encoded(train, epoch=epoch, **drawn)
+        return packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding)
 
-    return data, tokenizer, batches, packed(encode(valid), *lengths, rows, **padding)
+    return data, tokenizer, batches, packed(encoded(valid), *lengths, rows, **padding)
 
 
 def build_model(config, vocab_size):
     """The pre-norm Transformer with one shared table, compiled with Muon; or the published one."""
-    if config.pretrained is not None:
-        model = start_from(config.pretrained)
-        if not isinstance(model, Transformer):
-            raise ValueError(f"--pretrained: {config.pretrained} holds no translator.")
-        optimizer = config.make_optimizer(AdamW, global_clipnorm=1.0)
-        return seq2seq.prepare(config, model, optimizer)
-    model = Transformer.from_variant(
-        config.variant, vocab_size, dropout=config.dropout, norm_first=True
-    )
-    optimizer = config.make_optimizer(Muon)
-    return seq2seq.prepare(config, model, optimizer)
+    of = config.model
+    if of.pretrained is not None:
+        model = start_from(of.pretrained, Transformer, "translator")
+        optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
+    else:
+        model = Transformer.from_variant(
+            of.variant, vocab_size, dropout=of.dropout, norm_first=True
+        )
+        optimizer = training.optimizer(config, Muon)
+    learned = training.of_tokens(model, config.training.label_smoothing)
+    shape = {"source": (None, None), "target": (None, None)}
+    return training.prepared(config, model, optimizer, shape, **learned)
 
 
-def draw_positions(folder, model):
+def draw_positions(model, path):
     """The similarity of positions to one another."""
     positions = sinusoidal_encoding(np.arange(64), model.get_config()["hidden_dim"])
-    with folder.drawing("position_similarity") as path:
-        position_similarity(positions, path)
+    position_similarity(positions, path)
 
 
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
-    title = "Cross-attention of the last decoder block, mean of its heads"
-    return seq2seq.run(
-        config, SMOKE, load_data, build_model, "cross_attention", title, draw_positions
+    folder = training.begin(config)
+    data, tokenizer, batches, valid = load_data(config)
+    if config.model.pretrained is None:
+        tokenizer.save(folder / "tokenizer.model")
+    with training.making(config):
+        model = build_model(config, tokenizer.vocab_size)
+    search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
+    translate = translating.translation(model, tokenizer, search)
+    history, measured = training.fit_translations(
+        config, folder, model, batches, valid, data, translate
+    )
+    hand_over()
+    translator = Translator(model, tokenizer, search)
+    scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
+    attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
+    return training.finish(
+        folder,
+        {**scores, **measured},
+        model=model,
+        history=history,
+        curves=translating.CURVES,
+        exports={
+            "saved_model": translator.save,
+            "published": publishing(config.model.pretrained, model, tokenizer),
+        },
+        pictures={
+            "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
+            "position_similarity": partial(draw_positions, model),
+        },
+        use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
     )
 
 

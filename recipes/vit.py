@@ -12,65 +12,169 @@ evaluation (seeds 1, 2, 3).
 """
 
 import dataclasses
-import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 import keras
 
+from keras_transformers.export import ImageClassifier
 from keras_transformers.layers import sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
-from recipes import images
-from recipes.command import main
-from recipes.heat import attention_to_patches
+
+from . import training
+from .data.images import load_data
+from .devices import hand_over
+from .heat import attention_to_patches
+from .image_figures import pictures
+from .image_scores import score, show_use, tables
+from .options import Run, main
+from .published import publishing, start_from_images, their_side
 
 
-@dataclasses.dataclass(frozen=True)
-class Config(images.ClassifierConfig):
-    """Every number of a run."""
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, and how images are cut and changed."""
 
-    output: str = "runs/vit"
-    size: typing.Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
+    dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
+    problem_type: Literal["single_label_classification", "multi_label_classification"] = (
+        "single_label_classification"
+    )
+    label_separator: str = ","  # between several labels, in own files
+    image_size: int = 32  # images of 28 pixels are enlarged
+    crop: bool = True  # cut the middle out of images that are no squares, or squeeze them
+    crop_padding: int = 2  # pixels of the random crop
+    flip: bool = True
+    rand_augment: int = 0  # operations on each image; costs 25 ms for 128 images of 28 pixels
+    erasing: float = 0.25  # share of images with a rectangle of noise
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+
+@dataclass(frozen=True)
+class Model:
+    """The Vision Transformer."""
+
+    pretrained: str | None = None  # folder of another run, or published, to go on from its model
+    freeze: bool = False  # with --pretrained: train pooling and head only
+    size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
     patch_size: int = 8  # 16 tokens; four times as many take four times as long
-    stem: typing.Literal["patches", "shifted", "convolutional"] = "convolutional"
-    pooling: typing.Literal["token", "mean", "attention"] = "mean"
-    positions: typing.Literal["learned", "sinusoidal"] = "learned"
+    stem: Literal["patches", "shifted", "convolutional"] = "convolutional"
+    pooling: Literal["token", "mean", "attention"] = "mean"
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    dropout: float = 0.0
+    drop_path: float = 0.1
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast it learns."""
+
+    minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
+    epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
+    batch_size: int = 128
+    label_smoothing: float = 0.1
+    learning_rate: float = 1e-3  # the peak
+    weight_decay: float = 0.05  # of kernels alone
+    warmup_steps: int = 100
+    decay: Literal["linear", "cosine"] = "cosine"
+    clip_norm: float | None = 1.0  # of all gradients together
+    ema: float | None = None  # momentum of averaged weights, which are then scored and saved
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every number of a run. The defaults suit some 10,000 small images and two CPU cores."""
+
+    run: Run = Run("runs/vit")
+    data: Data = Data()
+    model: Model = Model()
+    training: Training = Training()
+    SMOKE: ClassVar = {"epochs": 2, "batch_size": 32, "warmup_steps": 5}
+    PUBLISHED: ClassVar = {  # to go on from published weights
+        "image_size": their_side, "learning_rate": 1e-4, "batch_size": 32, "erasing": 0.0
+    }
 
 
 def build_model(config, num_classes, channels):
     """The model, from scratch or from another run, compiled."""
+    of, side = config.model, config.data.image_size
+    settings = {"num_classes": num_classes, "image_size": side, "dropout": of.dropout}
+    settings |= {"drop_path": of.drop_path, "problem_type": config.data.problem_type}
+    if of.pretrained is not None:
+        model = start_from_images(of.pretrained, channels).transferred(**settings)
+        if of.freeze:
+            model.freeze()
+        return training.classifier(config, model)
+    if of.freeze:
+        raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
+    model = ViT.from_variant(
+        f"{of.size}/{of.patch_size}",
+        stem=of.stem,
+        pooling=of.pooling,
+        positions=of.positions,
+        **settings,
+    )
+    model.build((None, side, side, channels))
+    return training.classifier(config, model)
 
-    def from_scratch(num_classes, **settings):
-        return ViT.from_variant(
-            f"{config.size}/{config.patch_size}",
-            num_classes,
-            stem=config.stem,
-            pooling=config.pooling,
-            positions=config.positions,
-            **settings,
-        )
 
-    return images.prepared(config, num_classes, channels, from_scratch)
+def draw_positions(model, preprocessing, path):
+    """How alike positions are to one another."""
+    grid, positions = model.grid(preprocessing.image_size), model.position_embedding
+    if hasattr(positions, "table"):
+        table = keras.ops.convert_to_numpy(positions.table)[-grid[0] * grid[1] :]
+    else:
+        table = sinusoidal_grid(grid, model.get_config()["hidden_dim"])
+    grid_position_similarity(table, grid, path)
 
 
-def draw(folder, model, preprocessing):
-    """Similarity of positions, and filters."""
-    with folder.drawing("position_similarity") as path:
-        grid = model.grid(preprocessing.image_size)
-        positions = model.position_embedding
-        if hasattr(positions, "table"):
-            table = keras.ops.convert_to_numpy(positions.table)[-grid[0] * grid[1] :]
-        else:
-            table = sinusoidal_grid(grid, model.get_config()["hidden_dim"])
-        grid_position_similarity(table, grid, path)
+def draw_filters(model, path):
+    """What the embedding of patches looks for."""
     of = "first convolution" if model.get_config()["stem"] == "convolutional" else "patch filters"
-    with folder.drawing("patch_filters") as path:
-        filters = model.patch_embedding.filters()
-        patch_filters(filters, path, title=f"Principal components of the {of}")
+    filters = model.patch_embedding.filters()
+    patch_filters(filters, path, title=f"Principal components of the {of}")
 
 
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    return images.run(config, images.SMOKE, build_model, attention_to_patches, draw)
+    folder = training.begin(config)
+    data, preprocessing, batches, valid = load_data(config)
+    folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
+    classes = data.train.classes
+    with training.making(config):
+        model = build_model(config, len(classes), preprocessing.channels)
+    history, measured = training.fit_images(
+        config, folder, model, batches, valid, len(data.train)
+    )
+    model.save(folder / "model.keras")
+    hand_over()
+    served = ImageClassifier(model, classes, preprocessing)
+    probabilities = served.probabilities(data.test)
+    scores, metrics = score(probabilities, data.test, history)
+    return training.finish(
+        folder,
+        {**metrics, **measured},
+        model=model,
+        history=history,
+        curves=("loss", "accuracy"),
+        exports={
+            **tables(folder, scores, probabilities, data.test),
+            "saved_model": served.save,
+            "published": publishing(
+                config.model.pretrained, model, classes=classes, preprocessing=preprocessing
+            ),
+        },
+        pictures={
+            **pictures(
+                model, preprocessing, data.test, probabilities, scores, attention_to_patches
+            ),
+            "position_similarity": partial(draw_positions, model, preprocessing),
+            "patch_filters": partial(draw_filters, model),
+        },
+        use=lambda: show_use(folder, data.test, preprocessing),
+    )
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "inspection": [],
     "precision": [],
     "saving": [],
+    "__main__": [],
     "models": ["layers", "detection", "assertions"],
     "distribution": ["layers", "models"],
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
@@ -71,8 +72,8 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "command", "data", "devices", "flops", "folder", "heat")
-SHARED += ("image_figures", "image_scores", "images", "pages", "seq2seq", "texts")
+SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
+SHARED += ("image_scores", "options", "pages", "published", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -165,12 +165,12 @@ def test_shell_commands_are_complete(block):
 
 
 def recipes_commands():
-    """Module and arguments of each `python -m recipes...` on the page."""
+    """Module and arguments of each `keras-transformers ...` on the page."""
     for block in blocks("bash"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
-            if words[:2] == ["python", "-m"] and words[2].startswith("recipes."):
-                yield words[2], words[3:]
+            if words[:1] == ["keras-transformers"]:
+                yield f"recipes.{words[1]}", words[2:]
 
 
 @pytest.mark.parametrize(("module", "arguments"), recipes_commands())

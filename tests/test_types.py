@@ -1,4 +1,4 @@
-"""Claims about types: every public signature has them, and a checker finds what contradicts them."""
+"""Every public signature has types, and a checker finds what contradicts them."""
 
 import importlib
 import inspect

@@ -1,7 +1,8 @@
 """A shard of rows as JSON lines."""
 
 from keras_transformers.predictors import Refused
-from recipes.bulk.shards import record
+
+from .shards import record
 
 
 def answered(predictor, rows):

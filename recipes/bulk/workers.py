@@ -36,7 +36,7 @@ class Worker:
         self._predictor = keras_transformers.load(folder, signature)
 
     def __call__(self, batch):
-        from recipes.bulk.answers import answered
+        from .answers import answered
 
         lines = [answered(self._predictor, pickle.loads(rows)) for rows in batch["rows"]]
         return {"shard": batch["shard"], "lines": lines}

@@ -7,10 +7,12 @@ import numpy as np
 
 from keras_transformers.vision import DetectionCorpus, read_coco
 from keras_transformers.vision.decoding import measured
-from recipes.data.own_files import own_files
-from recipes.data.tfds import download, find, splits
 
-HERE = pathlib.Path(__file__).parent / "tree-crowns"
+from .embedded import find as find_embedded
+from .embedded import split_name
+from .own_files import own_files
+from .tfds import download, find, splits
+
 EMBEDDED = ("tree-crowns",)
 TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the files
 
@@ -33,8 +35,8 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
 
     Args:
         dataset: "tree-crowns", four aerial photographs, two to train by and two of other places to
-            score on; or "tfds:NAME" for a set of TensorFlow Datasets, for instance "tfds:coco/2017"
-            or "tfds:voc/2007".
+            score on, or "FOLDER/tree-crowns"; or "tfds:NAME" for a set of TensorFlow Datasets, for
+            instance "tfds:coco/2017" or "tfds:voc/2007".
         train, valid, test: Instead, three files in COCO's format; the classes are those of `train`.
         data_dir: Where TensorFlow Datasets keeps its files.
         images: Of such files, dict of "train", "valid" and "test" to the folder of their pictures;
@@ -53,12 +55,13 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     dataset = str(dataset)
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    if dataset not in EMBEDDED:
+    name, folder = split_name(dataset, EMBEDDED)
+    if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:coco/2017), or --train, --valid and --test, files in COCO's format."
         )
-    corpus = read_coco(HERE / "annotations.coco.json")
+    corpus = read_coco(find_embedded(name, name, folder) / "annotations.coco.json")
     # Some are marked as dead, in the test scenes only: trees all the same.
     labels = [np.zeros_like(each) for each in corpus.labels]
     corpus = dataclasses.replace(corpus, classes=["Tree"], labels=labels)
@@ -69,7 +72,7 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
         corpus.select([i for i, name in enumerate(names) if any(part in name for part in parts)])
         for parts in (TRAINED_ON, TESTED_ON)
     )
-    return BoxData(dataset, train, None, test)
+    return BoxData(name, train, None, test)
 
 
 def _from_coco(files, folders):

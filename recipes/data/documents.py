@@ -4,9 +4,11 @@ import collections
 import dataclasses
 
 from keras_transformers.text import TextCorpus, read_documents, read_labelled
-from recipes.data import shakespeare
-from recipes.data.own_files import own_files
-from recipes.data.tfds import SPLITS, download, find, splits
+
+from . import shakespeare
+from .embedded import split_name
+from .own_files import own_files
+from .tfds import SPLITS, download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
@@ -37,7 +39,8 @@ def load_documents(dataset="shakespeare", train=None, valid=None, test=None, dat
 
     Args:
         dataset: "shakespeare", works of which four are held out; "shakespeare-scenes", what is said
-            in each scene; or "tfds:NAME" for a set of TensorFlow Datasets with a text feature.
+            in each scene; "FOLDER/NAME" of these; or "tfds:NAME" for a set of TensorFlow Datasets
+            with a text feature.
         train, valid, test: The user's own instead: text files, or folders of them; all three or
             none.
         data_dir: Where TensorFlow Datasets keeps its files.
@@ -57,8 +60,9 @@ def load_labelled(
     """Loads texts with labels.
 
     Args:
-        dataset: "shakespeare-plays", passages of forty words by the play that they are from; or
-            "tfds:NAME" for a set of TensorFlow Datasets with a text and a class label.
+        dataset: "shakespeare-plays", passages of forty words by the play that they are from, or
+            "FOLDER/shakespeare-plays"; or "tfds:NAME" for a set of TensorFlow Datasets with a text
+            and a class label.
         train, valid, test: The user's own files instead, see `read_labelled`; all three or none.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
@@ -89,12 +93,13 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
         return TextData(dataset, **_from_tfds(name, data_dir, labelled))
-    if dataset not in embedded:
+    name, folder = split_name(dataset, embedded)
+    if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(embedded)}, tfds:NAME (for "
             "instance tfds:imdb_reviews), or give your own files with --train, --valid and --test."
         )
-    return TextData(dataset, **embedded[dataset]())
+    return TextData(name, **embedded[name](folder=folder))
 
 
 def _read_documents(files):

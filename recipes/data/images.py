@@ -1,29 +1,29 @@
 """Labelled images for the recipes: embedded, from TensorFlow Datasets, or the user's own."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy as np
 
-from keras_transformers.tables import ENDINGS, ending
-from keras_transformers.vision import ImageCorpus, read_folder, read_listed
-from keras_transformers.vision.folders import folders_in
-from recipes.data.tfds import download, find, splits
-
-HERE = pathlib.Path(__file__).parent
-EMBEDDED = ("fashion-mnist-12k",)
-# What people call the parts of a set, in any case.
-NAMES = {
-    "train": ("train", "training"),
-    "valid": ("valid", "validation", "val", "dev"),
-    "test": ("test", "testing"),
-}
-FOR_SEVERAL = (
-    "recipes.vit and recipes.swin learn from such with --problem-type multi_label_classification."
+from keras_transformers.pretrained import load_preprocessing
+from keras_transformers.vision import (
+    Augmentation,
+    ImageCorpus,
+    Preprocessing,
+    evaluation_batches,
+    training_batches,
 )
-TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
 
+from ..published import is_published
+from . import own_images
+from .embedded import find as find_embedded
+from .embedded import split_name
+from .own_files import separator_of
+from .tfds import download, find, splits
 
+EMBEDDED = ("fashion-mnist-12k",)
+IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
 @dataclasses.dataclass(frozen=True)
 class ImageData:
     """Images to learn from, to watch training by, and to score on."""
@@ -33,17 +33,23 @@ class ImageData:
     valid: ImageCorpus
     test: ImageCorpus
 
+    def mapped(self, change):
+        """The data with each corpus as a function gives it."""
+        corpora = {part: change(getattr(self, part)) for part in ("train", "valid", "test")}
+        return dataclasses.replace(self, **corpora)
+
 
 def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator=None):
     """Loads a set of labelled images.
 
     Args:
-        dataset: "fashion-mnist-12k"; "tfds:NAME" for a set of TensorFlow Datasets, for instance
-            "tfds:cifar10"; the path of an `.npz` file with `x_train`, `y_train`, `x_test`,
-            `y_test` and optionally `x_valid`, `y_valid` and `class_names`; or of a folder with
-            `train` and optionally `valid` and `test` folders, each with one folder a class; or of a
-            folder with one folder a class. Parts may have other usual names, as `Training` and
-            `val`; where there is no test, a tenth of what is to be learned from is held out.
+        dataset: "fashion-mnist-12k" or "FOLDER/fashion-mnist-12k"; "tfds:NAME" for a set of
+            TensorFlow Datasets, for instance "tfds:cifar10"; the path of an `.npz` file with
+            `x_train`, `y_train`, `x_test`, `y_test` and optionally `x_valid`, `y_valid` and
+            `class_names`; or of a folder with `train` and optionally `valid` and `test` folders,
+            each with one folder a class; or of a folder with one folder a class. Parts may have
+            other usual names, as `Training` and `val`; where there is no test, a tenth of what is
+            to be learned from is held out.
         valid_share: Share of the training images held out where there is no validation set.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several labels of an image; None for one class each. A folder
@@ -58,20 +64,23 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
         ValueError: If there is no such set, or it is unusable.
     """
     dataset, several = str(dataset), separator is not None
-    if several and (dataset.startswith("tfds:") or dataset in EMBEDDED):
+    name, folder = split_name(dataset, EMBEDDED)
+    embedded = name and not (folder and pathlib.Path(dataset).is_dir())
+    if several and (dataset.startswith("tfds:") or embedded):
         raise ValueError(
             f"{dataset} has one class for each image; several labels are read from a folder with a "
-            f"table ({TABLES}), or an .npz file."
+            f"table ({own_images.TABLES}), or an .npz file."
         )
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    elif dataset in EMBEDDED:
-        corpora = _from_npz(HERE / f"{dataset}.npz", dataset)
+    elif embedded:
+        corpora = own_images.from_npz(find_embedded(name, f"{name}.npz", folder), name)
     elif pathlib.Path(dataset).is_file():
-        corpora = _from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
+        corpora = own_images.from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
     elif pathlib.Path(dataset).is_dir():
         path = pathlib.Path(dataset)
-        corpora = _from_tables(path, separator) if several else _from_folder(path)
+        read = functools.partial(own_images.from_tables, separator=separator)
+        corpora = read(path) if several else own_images.from_folder(path)
     else:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
@@ -95,90 +104,59 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
     return ImageData(dataset, **corpora)
 
 
-def _from_npz(path, name, several=False):
-    try:
-        with np.load(path) as arrays:
-            arrays = dict(arrays)
-    except (ValueError, OSError) as error:  # pickled, damaged, or no archive at all
-        raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from None
-    arrays = {key.lower(): array for key, array in arrays.items()}
-    parts = {}
-    for part, names in NAMES.items():
-        found = [each for each in names if f"x_{each}" in arrays and f"y_{each}" in arrays]
-        parts |= {part: found[0]} if found else {}
-    needed = [f"{axis}_{part}" for part in ("train", "test") if part not in parts for axis in "xy"]
-    missing = [key for key in needed if key not in arrays]
-    if missing:
-        raise ValueError(
-            f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}."
-        )
-    labels = {part: arrays[f"y_{theirs}"] for part, theirs in parts.items()}
-    wide = {part: y.shape[1] if y.ndim == 2 else 1 for part, y in labels.items()}
-    if not several and max(wide.values()) > 1:
-        raise ValueError(f"{path} has {max(wide.values())} labels for each image; {FOR_SEVERAL}")
-    classes = arrays.get("class_names")
-    if classes is None:
-        most = max(wide.values() if several else (int(y.max()) + 1 for y in labels.values()))
-        classes = [str(number) for number in range(most)]
-    return {
-        part: ImageCorpus.from_arrays(
-            f"{name} {part}", arrays[f"x_{theirs}"], labels[part], list(classes), several
-        )
-        for part, theirs in parts.items()
-    }
+def load_data(config):
+    """What a recipe learns from, by its groups `data` and `training`.
 
-
-def _tables(path):
-    """Dict of part -> its table in a folder, of those that are there."""
-    found = {}
-    for part, names in {**NAMES, "train": (*NAMES["train"], "labels")}.items():
-        theirs = []
-        for file in sorted(path.iterdir()):
-            kind, name = ending(file), file.name.lower().removesuffix(".gz")
-            theirs += [file] if kind in ENDINGS and name.removesuffix(kind) in names else []
-        if len(theirs) > 1:
-            listed = ", ".join(file.name for file in theirs)
-            raise ValueError(f"{path} has more than one table for {part}: {listed}")
-        found |= {part: theirs[0]} if theirs else {}
-    return found
-
-
-def _from_tables(path, separator):
-    tables = _tables(path)
-    if "train" not in tables:
-        raise ValueError(f"{path} holds no table of images to learn from: {TABLES}.")
-    return read_listed(tables, separator)
-
-
-def _from_folder(path):
-    inside = folders_in(path)
-    parts = _parts(path, inside)
-    if len(inside) < 2 and not parts and (tables := list(_tables(path).values())):
-        raise ValueError(f"{path} has labels in a table, {tables[0].name}; {FOR_SEVERAL}")
-    if not parts:
-        return {"train": read_folder(path)}
-    others = [name for name in inside if name not in parts.values()]
-    if others:
-        print(f"{path}: {', '.join(others)} is no part of a set, and is passed over")
-    train = read_folder(path / parts.pop("train"))
-    others = {part: read_folder(path / name, train.classes) for part, name in parts.items()}
-    return {"train": train, **others}
-
-
-def _parts(path, inside):
-    """Dict of part -> its folder; empty where the folders are those of classes.
-
-    A class may be called "train": that is a part if another part, or nothing, is beside it.
+    Returns:
+        Corpora; the preprocessing measured on them, or published; a function from the number of an
+        epoch to its batches; and batches to watch by.
     """
-    found = {}
-    for part, names in NAMES.items():
-        theirs = [name for name in inside if name.lower() in names]
-        if len(theirs) > 1:
-            raise ValueError(f"{path} has more than one folder for {part}: {', '.join(theirs)}")
-        found |= {part: theirs[0]} if theirs else {}
-    if len(found) == len(inside) and "train" not in found:
-        raise ValueError(f"{path} has no folder `train` beside {', '.join(inside)}")
-    return found if "train" in found and (len(found) > 1 or len(inside) == 1) else {}
+    of = config.data
+    data = load(of.dataset, separator=separator_of(of))
+    if config.run.smoke:
+        data = data.mapped(lambda corpus: corpus.split(0.03)[1])
+    for corpus in (data.train, data.valid, data.test):
+        print(corpus.summary())
+    if of.rand_augment and data.train.channels not in (1, 3):
+        raise ValueError(
+            f"--rand-augment changes colours, and {data.train.name} has {data.train.channels} "
+            "channels."
+        )
+    preprocessing = _preprocessing(of, getattr(config.model, "pretrained", None), data.train)
+    nbytes = of.image_size**2 * preprocessing.channels
+    if sum(map(len, (data.train, data.valid, data.test))) * nbytes < IN_MEMORY:
+        data = data.mapped(lambda corpus: corpus.decoded(preprocessing))
+    batches = batches_of(config, data.train, preprocessing, config.run.seed)
+    return data, preprocessing, batches, evaluation_batches(data.valid, preprocessing, 500)
+
+
+def _preprocessing(of, pretrained, corpus):
+    if is_published(pretrained):  # which takes images as it has learned from them
+        size, theirs = (of.image_size, of.image_size), load_preprocessing(pretrained)
+        return dataclasses.replace(theirs, image_size=size, resized=None, crop=of.crop)
+    rough = Preprocessing(of.image_size, corpus.channels, crop=of.crop)
+    pixels = corpus.sample(2000).decoded(rough).images
+    return Preprocessing.measured(pixels, of.image_size, of.crop)
+
+
+def batches_of(config, corpus, preprocessing, seed):
+    """A function from the number of an epoch to batches of images changed at random."""
+    of, size = config.data, batch_of(config, corpus)
+    augment = Augmentation(
+        of.crop_padding,
+        of.flip,
+        of.rand_augment,
+        erasing=of.erasing,
+        mixup=of.mixup,
+        cutmix=of.cutmix,
+        seed=seed,
+    )
+    return lambda epoch: training_batches(corpus, preprocessing, size, augment, seed, epoch)
+
+
+def batch_of(config, corpus):
+    """Images in a batch of training: all of them, where they are fewer than a batch."""
+    return min(config.training.batch_size, len(corpus))
 
 
 def _from_tfds(name, data_dir):

@@ -1,5 +1,7 @@
 """The user's own files instead of a data set."""
 
+from keras_transformers.models.settings import SEVERAL
+
 
 def own_files(files):
     """Whether there are files of the user's own.
@@ -16,3 +18,13 @@ def own_files(files):
             f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
         )
     return not missing
+
+
+def separator_of(data):
+    """What stands between several labels, in own files; None where there is one each.
+
+    Args:
+        data: Group of a configuration; where it says nothing of a `problem_type`, there is one.
+    """
+    several = getattr(data, "problem_type", None) == SEVERAL
+    return data.label_separator if several else None

@@ -2,12 +2,13 @@
 
 import collections
 import gzip
-import pathlib
 import re
 
 from keras_transformers.text import TextCorpus
 
-FILE = pathlib.Path(__file__).with_name("shakespeare.txt.gz")
+from .embedded import find
+
+FILE = "shakespeare.txt.gz"
 # The title stands above its author, and a scene begins with one of these words.
 TITLE = re.compile(r"^(\S.*\S)\n+by William Shakespeare$", re.MULTILINE)
 SCENE = re.compile(r"^\s*(?:ACT|SCENE|Scene|PROLOGUE|EPILOGUE|CHORUS|INDUCTION)\b.*$", re.MULTILINE)
@@ -23,9 +24,14 @@ HELD_OUT = {
 }
 
 
-def works():
-    """All 42 works: dict of title -> text, title and author left out."""
-    text = gzip.decompress(FILE.read_bytes()).decode("utf-8").replace("\r\n", "\n")
+def works(folder=None):
+    """All 42 works: dict of title -> text, title and author left out.
+
+    Args:
+        folder: Of the file, see `embedded.find`.
+    """
+    path = find("shakespeare", FILE, folder)
+    text = gzip.decompress(path.read_bytes()).decode("utf-8").replace("\r\n", "\n")
     titles = list(TITLE.finditer(text))
     ends = [title.start() for title in titles[1:]] + [len(text)]
     return {
@@ -34,10 +40,10 @@ def works():
     }
 
 
-def by_work():
+def by_work(folder=None):
     """Whole works, four plays of them held out: dict of split -> `TextCorpus` without labels."""
     texts = collections.defaultdict(list)
-    for title, text in works().items():
+    for title, text in works(folder).items():
         texts[HELD_OUT.get(title, "train")].append(text)
     return {
         split: TextCorpus(f"Shakespeare's works, {split}", texts[split])
@@ -45,7 +51,7 @@ def by_work():
     }
 
 
-def by_scene():
+def by_scene(folder=None):
     """What is said in each scene: dict of split -> `TextCorpus`, labelled with the play.
 
     Of every ten scenes of a play eight are for training, one for validation and one for the test.
@@ -53,7 +59,7 @@ def by_scene():
     no scenes, are left out.
     """
     found, classes = {split: [] for split in ("train", "valid", "test")}, []
-    for title, text in works().items():
+    for title, text in works(folder).items():
         scenes = [scene for scene in map(_spoken, SCENE.split(text)[1:]) if scene]
         if len(scenes) < len(SHARES):
             continue
@@ -63,11 +69,12 @@ def by_scene():
     return {split: _corpus(f"scenes, {split}", pairs, classes) for split, pairs in found.items()}
 
 
-def passages(words=40):
+def passages(words=40, folder=None):
     """Which play is a passage from? Split by scene, so that no dialogue is in two sets.
 
     Args:
         words: Length of a passage. What is left over at the end of a scene is left out.
+        folder: Of the file, see `embedded.find`.
 
     Returns:
         Dict of split -> `TextCorpus` with labels.
@@ -78,7 +85,7 @@ def passages(words=40):
     if words < 1:
         raise ValueError(f"shakespeare.passages: `words` must be positive. Received: {words}")
     corpora = {}
-    for split, scenes in by_scene().items():
+    for split, scenes in by_scene(folder).items():
         pairs = []
         for text, label in zip(scenes.texts, scenes.labels, strict=True):
             scene = text.split()

@@ -1,13 +1,20 @@
 """Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
 
 import dataclasses
-import pathlib
 
-from keras_transformers.text import PairCorpus, read_pairs
-from recipes.data.own_files import own_files
-from recipes.data.tfds import download, find
+from keras_transformers.text import (
+    PairCorpus,
+    SentencePieceTokenizer,
+    encode_pairs,
+    read_pairs,
+)
+from keras_transformers.training import text_normalization
 
-HERE = pathlib.Path(__file__).parent
+from .embedded import find as find_embedded
+from .embedded import split_name
+from .own_files import own_files
+from .tfds import download, find
+
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
 SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # ours -> TFDS's
 
@@ -23,13 +30,19 @@ class TranslationData:
     source_language: str = "source"
     target_language: str = "target"
 
+    def head(self, **numbers):
+        """The first pairs of each split, so many."""
+        kept = {split: getattr(self, split).head(number) for split, number in numbers.items()}
+        return dataclasses.replace(self, **kept)
+
 
 def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     """Loads a set of sentence pairs.
 
     Args:
-        dataset: "ui.en-de", "bible.en-es", or "tfds:NAME" for a translation set of TensorFlow
-            Datasets, for instance "tfds:ted_hrlr_translate/pt_to_en".
+        dataset: "ui.en-de", "bible.en-es", or "FOLDER/NAME" of these; or "tfds:NAME" for a
+            translation set of TensorFlow Datasets, for instance
+            "tfds:ted_hrlr_translate/pt_to_en".
         train, valid, test: The user's own files instead, `source TAB target`, plain or gzip; all
             three or none.
         data_dir: Where TensorFlow Datasets keeps its files.
@@ -46,14 +59,16 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    if dataset not in EMBEDDED:
+    name, folder = split_name(dataset, EMBEDDED)
+    if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
             "--valid and --test."
         )
-    corpora = (read_pairs(HERE / dataset / f"{split}.tsv.gz") for split in SPLITS)
-    return TranslationData(dataset, *corpora, *EMBEDDED[dataset])
+    place = find_embedded(name, name, folder)
+    corpora = (read_pairs(place / f"{split}.tsv.gz") for split in SPLITS)
+    return TranslationData(name, *corpora, *EMBEDDED[name])
 
 
 def _from_tfds(name, data_dir):
@@ -85,3 +100,28 @@ def _from_tfds(name, data_dir):
         PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in SPLITS.values()
     )
     return TranslationData(f"tfds:{name}", *corpora, source, target)
+
+
+def train_tokenizer(data, vocab_size, normalization=None):
+    """A tokenizer of both languages.
+
+    Args:
+        data: A `TranslationData`.
+        vocab_size: Number of pieces.
+        normalization: Of characters; None goes by the script.
+    """
+    sides = data.train.sources, data.train.targets
+    rule = normalization or text_normalization(*sides)
+    print(f"Vocabulary: {vocab_size} pieces, normalization {rule}")
+    return SentencePieceTokenizer.train(sum(sides, []), vocab_size, normalization=rule)
+
+
+def both(tokenizer):
+    """The tokenizers of sources and targets."""
+    return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
+
+
+def encode(corpus, tokenizer, **options):
+    """Pairs of id sequences, see `encode_pairs`."""
+    source, target = both(tokenizer)
+    return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)

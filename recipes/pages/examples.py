@@ -10,7 +10,8 @@ import numpy as np
 import PIL.Image
 
 from keras_transformers.models.settings import SEVERAL
-from recipes.data import boxes, documents, images
+
+from ..data import boxes, documents, images
 
 NUMBER = 5
 LONGEST = 120  # characters of an example

@@ -9,9 +9,9 @@ import gradio as gr
 import numpy as np
 import PIL.Image
 
-from recipes.pages import examples, pictures
-from recipes.pages.asking import lacks
-from recipes.pages.frame import button, connect, message, missing, offer
+from . import examples, pictures
+from .asking import lacks
+from .frame import button, connect, message, missing, offer
 
 
 def image_classifier(predictor, folder):

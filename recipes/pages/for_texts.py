@@ -2,11 +2,11 @@
 
 import gradio as gr
 
-from recipes.pages import examples, texts
-from recipes.pages import translator as translating
-from recipes.pages import writer as writing
-from recipes.pages.asking import cut, lacks
-from recipes.pages.frame import button, connect, message, missing, offer
+from . import examples, texts
+from . import translator as translating
+from . import writer as writing
+from .asking import cut, lacks
+from .frame import button, connect, message, missing, offer
 
 ALTERNATIVES = 4
 LONG = "The alignment has too many pieces to be read, and is not drawn."

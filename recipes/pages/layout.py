@@ -2,8 +2,8 @@
 
 import gradio as gr
 
-from recipes.pages import for_pictures, for_texts
-from recipes.pages.asking import described
+from . import for_pictures, for_texts
+from .asking import described
 
 CSS = """
 #message p, #missing p, .caption p { opacity: 0.8; margin: 0; }

@@ -7,8 +7,8 @@ import PIL.ImageDraw
 import PIL.ImageOps
 import tensorflow as tf
 
-from recipes.heat import heat
-from recipes.pages.asking import most_probable
+from ..heat import heat
+from .asking import most_probable
 
 SIDE = 448  # pixels of a picture that is drawn over, at least
 COLOURS = ("#e8590c", "#1971c2", "#2f9e44", "#9c36b5", "#e03131", "#f08c00", "#0c8599")

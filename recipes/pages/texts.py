@@ -2,7 +2,7 @@
 
 import math
 
-from recipes.pages.asking import cut, most_probable, text_of
+from .asking import cut, most_probable, text_of
 
 MASK = "[MASK]"
 

@@ -11,9 +11,11 @@ from keras_transformers.generation import BeamSearch, generate_all
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained import load_search
 from keras_transformers.visualization import attention_heat_map
-from recipes.pages.asking import text_of
-from recipes.pages.examples import settings_of
-from recipes.seq2seq import alignment, both
+
+from ..data.translation import both
+from ..translating import alignment
+from .asking import text_of
+from .examples import settings_of
 
 LENGTHS = (16, 32, 64, 128)  # of sources in pieces; each is compiled when it is first met
 MOST_DRAWN = 60  # pieces of either side; more cannot be read

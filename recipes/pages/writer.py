@@ -9,8 +9,9 @@ from keras import ops
 from keras_transformers.export import TextGenerator
 from keras_transformers.generation import Sampling
 from keras_transformers.pretrained import load_search
-from recipes.pages.asking import cut
-from recipes.pages.examples import settings_of
+
+from .asking import cut
+from .examples import settings_of
 
 NEW_TOKENS = 128
 NEVER = -1e9

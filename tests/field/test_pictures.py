@@ -12,6 +12,7 @@ import keras_transformers
 from keras_transformers import export, models, vision
 from recipes import language_model, vit
 from recipes.data import boxes, images
+from recipes.options import configure
 
 RNG = np.random.default_rng(0)
 
@@ -131,7 +132,8 @@ def test_a_hundred_pictures_of_thirteen_channels_go_all_the_way(tmp_path):
     bands[labels == 1, :8] += 50
     np.savez(tmp_path / "set.npz", x_train=bands, y_train=labels, x_test=bands[:20],
              y_test=labels[:20], class_names=["sea", "land"])
-    config = vit.Config(dataset=str(tmp_path / "set.npz"), output=str(tmp_path / "run"), epochs=2)
+    given = {"dataset": str(tmp_path / "set.npz"), "output": str(tmp_path / "run")}
+    config = configure(vit.Config, epochs=2, **given)
     metrics = vit.run(config)
     assert metrics["images_per_second"] > 0
     assert {path.name for path in pathlib.Path(config.output, "figures").iterdir()} >= {

@@ -1,6 +1,6 @@
 """The calls and odd files of real users, once each, as a new user would make them: training.
 
-Those of `tests/saving/test_changed_parts.py`, `tests/recipes/test_command.py` and
+Those of `tests/saving/test_changed_parts.py`, `tests/recipes/test_options.py` and
 `tests/export/test_several_labels.py` are such calls already.
 """
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from recipes import command as command_line
+from recipes import training
 from tests.recipes.command import command
 
 REFUSED = [
@@ -38,7 +38,7 @@ REFUSED = [
 @pytest.mark.parametrize(("recipe", "arguments", "advice"), REFUSED)
 def test_it_is_refused_in_a_sentence(recipe, arguments, advice, tmp_path, monkeypatch):
     # A run tells the C library to keep what it frees; other tests come after it.
-    monkeypatch.setattr(command_line, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(training, "keep_freed_memory", lambda: None)
     monkeypatch.setattr(sys, "argv", [f"{recipe}.py", "--output", str(tmp_path), *arguments])
     with pytest.raises(SystemExit) as refused:
         runpy.run_module(f"recipes.{recipe}", run_name="__main__")

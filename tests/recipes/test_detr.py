@@ -1,7 +1,5 @@
 """Claims about the recipe: pictures with boxes, then a scored and served detector."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -11,7 +9,8 @@ from keras_transformers.export import Detector
 from keras_transformers.training import score_boxes
 from keras_transformers.vision import Preprocessing, fitted, training_boxes
 from recipes import detr
-from recipes.data import boxes
+from recipes.data import boxes, embedded
+from recipes.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 
@@ -38,7 +37,7 @@ def test_the_run_ends_with_the_line_that_uses_it(smoke):
 def test_the_saved_model_finds_boxes_in_a_photograph(smoke):
     folder, _ = smoke
     serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
-    photograph = (boxes.HERE / "OSBS_029.jpg").read_bytes()
+    photograph = (embedded.HERE / "tree-crowns" / "OSBS_029.jpg").read_bytes()
     found = serve(image=tf.constant([photograph]))
     assert found["boxes"].shape == (1, 40, 4) and set(found["label"].numpy()[0]) == {b"Tree"}
     corners = found["boxes"].numpy()[0]
@@ -67,14 +66,15 @@ def test_own_files_and_sets_are_refused_in_a_sentence():
 def test_four_tiles_are_learned_by_heart():
     """AP50 of at least 0.9 on the tiles it was fitted to, with `fit` alone."""
     keras.utils.set_random_seed(1)
-    config = dataclasses.replace(detr.Config(), batch_size=4)
+    config = configure(detr.Config, batch_size=4)
+    side = config.data.image_size
     tiles = boxes.load().train.tiles(200)
     full = np.argsort([-len(labels) for labels in tiles.labels])[5:40:10]
     tiles = tiles.select(full)
-    pixels = np.stack([fitted(tiles.pixels(i), config.image_size)[0] for i in range(4)])
-    preprocessing = Preprocessing.measured(pixels, config.image_size)
+    pixels = np.stack([fitted(tiles.pixels(i), side)[0] for i in range(4)])
+    preprocessing = Preprocessing.measured(pixels, side)
     model = detr.build_model(config, 1)
-    batches = training_boxes(tiles, preprocessing, 4, config.num_queries)
+    batches = training_boxes(tiles, preprocessing, 4, config.model.num_queries)
     model.fit(batches, steps_per_epoch=100, epochs=6, verbose=0)
     predicted, truths = detr.predict(Detector(model, tiles.classes, preprocessing), tiles)
     assert score_boxes(predicted, truths, 1).ap50 >= 0.9

@@ -5,9 +5,10 @@ import importlib.util
 
 import keras
 import pytest
+import tyro
 
-from recipes import devices, vit
-from recipes.command import RunConfig, begin_anew
+from recipes import devices, training, translation, vit
+from recipes.options import FLAT, changed, configure
 from tests.recipes.command import command, run
 
 FOUR = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
@@ -17,19 +18,22 @@ with_jax = pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs
 
 def test_the_process_that_scores_is_told_everything_but_the_devices():
     given = ["--seed", "2", "--devices", "data=4", "--devices=data=2", "--hosts", "--epochs", "3"]
-    assert devices._without_devices(given) == ["--seed", "2", "--epochs", "3"]
+    told = tyro.cli(translation.Config, args=devices._told(given), config=FLAT)
+    of_run = {"seed": 2, "epochs": 3, "resume": True, "devices": None, "hosts": False}
+    assert told == changed(translation.Config(), **of_run)
 
 
 def test_the_next_model_of_a_run_has_its_precision_too():
     try:
-        begin_anew(RunConfig(precision="mixed_bfloat16"), seed=1)
+        training.begin_anew(configure(vit.Config, precision="mixed_bfloat16"), seed=1)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
     finally:
         keras.config.set_dtype_policy("float32")
 
 
 def test_what_is_asked_of_the_optimizer_reaches_it():
-    config = vit.Config(image_size=16, patch_size=4, accumulate=4, clip_norm=None)
+    given = {"image_size": 16, "patch_size": 4, "accumulate": 4, "clip_norm": None}
+    config = configure(vit.Config, **given)
     optimizer = vit.build_model(config, 3, 1).optimizer
     assert optimizer.gradient_accumulation_steps == 4
     assert optimizer.global_clipnorm is None

@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from keras_transformers import visualization
+from keras_transformers.__main__ import NAMES
 from recipes import folder as folders
-from recipes.command import RunConfig
+from recipes import training
 from recipes.folder import RunFolder, is_finished
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -20,7 +21,8 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 
 def test_a_file_that_is_written_anew_can_be_read_all_the_time(tmp_path):
     """As one host reads the numbers of a run while the first writes them."""
-    folder = RunFolder(tmp_path, RunConfig())
+    folder = RunFolder(tmp_path)
+    folder.write_json("config.json", {"i": -1})
     writer = threading.Thread(
         target=lambda: [folder.write_json("config.json", {"i": i}) for i in range(300)]
     )
@@ -32,7 +34,7 @@ def test_a_file_that_is_written_anew_can_be_read_all_the_time(tmp_path):
 
 
 def test_what_fails_after_the_metrics_costs_a_sentence(tmp_path, capsys):
-    folder = RunFolder(tmp_path, RunConfig())
+    folder = RunFolder(tmp_path)
     (tmp_path / "checkpoints").mkdir()
     folder.write_metrics({"score": 1.5})
     with folder.drawing("confusion") as path:
@@ -51,7 +53,7 @@ def test_what_fails_after_the_metrics_costs_a_sentence(tmp_path, capsys):
     with pytest.raises(ValueError, match="saved_model could not be exported; all else is in"):
         folder.end()
     assert not is_finished(tmp_path)  # `--resume` tries again
-    again = RunFolder(tmp_path, RunConfig())
+    again = RunFolder(tmp_path)
     again.write_metrics({"score": 1.5})
     again.end()
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -61,8 +63,8 @@ def test_what_fails_after_the_metrics_costs_a_sentence(tmp_path, capsys):
 def test_tensorboard_that_is_not_there_is_named_before_anything_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(folders.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"--tensorboard needs .*tensorboard\]"):
-        RunFolder(tmp_path / "run", RunConfig(tensorboard=True))
-    RunFolder(tmp_path / "run", RunConfig())
+        RunFolder(tmp_path / "run", tensorboard=True)
+    RunFolder(tmp_path / "run")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "tensorboard" in extras["optional-dependencies"]
 
@@ -70,14 +72,14 @@ def test_tensorboard_that_is_not_there_is_named_before_anything_is_done(tmp_path
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 13])
 def test_an_example_of_any_number_of_channels_is_written(channels, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype="uint8")
-    path = RunFolder(tmp_path, RunConfig()).write_example(pixels)
+    path = RunFolder(tmp_path).write_example(pixels)
     found = np.load(path) if path.endswith(".npy") else np.asarray(Image.open(path))
     np.testing.assert_array_equal(found.reshape(pixels.shape), pixels)
 
 
 DRAWING = visualization.__all__
 RECIPES = {path.stem: path for path in (ROOT / "recipes").glob("*.py")}
-WITH_METRICS = sorted(n for n, p in RECIPES.items() if ".write_metrics(" in p.read_text())
+LAST = ("write_metrics", "drawing", "exporting", "end")  # of a run, in `training.finish`
 
 
 def called(node):
@@ -85,23 +87,57 @@ def called(node):
     return getattr(node.func, "attr", getattr(node.func, "id", None))
 
 
-@pytest.mark.parametrize("recipe", [*WITH_METRICS, "image_figures", "vit", "translation"])
-def test_every_recipe_writes_its_metrics_before_it_draws_or_exports(recipe):
-    tree = ast.parse(RECIPES[recipe].read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    calls = {f.name: [n for n in ast.walk(f) if isinstance(n, ast.Call)] for f in functions}
-    written = [n.lineno for n in calls.get("run", ()) if called(n) == "write_metrics"]
-    late = ("drawing", "exporting", "publish", "show_use", "end", "export", "draw", "draw_more")
-    for node in calls["run"] if written else ():
-        assert called(node) not in (*late, *DRAWING) or node.lineno > written[0], called(node)
-    scopes = [n for n in ast.walk(tree) if isinstance(n, ast.With)
-              and any(called(i.context_expr) == "drawing" for i in n.items)]
-    inside = {id(n) for scope in scopes for n in ast.walk(scope)}
-    for function in functions:  # what draws is in such a scope, or is given the path of one
-        given = "path" in [argument.arg for argument in function.args.args]
-        for node in calls[function.name]:
-            assert called(node) not in DRAWING or given or id(node) in inside, function.name
+def calls(recipe):
+    """Pairs of a call in a file and the names of the arguments of all functions around it."""
+
+    def found(node, around):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            around = around | {argument.arg for argument in node.args.args}
+        if isinstance(node, ast.Call):
+            yield node, around
+        for child in ast.iter_child_nodes(node):
+            yield from found(child, around)
+
+    return list(found(ast.parse(RECIPES[recipe].read_text(encoding="utf-8")), set()))
 
 
-def test_recipes_with_pictures_are_among_them():
-    assert {"images", "mae", "detr", "mixers", "language_model", "seq2seq"} <= set(WITH_METRICS)
+@pytest.mark.parametrize("recipe", sorted(RECIPES.keys() - {"training", "folder", "predict"}))
+def test_the_end_of_a_run_stands_once_and_what_draws_is_given_a_path(recipe):
+    for call, around in calls(recipe):
+        assert called(call) not in LAST
+        assert called(call) not in DRAWING or "path" in around, called(call)
+
+
+@pytest.mark.parametrize("recipe", [name for name in NAMES if name not in ("predict", "demo")])
+def test_every_recipe_ends_as_all_do(recipe):
+    assert len([call for call, _ in calls(recipe) if called(call) == "finish"]) == 1
+
+
+def test_metrics_are_there_before_anything_is_exported_or_drawn(tmp_path, capsys):
+    folder, order = RunFolder(tmp_path), []
+
+    def note(name, error=None):
+        def act(path):
+            assert path.stem == name and (tmp_path / "metrics.json").is_file()
+            order.append(name)
+            if error:
+                raise error
+
+        return act
+
+    with pytest.raises(ValueError, match="model could not be exported; all else is in"):
+        training.finish(
+            folder,
+            {"score": 1.5},
+            exports={"model": note("model", OSError("full")), "none": None, "next": note("next")},
+            pictures={"first": note("first", MemoryError()), "second": note("second")},
+        )
+    assert order == ["model", "next", "first", "second"]
+    said = capsys.readouterr().out
+    assert said.index("score") < said.index("model could not") < said.index("first.png could not")
+    used = []
+    metrics = training.finish(
+        RunFolder(tmp_path), {"score": 1.5}, use=lambda: used.append(is_finished(tmp_path))
+    )
+    assert used == [True] and metrics["seconds"] >= metrics["seconds_training_and_evaluation"]
+    assert json.loads((tmp_path / "metrics.json").read_text()) == metrics

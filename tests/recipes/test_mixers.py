@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from recipes import mixers
+from recipes.data.tasks import Task
+from recipes.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 
@@ -53,13 +55,13 @@ def test_fourier_mixing_costs_operations_and_no_weights(smoke):
 @pytest.mark.parametrize("task", ["image", "text"])
 @pytest.mark.parametrize("variant", mixers.VARIANTS)
 def test_every_variant_makes_a_model_of_every_task(variant, task):
-    config = mixers.Config(num_layers=1)
+    config = configure(mixers.Config, num_layers=1)
     if task == "image":
         train = np.zeros((2, 28, 28, 1), "float32"), np.zeros(2, "int32")
-        made = mixers.Task(train, train, train, list("abc"), 49, (7, 7), None)
+        made = Task(train, train, train, list("abc"), 49, (7, 7), None)
     else:
         train = np.tile(np.arange(64, dtype="int32") % 40, (2, 1)), np.zeros(2, "int32")
-        made = mixers.Task(train, train, train, list("abc"), 64, None, 50)
+        made = Task(train, train, train, list("abc"), 64, None, 50)
     model = mixers.build_model(config, made, variant)
     assert model(train[0]).shape == (2, 3)
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from recipes import swin
 from recipes.data import images
+from recipes.options import configure
 from tests.recipes.command import run
 
 
@@ -40,13 +41,13 @@ def test_the_saved_model_gives_the_predictions_of_the_run(smoke):
 
 @pytest.mark.slow
 def test_a_run_can_go_on_from_another_at_another_size(smoke):
-    config = swin.Config(pretrained=str(smoke[0]), image_size=48)
+    config = configure(swin.Config, pretrained=str(smoke[0]), image_size=48)
     model = swin.build_model(config, num_classes=4, channels=1)
     assert model(np.zeros((1, 48, 48, 1), "float32")).shape == (1, 4)
 
 
 def test_importance_is_none_where_a_picture_is_empty():
-    config = swin.Config(image_size=16, window_size=2, version=2)
+    config = configure(swin.Config, image_size=16, window_size=2, version=2)
     model = swin.build_model(config, 3, 1)
     pictures = np.zeros((2, 16, 16, 1), "float32")
     pictures[:, :8] = np.random.default_rng(1).normal(size=(2, 8, 16, 1))

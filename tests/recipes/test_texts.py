@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 
 from recipes import text_classification
+from recipes.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 COMMON = {"config.json", "metrics.json", "history.csv", "model.keras", "saved_model", "figures"}
@@ -105,7 +106,7 @@ def test_a_classifier_leaves_the_whole_folder(classified):
 @pytest.mark.slow
 def test_pretraining_is_taken_over(pretrained, classified):
     encoder = keras.models.load_model(pretrained[0] / "model.keras")
-    config = text_classification.Config(pretrained=str(pretrained[0]))
+    config = configure(text_classification.Config, pretrained=str(pretrained[0]))
     size = encoder.get_config()["vocab_size"]
     started = text_classification.build_model(config, 3, size, "pretrained")
     table = started.token_embedding.get_weights()[0]

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_transformers.vision import Preprocessing
 from recipes import vit
 from recipes.data import images
+from recipes.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 
@@ -59,7 +60,7 @@ def test_the_preprocessing_of_a_run_can_be_had_again(smoke):
 
 
 def test_a_run_can_go_on_from_another(smoke, tmp_path):
-    config = vit.Config(pretrained=str(smoke[0]), image_size=48, freeze=True)
+    config = configure(vit.Config, pretrained=str(smoke[0]), image_size=48, freeze=True)
     model = vit.build_model(config, num_classes=4, channels=1)
     assert model(np.zeros((1, 48, 48, 1), "float32")).shape == (1, 4)
     assert {weight.path.split("/")[1] for weight in model.trainable_weights} == {"head"}
@@ -75,7 +76,7 @@ def test_weight_decay_spares_the_same_weights_after_reload(smoke):
 
 @pytest.mark.parametrize("pooling", ["token", "mean", "attention"])
 def test_attention_to_patches_is_a_distribution(pooling):
-    config = vit.Config(pooling=pooling, image_size=16, patch_size=4, size="mini")
+    config = configure(vit.Config, pooling=pooling, image_size=16, patch_size=4, size="mini")
     model = vit.build_model(config, 3, 1)
     attention = vit.attention_to_patches(model, np.random.rand(2, 16, 16, 1).astype("float32"))
     assert attention.shape == (2, 4, 4)

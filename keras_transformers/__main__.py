@@ -1,0 +1,66 @@
+"""The command `keras-transformers NAME ...`: the recipes, and what asks a trained model.
+
+An installed package has the recipes inside; in a clone they are beside it. `python -m
+recipes.NAME`, in a clone, is the same.
+"""
+
+import ast
+import pathlib
+import runpy
+import sys
+
+COMMAND = "keras-transformers"
+NAMES = (
+    *("translation", "recurrent_translation", "language_model", "masked_language_model"),
+    *("text_classification", "vit", "swin", "mae", "detr", "picture_text", "mixers"),
+    *("predict", "demo"),
+)
+
+
+def find():
+    """Folder and name of the package of the recipes.
+
+    Raises:
+        SystemExit: If they are neither inside this package nor beside it.
+    """
+    here = pathlib.Path(__file__).parent
+    if (here / "recipes").is_dir():
+        return here / "recipes", f"{__package__}.recipes"
+    if (here.parent / "recipes" / "translation.py").is_file():
+        return here.parent / "recipes", "recipes"
+    raise SystemExit(f"{COMMAND}: this installation of keras_transformers has no recipes.")
+
+
+def overview(folder):
+    """What can be called, with the first line of what each file says of itself."""
+    lines = [f"usage: {COMMAND} NAME [options]", "", "options of each: NAME --help", ""]
+    for name in NAMES:
+        text = (folder / f"{name}.py").read_text(encoding="utf-8")
+        lines.append(f"  {name:22} {ast.get_docstring(ast.parse(text)).splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def main():
+    """Runs the recipe that the first argument names with the others."""
+    name, *options = sys.argv[1:] or ["--help"]
+    folder, package = find()
+    if name in ("-h", "--help"):
+        print(overview(folder))
+        return
+    if name.replace("-", "_") not in NAMES:
+        raise SystemExit(f"{COMMAND}: there is no {name}; there are {', '.join(NAMES)}.")
+    if package == "recipes":  # of this clone, whatever else is called so
+        sys.path.insert(0, str(folder.parent))
+    sys.argv = [f"{COMMAND} {name}", *options]
+    try:
+        runpy.run_module(f"{package}.{name.replace('-', '_')}", run_name="__main__")
+    except ModuleNotFoundError as error:
+        if error.name.split(".")[0] in ("keras_transformers", "recipes"):
+            raise
+        raise SystemExit(
+            f"{COMMAND}: {name} needs {error.name}: pip install 'keras_transformers[recipes]'"
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The user's own labelled images: in folders, in tables, or as arrays."""
+
+import numpy as np
+
+from keras_transformers.tables import ENDINGS, ending
+from keras_transformers.vision import ImageCorpus, read_folder, read_listed
+from keras_transformers.vision.folders import folders_in
+
+# What people call the parts of a set, in any case.
+NAMES = {
+    "train": ("train", "training"),
+    "valid": ("valid", "validation", "val", "dev"),
+    "test": ("test", "testing"),
+}
+FOR_SEVERAL = (
+    "recipes.vit and recipes.swin learn from such with --problem-type multi_label_classification."
+)
+TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
+
+
+def from_npz(path, name, several=False):
+    """Dict of part -> corpus, of an `.npz` file; its name stands in those of the corpora."""
+    try:
+        with np.load(path) as arrays:
+            arrays = dict(arrays)
+    except (ValueError, OSError) as error:  # pickled, damaged, or no archive at all
+        raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from None
+    arrays = {key.lower(): array for key, array in arrays.items()}
+    parts = {}
+    for part, names in NAMES.items():
+        found = [each for each in names if f"x_{each}" in arrays and f"y_{each}" in arrays]
+        parts |= {part: found[0]} if found else {}
+    needed = [f"{axis}_{part}" for part in ("train", "test") if part not in parts for axis in "xy"]
+    missing = [key for key in needed if key not in arrays]
+    if missing:
+        raise ValueError(
+            f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}."
+        )
+    labels = {part: arrays[f"y_{theirs}"] for part, theirs in parts.items()}
+    wide = {part: y.shape[1] if y.ndim == 2 else 1 for part, y in labels.items()}
+    if not several and max(wide.values()) > 1:
+        raise ValueError(f"{path} has {max(wide.values())} labels for each image; {FOR_SEVERAL}")
+    classes = arrays.get("class_names")
+    if classes is None:
+        most = max(wide.values() if several else (int(y.max()) + 1 for y in labels.values()))
+        classes = [str(number) for number in range(most)]
+    return {
+        part: ImageCorpus.from_arrays(
+            f"{name} {part}", arrays[f"x_{theirs}"], labels[part], list(classes), several
+        )
+        for part, theirs in parts.items()
+    }
+
+
+def _tables(path):
+    """Dict of part -> its table in a folder, of those that are there."""
+    found = {}
+    for part, names in {**NAMES, "train": (*NAMES["train"], "labels")}.items():
+        theirs = []
+        for file in sorted(path.iterdir()):
+            kind, name = ending(file), file.name.lower().removesuffix(".gz")
+            theirs += [file] if kind in ENDINGS and name.removesuffix(kind) in names else []
+        if len(theirs) > 1:
+            listed = ", ".join(file.name for file in theirs)
+            raise ValueError(f"{path} has more than one table for {part}: {listed}")
+        found |= {part: theirs[0]} if theirs else {}
+    return found
+
+
+def from_tables(path, separator):
+    """Dict of part -> corpus, of a folder with tables of images and their labels."""
+    tables = _tables(path)
+    if "train" not in tables:
+        raise ValueError(f"{path} holds no table of images to learn from: {TABLES}.")
+    return read_listed(tables, separator)
+
+
+def from_folder(path):
+    """Dict of part -> corpus, of a folder with a folder of images for each class."""
+    inside = folders_in(path)
+    parts = _parts(path, inside)
+    if len(inside) < 2 and not parts and (tables := list(_tables(path).values())):
+        raise ValueError(f"{path} has labels in a table, {tables[0].name}; {FOR_SEVERAL}")
+    if not parts:
+        return {"train": read_folder(path)}
+    others = [name for name in inside if name not in parts.values()]
+    if others:
+        print(f"{path}: {', '.join(others)} is no part of a set, and is passed over")
+    train = read_folder(path / parts.pop("train"))
+    others = {part: read_folder(path / name, train.classes) for part, name in parts.items()}
+    return {"train": train, **others}
+
+
+def _parts(path, inside):
+    """Dict of part -> its folder; empty where the folders are those of classes.
+
+    A class may be called "train": that is a part if another part, or nothing, is beside it.
+    """
+    found = {}
+    for part, names in NAMES.items():
+        theirs = [name for name in inside if name.lower() in names]
+        if len(theirs) > 1:
+            raise ValueError(f"{path} has more than one folder for {part}: {', '.join(theirs)}")
+        found |= {part: theirs[0]} if theirs else {}
+    if len(found) == len(inside) and "train" not in found:
+        raise ValueError(f"{path} has no folder `train` beside {', '.join(inside)}")
+    return found if "train" in found and (len(found) > 1 or len(inside) == 1) else {}

@@ -1,0 +1,53 @@
+"""Two small tasks for one encoder: what is in a picture, and which play a passage is from."""
+
+import dataclasses
+
+import numpy as np
+
+from keras_transformers.text import SentencePieceTokenizer
+from keras_transformers.vision import Preprocessing
+
+from . import images, shakespeare
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Arrays to learn from and to be scored on, and what makes tokens of them."""
+
+    train: tuple
+    valid: tuple
+    test: tuple
+    classes: list
+    length: int
+    grid: tuple | None  # rows and columns, where tokens lie on a grid
+    vocab_size: int | None  # where they are pieces of text
+
+    def head(self, number):
+        """The first examples of each split."""
+        splits = {name: getattr(self, name) for name in ("train", "valid", "test")}
+        return dataclasses.replace(
+            self, **{name: (x[:number], y[:number]) for name, (x, y) in splits.items()}
+        )
+
+
+def of_images(patch_size):
+    """Pictures of the Fashion-MNIST subset in patches: a `Task`, and how they are prepared."""
+    data = images.load("fashion-mnist-12k")
+    preprocessing = Preprocessing.measured(data.train.decoded(Preprocessing(28, 1)).images, 28)
+    splits = []
+    for corpus in (data.train, data.valid, data.test):
+        pixels = corpus.decoded(preprocessing).images
+        splits.append((np.asarray(preprocessing.normalize(pixels)), np.asarray(corpus.labels)))
+    side = 28 // patch_size
+    return Task(*splits, data.train.classes, side * side, (side, side), None), preprocessing
+
+
+def of_text(words, vocab_size, length):
+    """Passages of Shakespeare's plays, so many words each, as pieces: a `Task`."""
+    data = shakespeare.passages(words)
+    tokenizer = SentencePieceTokenizer.train(data["train"].texts, vocab_size)
+    splits = []
+    for corpus in (data["train"], data["valid"], data["test"]):
+        ids = tokenizer.tokenize(corpus.texts).to_tensor(shape=(None, length))
+        splits.append((ids.numpy(), np.array(corpus.labels)))
+    return Task(*splits, data["train"].classes, length, None, tokenizer.vocab_size)

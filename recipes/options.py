@@ -1,0 +1,238 @@
+"""What a run can be told, where its numbers come from, and the command line of every recipe.
+
+A recipe's configuration is a frozen dataclass of groups (`run`, `data`, `model`, `training`, ...),
+each a frozen dataclass of numbers. No two have the same name: options, files of options and
+`config.json` name a number without its group.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+import typing
+
+import tyro
+
+from .bad_input import ending_in_a_sentence, program
+from .devices import spread
+from .folder import is_finished
+from .published import is_published, positions
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What every run can be told, whatever it trains."""
+
+    output: str  # folder for all that the run leaves
+    seed: int = 1  # of weights, batches and dropout
+    smoke: bool = False  # the same path in under a minute, on little data
+    resume: bool = False  # go on with the run in --output, if it was begun, with its numbers
+    config: str | None = None  # YAML or JSON file of options; those given here are stronger
+    precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    accumulate: int | None = None  # batches whose mean gradient makes one step of the optimizer
+    rematerialize: bool = False  # compute blocks twice and keep their inputs only
+    devices: str | None = None  # "data=8" or "data=4,model=2", with KERAS_BACKEND=jax
+    hosts: bool = False  # a process on each host of a TPU pod or Slurm job; `--devices` of all
+    checkpoint_minutes: float | None = 10.0  # from one checkpoint to the next
+    checkpoint_steps: int | None = None  # the same in steps
+    tensorboard: bool = False  # logs for TensorBoard, too
+
+
+OF_THIS_PROCESS = ("output", "resume", "config", "devices", "hosts")
+OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps")
+
+
+def numbers(config):
+    """Dict of name -> number, of all groups."""
+    groups = (getattr(config, field.name) for field in dataclasses.fields(config))
+    return {name: value for group in groups for name, value in vars(group).items()}
+
+
+def changed(config, /, **given):
+    """The configuration with other numbers; TypeError if it has none of such a name."""
+    groups, unknown = {}, set(given)
+    for field in dataclasses.fields(config):
+        group = getattr(config, field.name)
+        own = {name: given[name] for name in vars(group) if name in given}
+        groups[field.name] = dataclasses.replace(group, **own)
+        unknown -= own.keys()
+    if unknown:
+        raise TypeError(f"{type(config).__name__} has no {', '.join(sorted(unknown))}")
+    return dataclasses.replace(config, **groups)
+
+
+def configure(kind, /, **given):
+    """The configuration of a run, as the command line with these options makes it.
+
+    Numbers come from the recipe; from its presets `PUBLISHED`, where `pretrained` names published
+    weights, and `SMOKE`; from the file `config`; and from what is given. What comes later is
+    stronger. With `resume` they are those with which the run in `output` was begun.
+
+    Args:
+        kind: The dataclass of a recipe. Its presets are dicts of name -> number, or function from
+            the folder of published weights to it.
+        **given: Name -> number.
+
+    Raises:
+        ValueError: If a number is not what the run was begun with, or rows are longer than a
+            published model has positions for; or the file is not what it should be.
+    """
+    base, default, options = _sources(kind, given)
+    config = tyro.cli(kind, args=options, default=default, config=FLAT) if options else default
+    return _checked(changed(config, **given), base)
+
+
+def main(run, kind, description):
+    """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
+    called, arguments = program(), sys.argv[1:]
+    with ending_in_a_sentence(called, FloatingPointError):
+        base, default, options = _sources(kind, _switches(arguments))
+        config = tyro.cli(
+            kind,
+            prog=called,
+            description=description,
+            args=[*options, *arguments],  # of an option that comes twice, the last is taken
+            default=default,
+            config=FLAT,
+        )
+        if config.run.resume and is_finished(config.run.output):
+            print(f"The run in {config.run.output} is finished.")
+            return
+        config = _checked(config, base)
+        with spread(config.run.devices, config.run.hosts):
+            run(config)
+
+
+FLAT = (tyro.conf.OmitArgPrefixes,)
+
+
+def _switches(arguments):
+    """What a command line says of the options that others hang on."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("output", "config", "pretrained"):
+        parser.add_argument(f"--{name}", default=argparse.SUPPRESS)
+    for name in ("smoke", "resume"):
+        parser.add_argument(
+            f"--{name}", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS
+        )
+    try:
+        found = vars(parser.parse_known_args(arguments)[0])
+    except argparse.ArgumentError:  # which tyro explains
+        return {}
+    return {name: None if value == "None" else value for name, value in found.items()}
+
+
+def _sources(kind, given):
+    """Where numbers come from before what is given.
+
+    Returns:
+        The configuration without the file of options; with the lists in it; and its other options,
+        as a command line has them, which checks their kinds.
+    """
+    base = kind()
+    found = _read(given["config"], base) if given.get("config") else {}
+    given = {**numbers(base), **found, **given}
+    begun = numbers_of(given["output"]) if given["resume"] else None
+    if begun is not None:
+        known = numbers(base).keys() - set(OF_THIS_PROCESS)
+        begun = {name: begun[name] for name in begun if name in known}  # presets are in them
+        base = changed(base, **{name: _hashable(value) for name, value in begun.items()})
+    else:
+        folder = given.get("pretrained")
+        presets = _presets(kind, "PUBLISHED", folder) if is_published(folder) else {}
+        presets |= _presets(kind, "SMOKE", folder) if given["smoke"] else {}
+        base = changed(base, **presets)
+        most = positions(folder)
+        if most and numbers(base).get("row_length", 0) > most:
+            base = changed(base, row_length=most)
+    lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
+    options = [_option(name, value) for name, value in found.items() if name not in lists]
+    return base, changed(base, **lists), options
+
+
+def _presets(kind, name, folder):
+    presets = getattr(kind, name, {}).items()
+    return {name: value(folder) if callable(value) else value for name, value in presets}
+
+
+def _checked(config, base):
+    """The configuration; ValueError if some number cannot be, see `configure`."""
+    run = config.run
+    if run.resume and numbers_of(run.output) is not None:
+        for name, now in numbers(config).items():
+            then = numbers(base)[name]
+            if name not in OF_THIS_PROCESS and now != then:
+                option = f"--{name.replace('_', '-')}"
+                raise ValueError(
+                    f"--resume goes on with the run in {run.output}, begun with {option} {then}. "
+                    f"Received: {option} {now}"
+                )
+        return config
+    found = numbers(config)
+    most, length = positions(found.get("pretrained")), found.get("row_length", 0)
+    if most and length > most:
+        raise ValueError(
+            f"--row-length must be at most {most}, the positions of {found['pretrained']}. "
+            f"Received: {length}"
+        )
+    return config
+
+
+def numbers_of(folder):
+    """The numbers of the run in a folder, a dict; None if none was begun there."""
+    path = pathlib.Path(folder, "config.json")
+    return json.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else None
+
+
+def _read(path, base):
+    """The options in a file, a dict; groups in it are opened.
+
+    Raises:
+        FileNotFoundError, ValueError: If there is no such file, or something else is in it.
+    """
+    import yaml
+
+    if not pathlib.Path(path).is_file():
+        raise FileNotFoundError(f"--config: there is no file {path}")
+    try:
+        found = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8-sig"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"--config: {path} is neither YAML nor JSON: {reason}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"--config: {path} must hold options, as `epochs: 3`.")
+    groups = {field.name for field in dataclasses.fields(base)}
+    options = {}
+    for key, value in found.items():
+        grouped = key in groups and isinstance(value, dict)
+        options |= value if grouped else {key: value}
+    options = {str(name).replace("-", "_"): value for name, value in options.items()}
+    for name in ("config", "resume"):  # of a command, not of a run
+        options.pop(name, None)
+    known = numbers(base)
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(f"--config: {path} has {name}, which is no option of this recipe.")
+        if isinstance(value, dict) or isinstance(value, list) and not _fits(value, known[name]):
+            raise ValueError(f"--config: {path} has a wrong {name}: {value}")
+    return options
+
+
+def _fits(values, default):
+    """Whether a list can stand for the default, a tuple of one kind."""
+    if not isinstance(default, tuple):
+        return False
+    return all(isinstance(value, type(default[0]) if default else object) for value in values)
+
+
+def _hashable(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _option(name, value):
+    """An option of a file as a command line has it."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    return f"--{option}={value}"

@@ -1,0 +1,93 @@
+"""Runs that go on from other weights, and publish what comes of them."""
+
+import functools
+import json
+import pathlib
+
+from keras_transformers import pretrained, saving
+from keras_transformers.models import DETR
+from keras_transformers.models.image_model import ImageModel
+
+
+def is_published(folder):
+    """Whether `--pretrained` names a folder of published weights, and not one of a run.
+
+    Raises:
+        FileNotFoundError: If it is neither.
+    """
+    if folder is None or pathlib.Path(folder, "model.keras").is_file():
+        return False
+    if not pathlib.Path(folder, "config.json").is_file():
+        raise FileNotFoundError(
+            f"--pretrained: {folder} is neither the folder of a run, with model.keras, nor one of "
+            "published weights, with config.json and model.safetensors."
+        )
+    return True
+
+
+def positions(folder):
+    """How many positions the published model in a folder has; None where they have no end."""
+    if not is_published(folder):
+        return None
+    text = pathlib.Path(folder, "config.json").read_text(encoding="utf-8-sig")
+    theirs = json.loads(text)
+    if theirs.get("model_type") == "marian":
+        return None
+    return theirs.get("max_position_embeddings", theirs.get("n_positions"))
+
+
+def start_from(folder, kind, called):
+    """The model that `--pretrained` names: of another run, or with published weights.
+
+    Args:
+        kind: Its class.
+        called: What that is, for the message.
+
+    Raises:
+        ValueError: If it is another.
+    """
+    if is_published(folder):
+        model = pretrained.load(folder)
+    else:
+        model = saving.load_model(pathlib.Path(folder, "model.keras"))
+    if not isinstance(model, kind):
+        raise ValueError(f"--pretrained: {folder} holds no {called}.")
+    return model
+
+
+def start_from_images(folder, channels):
+    """`start_from` of a model of images; ValueError if it takes other channels."""
+    model = start_from(folder, ImageModel, "classifier of pictures")
+    if model.channels != channels:
+        raise ValueError(
+            f"--pretrained: {folder} has learned from pictures of {model.channels} channels. "
+            f"Received: pictures of {channels}"
+        )
+    return model
+
+
+def their_side(folder):
+    """The side of the images that a published model has learned from."""
+    return pretrained.load_preprocessing(folder).image_size[0]
+
+
+def publishing(folder, model, tokenizer=None, classes=None, preprocessing=None):
+    """A function that writes a model which started from published weights as such.
+
+    Args:
+        folder: What the model started from, `--pretrained`.
+
+    Returns:
+        Function of the path; None where there is nothing to publish.
+    """
+    if not is_published(folder):
+        return None
+    return functools.partial(_publish, model, tokenizer, classes, preprocessing)
+
+
+def _publish(model, tokenizer, classes, preprocessing, path):
+    path = pretrained.save(model, path, classes)
+    if tokenizer is not None:
+        pretrained.save_tokenizer(tokenizer, path)
+    if preprocessing is not None:
+        pretrained.save_preprocessing(preprocessing, path, isinstance(model, DETR))

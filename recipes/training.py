@@ -1,0 +1,286 @@
+"""How every recipe trains and reports: it begins, compiles, fits and finishes.
+
+Configurations are those of `recipes.options`, with a group `training` that has `learning_rate`,
+`weight_decay`, `warmup_steps`, `epochs`, `decay` and optionally `minutes`.
+"""
+
+import contextlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers import distribution, streams
+from keras_transformers.layers import rematerialized_blocks
+from keras_transformers.training import (
+    AdamW,
+    BudgetedDecay,
+    ExactResume,
+    MaskedAccuracy,
+    SmoothedCrossEntropy,
+    Throughput,
+    TokenCrossEntropy,
+    TranslationScores,
+    classification_accuracy,
+    classification_loss,
+    keep_freed_memory,
+)
+from keras_transformers.visualization import training_curves
+
+from .folder import Clock, RunFolder
+from .options import numbers
+
+
+def begin(config):
+    """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives."""
+    keep_freed_memory()
+    keras.utils.set_random_seed(config.run.seed)
+    keras.config.set_dtype_policy(config.run.precision)
+    folder = RunFolder(config.run.output, config.run.tensorboard)
+    folder.write_json("config.json", numbers(config))
+    if not config.run.resume:
+        (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    return folder
+
+
+def begin_anew(config, seed):
+    """Before the next model of a run: frees the last one, which compiled programs would hold."""
+    spread = keras.distribution.distribution()
+    keras.backend.clear_session()  # which forgets precision and devices too
+    keras.config.set_dtype_policy(config.run.precision)
+    if spread is not None:
+        keras.distribution.set_distribution(spread)
+    keras.utils.set_random_seed(seed)
+
+
+def making(config):
+    """The scope in which models are made."""
+    return rematerialized_blocks() if config.run.rematerialize else contextlib.nullcontext()
+
+
+def optimizer(config, kind, **options):
+    """An optimizer with the numbers of the run."""
+    rates = {name: getattr(config.training, name) for name in ("learning_rate", "weight_decay")}
+    return kind(gradient_accumulation_steps=config.run.accumulate, **(rates | options))
+
+
+def prepared(config, model, optimizer, shape=None, **options):
+    """Compiles a model, and builds it with its optimizer.
+
+    Args:
+        shape: Of its inputs, if it may not be built.
+        **options: Of `model.compile`: loss and metrics.
+    """
+    # XLA compiles, but not where TensorFlow copies a model to several devices.
+    alone = config.run.devices is None or keras.backend.backend() == "jax"
+    model.compile(optimizer, jit_compile=alone, **options)
+    if shape is not None and not model.built:
+        model.build(shape)
+    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def of_tokens(model, label_smoothing=0.0):
+    """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
+    padding = {"ignore_id": getattr(model, "padding_id", 0)}
+    return {
+        "loss": SmoothedCrossEntropy(label_smoothing, **padding),
+        "metrics": [MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
+    }
+
+
+def classifier(config, model):
+    """`prepared` for a model of labelled images."""
+    of, kind = config.training, model.problem_type
+    averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
+    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
+    loss = classification_loss(kind, of.label_smoothing)
+    return prepared(config, model, adam, loss=loss, metrics=[classification_accuracy(kind)])
+
+
+def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=None, **options):
+    """`model.fit` by the schedule of the configuration; `--resume` goes on where it was killed.
+
+    Args:
+        config: The learning rate warms up to its peak, and decays to reach 0 after `epochs` or
+            `minutes`, whichever end first.
+        folder: The `RunFolder`.
+        model: Compiled.
+        make: Function from the number of an epoch to its dataset, see `streams.epochs`.
+        steps: Batches of an epoch.
+        callbacks: More of them.
+        epochs: At most; None for those of the configuration.
+        name: Of the model, where one run fits several: `history.csv` is then not written.
+        **options: Of `model.fit`; and `watch`, a function that wraps the whole dataset.
+
+    Returns:
+        The history, a dict.
+    """
+    run, of = config.run, config.training
+    epochs, watch = epochs or of.epochs, options.pop("watch", lambda dataset: dataset)
+    schedule = BudgetedDecay(
+        of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
+    )
+    kept = folder.callbacks() if name is None else []
+    resume = ExactResume(
+        folder.shared / "checkpoints" / (name or "training"),
+        run.checkpoint_minutes,
+        run.checkpoint_steps,
+        resume=run.resume,
+    )
+    every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
+    try:
+        history = model.fit(
+            watch(streams.epochs(make, steps, resume.start)),
+            shuffle=False,  # the pipeline does that
+            steps_per_epoch=steps,
+            epochs=epochs,
+            initial_epoch=resume.start[0],
+            callbacks=resume.after(every),
+            **options,
+        )
+    except Exception:
+        print()  # or what is said of it would stand behind the progress bar
+        raise
+    return history.history
+
+
+def fit_images(config, folder, model, batches, valid, number):
+    """`fit` of a classifier of so many images.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    from keras_transformers.vision import WaitingClock
+
+    clock, size = WaitingClock(), min(config.training.batch_size, number)
+    averaged = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    watched = {"watch": clock.watch, "validation_data": valid}
+    history = fit(config, folder, model, batches, number // size, averaged, **watched)
+    seconds = history["seconds"]
+    epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
+    return history, {
+        "share_of_time_waiting_for_data": float(clock.seconds.numpy()) / seconds[-1],
+        "images_per_second": float(number // size * size / epoch),
+    }
+
+
+def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=()):
+    """`fit` of a model of texts, back to the weights of the best epoch.
+
+    Args:
+        batches: Function from the number of an epoch to its dataset of `(inputs, labels)`; the
+            first is gone through beforehand.
+        valid: The same, for validation.
+        sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
+        best: Arguments of `RunFolder.keep_best`.
+        callbacks: More of them, which run before the best epoch is looked for.
+
+    Returns:
+        The history, the share of positions that hold real tokens, and tokens a second.
+    """
+    from keras_transformers.text import real_token_share  # recipes for images do without
+
+    epoch = list(batches(0))
+    padding = getattr(model, "padding_id", 0)
+    share = real_token_share(epoch, sequences, padding)
+    print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
+    real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
+    throughput = Throughput(int(real))
+    history = fit(
+        config,
+        folder,
+        model,
+        batches,
+        len(epoch),  # an epoch can be a batch longer or shorter than another
+        [throughput, *callbacks, *folder.keep_best(*best)],
+        validation_data=counted(valid),
+    )
+    return history, share, float(np.median(throughput.rates))
+
+
+def fit_tokens(config, folder, model, batches, valid):
+    """`fit_texts` of a model that predicts tokens, by its validation loss.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    best = ("val_loss", "min", config.training.patience)
+    history, share, rate = fit_texts(config, folder, model, batches, valid, ["ids"], best)
+    return history, {
+        "real_token_share": share,
+        "tokens_per_second": rate,
+        "valid_cross_entropy": min(history["val_cross_entropy"]),
+    }
+
+
+def fit_translations(config, folder, model, batches, valid, data, translate):
+    """`fit_texts` of a translator, by what it makes of the validation sentences.
+
+    Args:
+        data: The `TranslationData`.
+        translate: Function from sentences to translations.
+
+    Returns:
+        The history, and what was measured on the way.
+    """
+    of, sources, targets = config.training, data.valid.sources, data.valid.targets
+    tokenize = config.decoding.bleu_tokenizer
+    scores = TranslationScores(translate, sources, targets, of.score_every, tokenize, samples=3)
+    best = ("val_rank", "max", of.patience * of.score_every)
+    sequences = ["source", "target"]
+    history, share, rate = fit_texts(
+        config, folder, model, batches, valid, sequences, best, [scores]
+    )
+    return history, {
+        "valid_bleu": max(history["val_bleu"]),
+        "valid_chrf": max(history["val_chrf"]),
+        "real_token_share": share,
+        "target_tokens_per_second": rate,
+    }
+
+
+def counted(dataset):
+    """A dataset that knows how many batches it has, or Keras warns that it ran out of them."""
+    return dataset.apply(tf.data.experimental.assert_cardinality(sum(1 for _ in dataset)))
+
+
+def finish(
+    folder, metrics, *, model=None, history=None, curves=(), exports=None, pictures=None, use=None
+):
+    """Results first; then what is exported and drawn, of which each may fail by itself.
+
+    Args:
+        folder: The `RunFolder`.
+        metrics: Dict of numbers; parameters, epochs and seconds come to them.
+        model, history: Of what was trained.
+        curves: Names of the curves of the history to draw, see `training_curves`.
+        exports, pictures: Dicts of name -> function of the path; None exports nothing.
+        use: Optional function that shows how to use what was exported.
+
+    Returns:
+        The metrics.
+
+    Raises:
+        ValueError: If an export failed, when all else is done.
+    """
+    metrics |= {"parameters": model.count_params()} if model else {}
+    metrics |= {"epochs": len(history["loss"])} if history else {}
+    folder.write_metrics(metrics | {"seconds_training_and_evaluation": folder.seconds()})
+    for name, export in (exports or {}).items():
+        if export is not None:
+            with folder.exporting(name) as path:
+                export(path)
+    if curves:
+        pictures = {
+            "training_curves": lambda path: training_curves(history, path, curves),
+            **(pictures or {}),
+        }
+    for name, draw in (pictures or {}).items():
+        with folder.drawing(name) as path:
+            draw(path)
+    metrics = folder.end()
+    if use:
+        use()
+    return metrics
