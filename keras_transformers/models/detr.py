@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Part, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import (
@@ -56,7 +56,9 @@ PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the
 class _Network(Composite, keras.layers.Layer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
-    def __init__(self, layers: Sequence[keras.layers.Layer], **kwargs: Any) -> None:
+    def __init__(
+        self, layers: Sequence[keras.layers.Layer], **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.layers = layers
 
@@ -136,12 +138,12 @@ class DETR(Arguments, Composite, keras.Model):
     """
 
     def __init__(
-        self, num_classes: int, backbone: Literal["mini", "18", "34", "50", "101"] | Part = "50",
+        self, num_classes: int, backbone: Literal['mini', '18', '34', '50', '101'] | Part = "50",
         feature: str | None = None, hidden_dim: int = 256, num_heads: int = 8, mlp_dim: int = 2048,
         num_encoder_layers: int = 6, num_decoder_layers: int = 6, num_queries: int = 100,
-        queries: Literal["learned", "anchors", "proposals"] = "learned", norm_first: bool = False,
+        queries: Literal['learned', 'anchors', 'proposals'] = "learned", norm_first: bool = False,
         dropout: float = 0.1, max_wavelength: float = 10000.0,
-        criterion: SetCriterion | dict[str, Any] | None = None, **kwargs: Any
+        criterion: SetCriterion | dict[str, Any] | None = None, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         criterion = criterion or {}
@@ -260,7 +262,7 @@ class DETR(Arguments, Composite, keras.Model):
 
     @classmethod
     def from_variant(
-        cls, name: Literal["mini", "R50", "R101"], num_classes: int = 91, **changes: Any
+        cls, name: Literal['mini', 'R50', 'R101'], num_classes: int = 91, **changes: Any
     ) -> Self:
         """A model of a published size, or the small one.
 

@@ -1,11 +1,11 @@
 """What the models of images share: settings, a head for classes, freezing and transfer."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import keras
 
-from keras_transformers.annotations import ProblemType, Shape, Tensor
+from keras_transformers.annotations import LayerOptions, ProblemType, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite, set_trainable
 from keras_transformers.models.settings import check_problem, take_over
@@ -45,6 +45,12 @@ def check_images_shape(model: Any, images_shape: Any) -> None:
         )
 
 
+class ImageModelOptions(LayerOptions, total=False):
+    """What every model of images takes by name as well."""
+
+    problem_type: ProblemType | None
+
+
 class ImageModel(Arguments, Composite, keras.Model):
     """Base of `ViT` and the pyramids.
 
@@ -65,7 +71,10 @@ class ImageModel(Arguments, Composite, keras.Model):
     anew: tuple[str, ...] = ("head",)
 
     def __init__(
-        self, settings: dict[str, Any], problem_type: ProblemType | None = None, **kwargs: Any
+        self,
+        settings: dict[str, Any],
+        problem_type: ProblemType | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._settings: dict[str, Any] = {**settings, "problem_type": problem_type}

@@ -1,11 +1,11 @@
 """Decoder-only Transformers: GPT-2 (Radford et al. 2019), and a modern one."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Index, Shape, Tensor
+from keras_transformers.annotations import Activation, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import (
     CausalSelfAttention,
     DecoderBlock,
@@ -98,7 +98,7 @@ class LanguageModel(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         max_length: int = 1024, style: Literal["gpt2", "modern"] = "gpt2",
         dropout: float = 0.1, attention_dropout: float = 0.1,
         activation: Activation | None = gelu_tanh, norm_epsilon: float = 1e-5, padding_id: int = 0,
-        **kwargs: Any
+        **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self._settings: dict[str, Any] = {

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.detection.criterion import of_pictures
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.arguments import Arguments
@@ -76,7 +76,7 @@ class MAE(Arguments, Composite, keras.Model):
         mask_ratio: float = 0.75,
         normalize_patches: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.encoder = part(self, "encoder", encoder, ViT)

@@ -1,13 +1,13 @@
 """The Multiscale Vision Transformer of Li et al. 2022, second version."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 
 from keras_transformers.annotations import Tensor
 from keras_transformers.layers import OverlappingPatchEmbedding, PoolingBlock
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import check_sizes, variant
 
@@ -74,7 +74,7 @@ class MViT(Pyramid):
         dropout: float = 0.0,
         drop_path: float = 0.0,
         norm_epsilon: float = 1e-6,
-        **kwargs: Any,
+        **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         settings = {
             "num_classes": num_classes,

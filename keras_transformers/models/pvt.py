@@ -1,7 +1,7 @@
 """The Pyramid Vision Transformer of Wang et al., second version."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 
@@ -12,7 +12,7 @@ from keras_transformers.layers import (
     OverlappingPatchEmbedding,
     SpatialReductionAttention,
 )
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import variant
 
@@ -80,7 +80,7 @@ class PVT(Pyramid):
         dropout: float = 0.0,
         drop_path: float = 0.0,
         norm_epsilon: float = 1e-6,
-        **kwargs: Any,
+        **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         settings = {
             "num_classes": num_classes,

@@ -1,12 +1,12 @@
 """The predecessor: a recurrent encoder-decoder with attention, Bahdanau et al. 2014."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.both_ways import BothWays
@@ -90,7 +90,7 @@ class RecurrentTranslator(Traced, TakesIds, Arguments, Composite, keras.Model):
         dropout: float = 0.2,
         score: GivenScore = "additive",
         target_vocab_size: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         sizes = {"vocab_size": vocab_size, "hidden_dim": hidden_dim}

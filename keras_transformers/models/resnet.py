@@ -1,14 +1,14 @@
 """The residual network of He et al. 2016: convolutions, as a backbone for what reads their maps."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import ConvolutionNorm, ResidualBlock
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
 from keras_transformers.models.settings import check_choice, check_sizes, variant
 
@@ -79,7 +79,7 @@ class ResNet(Pyramid):
         bottleneck: bool = True,
         stem: Literal["pooled", "convolutions"] = "pooled",
         norm: Literal["batch", "frozen", "group"] = "batch",
-        **kwargs: Any,
+        **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         settings = {
             "num_classes": num_classes,

@@ -1,7 +1,7 @@
 """The Swin Transformer of Liu et al. 2021, and its second version."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformers.annotations import Activation, Tensor
 from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock, WindowAttention
 from keras_transformers.layers.patch_merging import pad_map
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import check_choice, check_sizes, variant
 
@@ -97,7 +97,7 @@ class Swin(Pyramid):
         norm_epsilon: float = 1e-5,
         activation: Activation | None = "gelu",
         qkv_bias: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         if isinstance(pretrained_window_size, int | None):
             pretrained_window_size = (pretrained_window_size,) * len(STRIDES)

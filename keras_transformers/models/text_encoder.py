@@ -1,11 +1,11 @@
 """Encoder-only Transformers for text: BERT (Devlin et al. 2018), and a modern one."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, ProblemType, Shape, Tensor
+from keras_transformers.annotations import Activation, LayerOptions, ProblemType, Shape, Tensor
 from keras_transformers.layers import (
     Dropout,
     EncoderBlock,
@@ -122,7 +122,7 @@ class TextEncoder(Traced, TakesIds, Arguments, Composite, keras.Model):
         dropout: float = 0.1, attention_dropout: float = 0.1, token_types: int = 2,
         activation: Activation | None = "gelu", norm_epsilon: float | None = None,
         pooler_activation: Activation | None = "tanh", problem_type: ProblemType | None = None,
-        **kwargs: Any
+        **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self._settings: dict[str, Any] = {

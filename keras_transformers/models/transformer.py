@@ -1,11 +1,11 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Index, Part, Shape, Tensor
+from keras_transformers.annotations import Activation, Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import (
     CausalSelfAttention,
     CrossAttention,
@@ -120,7 +120,7 @@ class Transformer(Traced, TakesIds, Arguments, CachedDecoding, keras.Model):
         positions: Literal["sinusoidal", "halves"] | None = "sinusoidal",
         encoder_mixer: Part | None = None, decoder_mixer: Part | None = None,
         norm_epsilon: float = 1e-6, logits_bias: bool = False, scale_embedding: bool = True,
-        padding_id: int = 0, **kwargs: Any
+        padding_id: int = 0, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self._settings: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
@@ -22,7 +22,7 @@ from keras_transformers.layers import (
     SinusoidalGrid,
 )
 from keras_transformers.layers.parts import serialized
-from keras_transformers.models.image_model import ImageModel, both_sides
+from keras_transformers.models.image_model import ImageModel, ImageModelOptions, both_sides
 from keras_transformers.models.settings import check_choice, check_divides, check_sizes
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
@@ -128,7 +128,7 @@ class ViT(ImageModel):
         representation_dim: int | None = None,
         distillation: Literal["token", "head"] | None = None, dropout: float = 0.0,
         drop_path: float = 0.0, norm_epsilon: float = 1e-6, block: dict[str, Any] | None = None,
-        **kwargs: Any
+        **kwargs: Unpack[ImageModelOptions]
     ) -> None:
         size = both_sides(image_size)
         block = {"activation": "gelu", **(block or {})}
