@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ class Tensor(Protocol):
     def shape(self) -> Any: ...
     @property
     def dtype(self) -> Any: ...
-    def __array__(self) -> np.ndarray[Any, Any]: ...
+    def __array__(self) -> Any: ...
     def __getitem__(self, key: Any, /) -> Any: ...
     def __bool__(self) -> bool: ...
     def __int__(self) -> int: ...
@@ -65,6 +65,16 @@ ClassProblem: TypeAlias = Literal["single_label_classification", "multi_label_cl
 ProblemType: TypeAlias = ClassProblem | Literal["regression"]
 
 
+class LayerOptions(TypedDict, total=False):
+    """What every layer and model takes by name, as Keras's do."""
+
+    name: str | None
+    dtype: Any  # a name such as "mixed_bfloat16", or a policy
+    trainable: bool
+    activity_regularizer: Any
+    autocast: bool
+
+
 class Tokenizer(Protocol):
     """Strings to ids and back, as the tokenizers of `keras_transformers.text` do it."""
 
@@ -78,7 +88,7 @@ class Tokenizer(Protocol):
     def detokenize(self, ids: Any) -> Any: ...
 
 if TYPE_CHECKING:
-    LayerMixin = keras.layers.Layer
+    Mixin = keras.layers.Layer
     ModelMixin = keras.Model
 else:  # what stands before Keras's class among the bases, and finds there what it asks for
-    LayerMixin = ModelMixin = object
+    Mixin = ModelMixin = object

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from keras_transformers.annotations import LayerMixin
+from keras_transformers.annotations import Mixin
 
 # Keras's, KerasHub's, PyTorch's and transformers' words for what is called by one here.
 WORDS = {
@@ -53,7 +53,7 @@ OF_PARTS = {
 }
 
 
-class Arguments(LayerMixin):
+class Arguments(Mixin):
     """A layer or model that knows what it was made with, and the words that others use.
 
     Comes before Keras's class among the bases. NumPy's numbers become Python's on their way into a

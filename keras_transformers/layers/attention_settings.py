@@ -1,11 +1,11 @@
 """Multi-head attention: its arguments, its projections and its configuration."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, Unpack, cast
 
 import keras
 
-from keras_transformers.annotations import Initializer, Part, Shape
+from keras_transformers.annotations import Initializer, LayerOptions, Part, Shape
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
@@ -18,6 +18,31 @@ from keras_transformers.layers.scores import Score
 
 Projection: TypeAlias = Literal["query", "key", "value", "output"]
 PROJECTIONS: tuple[Projection, ...] = ("query", "key", "value", "output")
+
+
+class ProjectionOptions(LayerOptions, total=False):
+    """What `MultiHeadAttention` takes by name for its projections."""
+
+    key_dim: int | None
+    value_dim: int | None
+    use_bias: bool | Projection | Sequence[Projection]
+    output_shape: int | None
+    kernel_initializer: Initializer
+    bias_initializer: Initializer
+    kernel_regularizer: Any
+    bias_regularizer: Any
+    kernel_constraint: Any
+    bias_constraint: Any
+    seed: int | None
+
+
+class AttentionOptions(ProjectionOptions, total=False):
+    """And for its weights."""
+
+    dropout: float
+    score: GivenScore
+    num_key_value_heads: int | None
+    position: Part | None
 
 
 class AttentionSettings(Arguments, Composite, keras.layers.Layer):
@@ -49,7 +74,7 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         bias_regularizer: Any = None,
         kernel_constraint: Any = None,
         bias_constraint: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)

@@ -1,10 +1,10 @@
 """What a block is made of: its arguments, its parts and its configuration."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
-from keras_transformers.annotations import Activation, Part, Shape
+from keras_transformers.annotations import Activation, LayerOptions, Part, Shape
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
@@ -14,6 +14,27 @@ from keras_transformers.layers.positions import check_sequence
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.traced import Traced
+
+
+class BranchOptions(LayerOptions, total=False):
+    """What every block takes by name as well."""
+
+    drop_path: float
+    layer_scale: float | None
+
+
+class SwinOptions(BranchOptions, total=False):
+    """What a `SwinBlock` takes by name as well."""
+
+    dropout: float
+    feed_forward: Part | None
+
+
+class PoolingOptions(SwinOptions, total=False):
+    """What a `PoolingBlock` takes by name as well."""
+
+    norm: Part | None
+    mixer: None
 
 
 class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.Layer):
@@ -43,7 +64,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         norm: Part | None = None,
         drop_path: float = 0.0,
         layer_scale: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._given: dict[str, Prototype] = {

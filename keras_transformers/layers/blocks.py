@@ -1,6 +1,6 @@
 """The encoder block and the decoder block: residuals and norms, wired."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -14,7 +14,7 @@ from keras_transformers.annotations import (
     Tensor,
 )
 from keras_transformers.layers.attention import SelfAttention
-from keras_transformers.layers.block_settings import BlockSettings
+from keras_transformers.layers.block_settings import BlockSettings, BranchOptions
 from keras_transformers.layers.decoder_attention import CausalSelfAttention, CrossAttention
 from keras_transformers.layers.errors import named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
@@ -187,7 +187,7 @@ class DecoderBlock(Block):
         activation: Activation | None = "relu", norm_first: bool = False,
         mixer: Part | None = None, cross_attention: Part | None = None,
         feed_forward: Part | None = None, norm: Part | None = None, causal: bool = True,
-        **kwargs: Any
+        **kwargs: Unpack[BranchOptions]
     ) -> None:
         across = mixer is not None and cross_attention is None  # `num_heads` is of that attention
         settings = (dropout, activation, norm_first, mixer, feed_forward, norm)

@@ -1,11 +1,11 @@
 """A recurrent network that reads in both directions."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.initializers import Orthogonal
 
@@ -32,7 +32,9 @@ class BothWays(Composite, keras.layers.Layer):
         `(batch, length, 2 * units)`, and the last state of either direction `(batch, units)`.
     """
 
-    def __init__(self, kind: Literal["gru", "lstm"], units: int, **kwargs: Any) -> None:
+    def __init__(
+        self, kind: Literal['gru', 'lstm'], units: int, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.kind = kind
         self.units = units

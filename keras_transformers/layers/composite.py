@@ -5,12 +5,12 @@ from typing import Any
 
 import keras
 
-from keras_transformers.annotations import LayerMixin
+from keras_transformers.annotations import Mixin
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 
 
-class Composite(LayerMixin):
+class Composite(Mixin):
     """Mixed into layers and models that are made of layers.
 
     Keras saves the arguments of a layer. What was done later to the layers inside it is kept here:

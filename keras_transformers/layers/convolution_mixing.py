@@ -1,11 +1,11 @@
 """Lightweight and dynamic convolution over the tokens of a sequence."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.mixers import Mixer
@@ -59,7 +59,7 @@ class ConvolutionMixing(Mixer):
         causal: bool = False,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.kernel_size = whole_number(self, "kernel_size", kernel_size)

@@ -1,11 +1,11 @@
 """A few convolutions instead of one projection, from an image to tokens."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.patch_embedding import ToPatches
 from keras_transformers.layers.patches import whole
 
@@ -42,7 +42,7 @@ class ConvolutionalStem(ToPatches):
     (2, 49, 32)
     """
 
-    def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
+    def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(patch_size, hidden_dim, **kwargs)
         halvings = int(patch_size).bit_length() - 1 if isinstance(patch_size, int) else 0
         if halvings < 1 or patch_size != 2**halvings:

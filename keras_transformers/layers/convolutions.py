@@ -1,11 +1,11 @@
 """Convolutions with their norms, and residual blocks of them."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Shape, Tensor
+from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
@@ -79,7 +79,7 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
         stride: int = 1,
         norm: Literal["batch", "frozen", "group"] = "batch",
         activation: Activation | None = "relu",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if min(filters, kernel_size, stride) < 1 or kernel_size % 2 == 0 or norm not in NORMS:
@@ -178,7 +178,7 @@ class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
         stride: int = 1,
         bottleneck: bool = False,
         norm: Literal["batch", "frozen", "group"] = "batch",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.filters = filters

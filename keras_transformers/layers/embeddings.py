@@ -1,14 +1,14 @@
 """From token ids to vectors and back to logits; learned tokens."""
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Initializer, Shape, Tensor
+from keras_transformers.annotations import Initializer, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
@@ -70,7 +70,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         hidden_dim: int,
         scale: bool = True,
         mask_zero: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if vocab_size < 1 or hidden_dim < 1:
@@ -257,7 +257,7 @@ class ClassToken(Arguments, keras.layers.Layer):
     (2, 6, 8)
     """
 
-    def __init__(self, initializer: Initializer = "zeros", **kwargs: Any) -> None:
+    def __init__(self, initializer: Initializer = "zeros", **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True

@@ -1,10 +1,10 @@
 """Position-wise networks: the same small network on every token."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
-from keras_transformers.annotations import Activation, Shape, Tensor
+from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.depthwise import Depthwise
@@ -46,7 +46,7 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
         dropout: float = 0.0,
         use_bias: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
@@ -175,7 +175,7 @@ class GatedFeedForward(_FeedForward):
         dropout: float = 0.0,
         use_bias: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(mlp_dim, activation, dropout, use_bias, seed, **kwargs)
 

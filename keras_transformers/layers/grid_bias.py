@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import named
@@ -78,7 +78,9 @@ class GridRelativeBias(GridTable, PositionTerm):
 
     relative = False
 
-    def __init__(self, grid: Sequence[int], prefix_tokens: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, grid: Sequence[int], prefix_tokens: int = 0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         grid = tuple(grid)
         if not grid or min(grid) < 1 or prefix_tokens < 0:
@@ -175,7 +177,7 @@ class LogGridBias(Composite, PositionTerm):
         grid: Sequence[int],
         pretrained_grid: int | Sequence[int] | None = None,
         units: int = 512,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         grid = tuple(grid)

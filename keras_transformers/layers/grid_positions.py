@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, Initializer, LayerMixin, Shape, Tensor
+from keras_transformers.annotations import Index, Initializer, LayerOptions, Mixin, Shape, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import named
@@ -87,7 +87,7 @@ def fills_grid(
     return require(x, [same(ops.shape(x)[1], length)], rule)
 
 
-class GridTable(LayerMixin):
+class GridTable(Mixin):
     """What layers share whose only weight, `table`, has rows for the places of a `grid`.
 
     Weights saved with one grid load into a layer with another, resized. A layer has `_rows(grid)`,
@@ -101,7 +101,7 @@ class GridTable(LayerMixin):
     def load_own_variables(self, store: Any) -> None:
         self.assign_resized(store["0"], tuple(int(side) for side in store["grid"]))
 
-    def assign_resized(self, table: Array, grid: Sequence[int]) -> None:
+    def assign_resized(self, table: Any, grid: Sequence[int]) -> None:
         """Takes over a table that was made for `grid`."""
         table = np.asarray(table)
         expected = (self._rows(grid), self.table.shape[1])
@@ -149,7 +149,7 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
 
     def __init__(
         self, grid: Sequence[int], prefix_tokens: int = 0,
-        initializer: Initializer = "truncated_normal", **kwargs: Any
+        initializer: Initializer = "truncated_normal", **kwargs: Unpack[LayerOptions]
     ) -> None:
         grid = tuple(grid)
         if not grid or min(grid) < 1 or prefix_tokens < 0:
@@ -172,7 +172,7 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
     def _rows(self, grid: Sequence[int]) -> int:
         return self.prefix_tokens + math.prod(grid)
 
-    def _resized(self, table: Array, grid: Sequence[int]) -> Any:
+    def _resized(self, table: Any, grid: Sequence[int]) -> Any:
         return resize_positions(table, grid, self.grid)
 
     def get_config(self) -> dict[str, Any]:
@@ -254,7 +254,7 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
 
     def __init__(
         self, grid: Sequence[int] | None = None, prefix_tokens: int = 0,
-        max_wavelength: float = 10000.0, **kwargs: Any
+        max_wavelength: float = 10000.0, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self.grid = None if grid is None else tuple(grid)

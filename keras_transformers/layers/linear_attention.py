@@ -1,13 +1,14 @@
 """Self-attention whose cost is linear in the length, by a feature map in place of the softmax."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Tensor
 from keras_transformers.layers.attention import SelfAttention
+from keras_transformers.layers.attention_settings import ProjectionOptions
 
 CHUNK = 64
 
@@ -46,12 +47,15 @@ class LinearAttention(SelfAttention):
     (3, 5, 8)
     """
 
-    def __init__(self, num_heads: int, causal: bool = False, **kwargs: Any) -> None:
-        unused = sorted({"score", "position", "dropout", "num_key_value_heads"} & kwargs.keys())
+    def __init__(
+        self, num_heads: int, causal: bool = False, **kwargs: Unpack[ProjectionOptions]
+    ) -> None:
+        given: dict[str, Any] = {**kwargs}
+        unused = sorted({"score", "position", "dropout", "num_key_value_heads"} & given.keys())
         if unused:
             raise ValueError(
                 f"LinearAttention: `{unused[0]}` cannot act, as no pair of tokens has a score. "
-                f"Received: {unused[0]}={kwargs[unused[0]]!r}"
+                f"Received: {unused[0]}={given[unused[0]]!r}"
             )
         super().__init__(num_heads, score="dot", **kwargs)
         self.causal = causal

@@ -1,12 +1,13 @@
 """Self-attention inside a window that moves along the sequence."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
+from keras_transformers.layers.attention_settings import AttentionOptions
 from keras_transformers.layers.decoder_attention import CausalSelfAttention
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.masks import combine_masks, near
@@ -53,7 +54,11 @@ class LocalAttention(CausalSelfAttention):
     """
 
     def __init__(
-        self, num_heads: int, window_size: int, causal: bool = False, **kwargs: Any
+        self,
+        num_heads: int,
+        window_size: int,
+        causal: bool = False,
+        **kwargs: Unpack[AttentionOptions],
     ) -> None:
         super().__init__(num_heads, **kwargs)
         if self.position is not None and not self.position.relative:

@@ -1,12 +1,12 @@
 """Recurrent networks over the tokens of a sequence or of a grid."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.errors import named, whole_number
@@ -55,7 +55,7 @@ class LSTMMixing(Mixer):
         units: int | None = None,
         grid: Sequence[int] | None = None,
         causal: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = whole_number(self, "units", units, optional=True)

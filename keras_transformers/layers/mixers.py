@@ -5,12 +5,12 @@ A mixer takes `x` `(batch, length, hidden_dim)`, gives the same shape, and is ha
 and however much there is of it.
 """
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Shape, Tensor
+from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
@@ -25,7 +25,7 @@ class Mixer(Arguments, Composite, keras.layers.Layer):
 
     _refuse = refuse
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -93,7 +93,7 @@ class FourierMixing(Mixer):
     (3, 5, 8)
     """
 
-    def __init__(self, ignore_mask: bool = False, **kwargs: Any) -> None:
+    def __init__(self, ignore_mask: bool = False, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.ignore_mask = ignore_mask
 
@@ -151,7 +151,7 @@ class MLPMixing(Mixer):
         activation: Activation | None = "gelu",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)

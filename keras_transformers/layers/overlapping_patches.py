@@ -1,11 +1,11 @@
 """Tokens of patches that overlap, on a grid."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
@@ -51,7 +51,7 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
         stride: int = 2,
         use_norm: bool = True,
         norm_epsilon: float = 1e-6,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         sizes = {"hidden_dim": hidden_dim, "kernel_size": kernel_size, "stride": stride}

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_floating
@@ -17,7 +17,9 @@ from keras_transformers.layers.patches import AXES, check_grid, cut, patch_sizes
 class ToPatches(Arguments, Composite, keras.layers.Layer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
-    def __init__(self, patch_size: int | Sequence[int], hidden_dim: int, **kwargs: Any) -> None:
+    def __init__(
+        self, patch_size: int | Sequence[int], hidden_dim: int, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         if not (isinstance(hidden_dim, int) and hidden_dim > 0):
             raise ValueError(

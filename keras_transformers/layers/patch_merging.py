@@ -1,11 +1,11 @@
 """From one stage of a hierarchical network to the next: fewer places, wider tokens."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 
@@ -39,7 +39,9 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
     (2, 4, 3, 10)
     """
 
-    def __init__(self, norm_first: bool = True, norm_epsilon: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(
+        self, norm_first: bool = True, norm_epsilon: float = 1e-5, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.norm_first = norm_first
         self.norm_epsilon = norm_epsilon

@@ -1,11 +1,11 @@
 """From a sequence to one vector, by attention."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.decoder_attention import CrossAttention
@@ -46,7 +46,11 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, num_heads: int, mlp_dim: int, norm_epsilon: float = 1e-6, **kwargs: Any
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        norm_epsilon: float = 1e-6,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)

@@ -1,14 +1,23 @@
 """Self-attention of a grid whose queries, keys and values are pooled."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, MaybeWeights, Part, Shape, Tensor
+from keras_transformers.annotations import (
+    Array,
+    Index,
+    LayerOptions,
+    MaybeWeights,
+    Part,
+    Shape,
+    Tensor,
+)
 from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.attention_settings import AttentionOptions
 from keras_transformers.layers.depthwise import Depthwise
 from keras_transformers.layers.grid_positions import GridTable, resize_positions
 from keras_transformers.layers.parts import norm_prototype
@@ -28,7 +37,7 @@ def _steps(places: Any, others: Any, known: bool) -> Any:
 class OffsetVectors(GridTable, keras.layers.Layer):
     """A learned vector for each offset of two of `grid[0]` places along an axis."""
 
-    def __init__(self, grid: Sequence[int], **kwargs: Any) -> None:
+    def __init__(self, grid: Sequence[int], **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.grid = tuple(grid)
 
@@ -111,7 +120,7 @@ class PoolingAttention(MultiHeadAttention):
         query_stride: int = 1,
         key_stride: int = 1,
         norm: Part | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[AttentionOptions],
     ) -> None:
         super().__init__(num_heads, **kwargs)
         strides = {"query_stride": query_stride, "key_stride": key_stride}

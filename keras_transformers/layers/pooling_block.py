@@ -3,12 +3,13 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Activation, MaybeWeights, Shape, Tensor
+from keras_transformers.layers.block_settings import PoolingOptions
 from keras_transformers.layers.blocks import Block
 from keras_transformers.layers.patch_merging import check_map
 from keras_transformers.layers.pooling_attention import PoolingAttention
@@ -63,7 +64,7 @@ class PoolingBlock(Block):
         key_stride: int = 1,
         activation: Activation | None = "gelu",
         norm_first: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[PoolingOptions],
     ) -> None:
         mixer = kwargs.get("mixer")
         if mixer is not None or not norm_first:

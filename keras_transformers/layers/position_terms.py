@@ -1,13 +1,13 @@
 """Positions inside attention: what a score, or a value, owes to where query and key stand."""
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse, whole_number
 from keras_transformers.layers.positions import rows_of
@@ -139,7 +139,7 @@ class RelativePositionBias(PositionTerm):
         num_buckets: int = 32,
         max_distance: int = 128,
         bidirectional: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         num_buckets = whole_number(self, "num_buckets", num_buckets)
@@ -220,7 +220,7 @@ class ShawRelativePosition(PositionTerm):
         max_distance: int = 16,
         use_values: bool = True,
         value_dim: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.max_distance = whole_number(self, "max_distance", max_distance, least=0)

@@ -1,12 +1,12 @@
 """Where a token stands: the sinusoidal encoding and the learned table."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Index, Initializer, Shape, Tensor
+from keras_transformers.annotations import Index, Initializer, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import named, refuse
@@ -19,7 +19,7 @@ def sinusoidal_encoding(
     positions: Tensor,
     hidden_dim: int,
     max_wavelength: float = 10000.0,
-    layout: Literal["pairs", "halves"] = "pairs",
+    layout: Literal['pairs', 'halves'] = "pairs",
 ) -> Tensor:
     """Sines and cosines of a position at geometrically spaced wavelengths.
 
@@ -137,9 +137,9 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
     def __init__(
         self,
         max_wavelength: float = 10000.0,
-        combine: Literal["add", "concat"] = "add",
-        layout: Literal["pairs", "halves"] = "pairs",
-        **kwargs: Any,
+        combine: Literal['add', 'concat'] = "add",
+        layout: Literal['pairs', 'halves'] = "pairs",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_wavelength(self, max_wavelength)
@@ -216,7 +216,10 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
     """
 
     def __init__(
-        self, max_length: int, initializer: Initializer = "truncated_normal", **kwargs: Any
+        self,
+        max_length: int,
+        initializer: Initializer = "truncated_normal",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if max_length < 1:

@@ -1,12 +1,13 @@
 """Self-attention of a grid to a smaller copy of itself."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.attention_settings import AttentionOptions
 from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.patch_embedding import PatchEmbedding
 from keras_transformers.layers.patch_merging import check_map, pad_map
@@ -50,7 +51,11 @@ class SpatialReductionAttention(MultiHeadAttention):
     input_names = ("x", "x", "x")
 
     def __init__(
-        self, num_heads: int, reduction: int = 1, norm: Part | None = None, **kwargs: Any
+        self,
+        num_heads: int,
+        reduction: int = 1,
+        norm: Part | None = None,
+        **kwargs: Unpack[AttentionOptions],
     ) -> None:
         super().__init__(num_heads, **kwargs)
         if not (isinstance(reduction, int) and reduction > 0):

@@ -1,12 +1,12 @@
 """Regularisers: dropout, stochastic depth, and a learned scale of residual branches."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers import errors
 from keras_transformers.layers.arguments import Arguments
 
@@ -93,7 +93,9 @@ class Dropout(Arguments, keras.layers.Layer):
     [0.0, 2.0]
     """
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, rate: float, seed: int | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.rate = rate = errors.rate(self, "rate", rate)
         self.seed = seed
@@ -176,7 +178,7 @@ class LayerScale(Arguments, keras.layers.Layer):
     [[0.5, 0.5, 0.5]]
     """
 
-    def __init__(self, initial_value: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(self, initial_value: float = 1e-5, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.initial_value = initial_value
         self.supports_masking = True

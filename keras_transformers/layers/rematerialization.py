@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import LayerMixin
+from keras_transformers.annotations import Mixin
 
 
 class _BlockNames:
@@ -42,7 +42,7 @@ def rematerialized_blocks() -> keras.RematScope:
     return keras.RematScope(mode="list_of_layers", layer_names=BLOCK_NAMES)
 
 
-class Rematerialized(LayerMixin):
+class Rematerialized(Mixin):
     """Makes `keras.RematScope` right for a layer with masks, options and dropout.
 
     Keras's own wrapper takes no keyword arguments on TensorFlow, draws another dropout mask the

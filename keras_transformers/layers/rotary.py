@@ -1,13 +1,13 @@
 """Rotary position embedding."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, Shape, Tensor
+from keras_transformers.annotations import Array, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers.position_terms import PositionTerm
 from keras_transformers.layers.positions import check_wavelength
 
@@ -64,7 +64,7 @@ class RotaryEmbedding(PositionTerm):
         scaling: Literal["linear", "ntk", "yarn"] | None = None,
         scaling_factor: float = 1.0,
         original_length: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_wavelength(self, max_wavelength)

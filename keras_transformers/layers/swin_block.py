@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
+from keras_transformers.layers.block_settings import SwinOptions
 from keras_transformers.layers.blocks import Block
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.patch_merging import check_map, pad_map
@@ -80,7 +81,7 @@ class SwinBlock(Block):
         activation: Activation | None = "gelu",
         mixer: Part | None = None,
         norm: Part | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[SwinOptions],
     ) -> None:
         settings: dict[str, Any] = {"activation": activation, "mixer": mixer}
         settings["norm_first"] = norm_first

@@ -1,11 +1,11 @@
 """Attention whose weights are learned for places and see no token."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import MaybeWeights, Shape, Tensor
+from keras_transformers.annotations import LayerOptions, MaybeWeights, Shape, Tensor
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.masks import (
     causal_mask,
@@ -65,7 +65,7 @@ class RandomSynthesizer(Traced, Mixer):
         dropout: float = 0.0,
         causal: bool = False,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)

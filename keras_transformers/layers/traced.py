@@ -4,10 +4,10 @@ from typing import Any
 
 import keras
 
-from keras_transformers.annotations import LayerMixin
+from keras_transformers.annotations import Mixin
 
 
-class Traced(LayerMixin):
+class Traced(Mixin):
     """Makes a symbolic call of a layer with `compute_output_shape` run its `call` all the same.
 
     Keras would otherwise ask `compute_output_shape` alone, which knows of no options such as

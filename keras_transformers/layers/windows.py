@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import divides, require, same
 from keras_transformers.layers.attention import SelfAttention
+from keras_transformers.layers.attention_settings import AttentionOptions
 from keras_transformers.layers.errors import named
 from keras_transformers.layers.grid_bias import GridRelativeBias, LogGridBias
 from keras_transformers.layers.learned_scores import ScaledCosineScore
@@ -203,7 +204,7 @@ class WindowAttention(SelfAttention):
         window_size: int | Sequence[int],
         cosine: bool = False,
         pretrained_window_size: int | Sequence[int] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[AttentionOptions],
     ) -> None:
         window = patch_sizes(window_size, 2, "WindowAttention")
         if cosine:

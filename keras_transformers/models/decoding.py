@@ -1,7 +1,10 @@
 """How models with decoder blocks decode, token by token."""
 
+from typing import Any
+
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers import padding_mask
 from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
@@ -38,7 +41,7 @@ class CachedDecoding:
             caches.append(cache)
         return x, {**state, "cache": caches}, weights
 
-    def grow_caches(self, state, beams, positions):
+    def grow_caches(self, state: dict[str, Any], beams: int, positions: Index) -> dict[str, Any]:
         """The state with as many positions more in its caches; only where nothing is compiled."""
         more = ((0, 0), (0, 0), (0, beams * positions), (0, 0))  # where positions are rows
         caches = [{k: ops.pad(x, more) for k, x in each.items()} for each in state["cache"]]
@@ -48,7 +51,9 @@ class CachedDecoding:
 class TransformerDecoding(CachedDecoding):
     """The source once, then token by token, for `Transformer`; before `keras.Model`."""
 
-    def start_decoding(self, source, beams, max_length, coverage=False):
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Encodes the source once, and makes what `decode_step` needs.
 
         The caches hold `batch * heads * (key_dim + value_dim) * (beams * max_length +
@@ -79,7 +84,14 @@ class TransformerDecoding(CachedDecoding):
             state["coverage"] = start_coverage(mask, beams)
         return state, shared
 
-    def decode_step(self, ids, index, state, shared, ancestry=None):
+    def decode_step(
+        self,
+        ids: Tensor,
+        index: Index,
+        state: dict[str, Any],
+        shared: dict[str, Any],
+        ancestry: Any = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence.
 
         Args:

@@ -1,10 +1,12 @@
 """The detection Transformer of Carion et al. 2020, and what makes it learn from few pictures."""
 
 import dataclasses
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import DecoderBlock, EncoderBlock
 from keras_transformers.models.detr_backbone import Backbone
@@ -111,23 +113,13 @@ class DETR(Transferable, Backbone, ObjectQueries):
 
     @keeps_settings(backbone=None, criterion=serialized_criterion)
     def __init__(
-        self,
-        num_classes,
-        backbone="50",
-        feature=None,
-        hidden_dim=256,
-        num_heads=8,
-        mlp_dim=2048,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        num_queries=100,
-        queries="learned",
-        norm_first=False,
-        dropout=0.1,
-        max_wavelength=10000.0,
-        criterion=None,
-        **kwargs,
-    ):
+        self, num_classes: int, backbone: Literal['mini', '18', '34', '50', '101'] | Part = "50",
+        feature: str | None = None, hidden_dim: int = 256, num_heads: int = 8, mlp_dim: int = 2048,
+        num_encoder_layers: int = 6, num_decoder_layers: int = 6, num_queries: int = 100,
+        queries: Literal['learned', 'anchors', 'proposals'] = "learned", norm_first: bool = False,
+        dropout: float = 0.1, max_wavelength: float = 10000.0,
+        criterion: SetCriterion | dict[str, Any] | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
         self.criterion = SetCriterion(**self._settings["criterion"])
@@ -142,7 +134,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
         self.encoder_norm = self._norm("encoder_norm") if norm_first else None
         self._make_heads()
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ["num_classes", "hidden_dim", "num_heads", "mlp_dim", "num_queries"]
         check_sizes("DETR", settings, [*sizes, "num_encoder_layers", "num_decoder_layers"])
@@ -154,7 +146,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
                 f"coordinate of a box. Received: {settings['hidden_dim']}"
             )
 
-    def _block(self, block, name, **kwargs):
+    def _block(self, block: Any, name: str, **kwargs: Any) -> Any:
         settings = self._settings
         return block(
             settings["num_heads"],
@@ -168,7 +160,9 @@ class DETR(Transferable, Backbone, ObjectQueries):
         )
 
     @classmethod
-    def from_variant(cls, name, num_classes=91, **changes):
+    def from_variant(
+        cls, name: Literal['mini', 'R50', 'R101'], num_classes: int = 91, **changes: Any
+    ) -> Self:
         """A model of a published size, or the small one.
 
         Parameters for the 91 class numbers of COCO: "R50" 41.5 M, "R101" 60.5 M.
@@ -183,7 +177,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
         """
         return cls(num_classes, **variant("DETR", name, VARIANTS, changes))
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         self._build_backbone(images_shape)
         width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
         tokens = (None, None, width)
@@ -196,7 +190,9 @@ class DETR(Transferable, Backbone, ObjectQueries):
         self._build_heads()
         self._build_queries()
 
-    def call(self, images, training=None):
+    def call(
+        self, images: Tensor | dict[str, Tensor], training: bool | None = None
+    ) -> dict[str, Tensor]:
         images, mask = self._inputs(images)
         memory, positions, mask, places = self._memory(images, mask, training)
         for block in self.encoder_blocks:
@@ -211,7 +207,10 @@ class DETR(Transferable, Backbone, ObjectQueries):
             "auxiliary_boxes": boxes[:, :-1],
         }
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
+        training: bool = True
+    ) -> Tensor:
         """The criterion's loss of all layers; Keras calls it.
 
         `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
@@ -229,7 +228,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
     def _shape_to_build(self, model):
         return (None, None, None, self.channels)
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape: Any) -> dict[str, Shape]:
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
         settings = self._settings

@@ -1,8 +1,11 @@
 """From images to what DETR's encoder is given: the map of a backbone, and its positions."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers import relative_places, sinusoidal_coordinates
 from keras_transformers.layers.composite import Composite
@@ -110,19 +113,19 @@ class Backbone(ModelSettings, Composite, keras.Model):
         tokens, encoded = (ops.reshape(y, (-1, rows * columns, x.shape[-1])) for y in (x, encoded))
         return tokens, encoded, mask, places
 
-    def compute_output_spec(self, images, training=None):
+    def compute_output_spec(self, images: Any, training: bool | None = None) -> Any:
         given = images["images"] if isinstance(images, dict) else images
         check_images(self, given, self.channels)
         return super().compute_output_spec(images, training=training)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "backbone": keras.saving.serialize_keras_object(self.backbone),
         }
 
 
-def _resized(mask, rows, columns):
+def _resized(mask: Tensor, rows: Index, columns: Index) -> Tensor:
     """A mask of pixels as one of a map's positions: that of the pixel at each one's corner."""
     for axis, places in ((1, rows), (2, columns)):
         pixels = ops.shape(mask)[axis]

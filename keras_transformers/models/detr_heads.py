@@ -1,28 +1,34 @@
 """What DETR makes classes and boxes of: networks on top of every query."""
 
+from collections.abc import Sequence
+from typing import Unpack
+
 import keras
 
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.composite import Composite
 
 
 class _Network(Composite, keras.layers.Layer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
-    def __init__(self, layers, **kwargs):
+    def __init__(
+        self, layers: Sequence[keras.layers.Layer], **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.layers = layers
 
-    def build(self, shape):
+    def build(self, shape: Shape) -> None:
         for layer in self.layers:
             layer.build(shape)
             shape = layer.compute_output_shape(shape)
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         for layer in self.layers:
             x = layer(x)
         return x
 
-    def compute_output_shape(self, shape):
+    def compute_output_shape(self, shape: Shape) -> Shape:
         return (*shape[:-1], self.layers[-1].units)
 
 

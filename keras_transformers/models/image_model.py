@@ -1,13 +1,17 @@
 """What the models of images share: settings, a head for classes, freezing and transfer."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import keras
 
+from keras_transformers.annotations import LayerOptions, ProblemType, Shape, Tensor
 from keras_transformers.layers.composite import Composite, set_trainable
 from keras_transformers.models.settings import ModelSettings, check_problem, keeps_settings
 from keras_transformers.models.transfer import Transferable
 
 
-def check_images(model, images, channels):
+def check_images(model: Any, images: Any, channels: int) -> None:
     """Raises ValueError unless `images` are a batch of them, floating, as the model takes them."""
     owner = f"{type(model).__name__} '{model.name}'"
     rule = f"`images` must have shape (batch, height, width, {channels})"
@@ -29,7 +33,7 @@ def check_images(model, images, channels):
         )
 
 
-def check_images_shape(model, images_shape):
+def check_images_shape(model: Any, images_shape: Any) -> None:
     """Raises ValueError unless a model can be built for images of that shape."""
     sides = () if isinstance(images_shape, dict) else tuple(images_shape)
     known = all(isinstance(side, int | None) for side in sides)
@@ -39,6 +43,12 @@ def check_images_shape(model, images_shape):
             f"{type(model).__name__} '{model.name}': `images` must have shape (batch, height, "
             f"width, channels) with known channels. Received: shape {images_shape}{hint}"
         )
+
+
+class ImageModelOptions(LayerOptions, total=False):
+    """What every model of images takes by name as well."""
+
+    problem_type: ProblemType | None
 
 
 class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
@@ -55,29 +65,29 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
     """
 
     @keeps_settings()
-    def __init__(self, problem_type=None, **kwargs):
+    def __init__(self, problem_type: ProblemType | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_problem(type(self).__name__, self._settings)
         self.frozen_blocks = None
         self.head = None
 
     @property
-    def problem_type(self):
+    def problem_type(self) -> ProblemType | None:
         """What the logits are for, as given."""
         return self._settings["problem_type"]
 
-    def _make_head(self):
+    def _make_head(self) -> None:
         if self._settings["num_classes"] is not None:
             self.head = keras.layers.Dense(
                 self._settings["num_classes"], name="head", dtype=self.dtype_policy
             )
 
-    def _start_building(self, images_shape):
+    def _start_building(self, images_shape: Shape) -> None:
         """Checks the shape of images and remembers their channels."""
         check_images_shape(self, images_shape)
         self.channels = images_shape[-1]
 
-    def _end_building(self):
+    def _end_building(self) -> None:
         """Makes the head's weights, and freezes what was frozen when the model was saved."""
         if self.head is not None:
             self.head.build((None, self._width))
@@ -85,21 +95,21 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
             self.built = True
             self.freeze(self.frozen_blocks)
 
-    def _check_images(self, images):
+    def _check_images(self, images: Tensor) -> None:
         check_images(self, images, self.channels)
 
-    def compute_output_spec(self, images, training=None):
+    def compute_output_spec(self, images: Tensor, training: bool | None = None) -> Any:
         self._check_images(images)
         return super().compute_output_spec(images, training=training)
 
-    def call(self, images, training=None):
+    def call(self, images: Tensor, training: bool | None = None) -> Tensor:
         y = self.represent(images, training=training)
         return y if self.head is None else self.head(y)
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape: Shape) -> Shape:
         return (images_shape[0], self._settings["num_classes"] or self._width)
 
-    def freeze(self, blocks=None):
+    def freeze(self, blocks: int | None = None) -> None:
         """Keeps the embeddings and the first blocks as they are; compile the model after it.
 
         The other blocks are trained, also those that were frozen before: `freeze(0)` keeps the
@@ -128,11 +138,11 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
     def _shape_to_build(self, model):
         return (None, *model._settings["image_size"], self.channels)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "frozen_blocks": self.frozen_blocks}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         config = dict(config)
         frozen_blocks = config.pop("frozen_blocks", None)
         model = super().from_config(config)
@@ -145,6 +155,6 @@ def drop_path_rates(last, depth):
     return [last * i / max(depth - 1, 1) for i in range(depth)]
 
 
-def both_sides(size):
+def both_sides(size: int | Sequence[int]) -> tuple[int, ...]:
     """`[height, width]` of an image size given as a pair or as an int."""
     return [size, size] if isinstance(size, int) else list(size)

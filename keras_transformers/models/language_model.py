@@ -1,8 +1,11 @@
 """Decoder-only Transformers: GPT-2 (Radford et al. 2019), and a modern one."""
 
+from typing import Any, Literal, Self, Unpack
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import DecoderBlock, gelu_tanh
 from keras_transformers.models.decoding import CachedDecoding, log_probabilities
 from keras_transformers.models.settings import (
@@ -83,22 +86,13 @@ class LanguageModel(CachedDecoding, TextModel):
 
     @keeps_settings(activation=serialized_activation)
     def __init__(
-        self,
-        vocab_size,
-        hidden_dim=768,
-        num_heads=12,
-        mlp_dim=3072,
-        num_layers=12,
-        num_key_value_heads=None,
-        max_length=1024,
-        style="gpt2",
-        dropout=0.1,
-        attention_dropout=0.1,
-        activation=gelu_tanh,
-        norm_epsilon=1e-5,
-        padding_id=0,
-        **kwargs,
-    ):
+        self, vocab_size: int, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        num_layers: int = 12, num_key_value_heads: int | None = None,
+        max_length: int = 1024, style: Literal["gpt2", "modern"] = "gpt2",
+        dropout: float = 0.1, attention_dropout: float = 0.1,
+        activation: Activation | None = gelu_tanh, norm_epsilon: float = 1e-5, padding_id: int = 0,
+        **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
         self.padding_id = padding_id
@@ -118,7 +112,7 @@ class LanguageModel(CachedDecoding, TextModel):
         ]
         self.norm = decoder_norm(self._settings, "norm", policy)
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         self._check_sizes("num_key_value_heads")
         if settings["num_key_value_heads"] is not None:
@@ -126,7 +120,10 @@ class LanguageModel(CachedDecoding, TextModel):
         check_choice("LanguageModel", settings, "style", ("gpt2", "modern"))
 
     @classmethod
-    def from_variant(cls, name, vocab_size=50257, **changes):
+    def from_variant(
+        cls, name: Literal["tiny", "mini", "small", "medium", "large", "xl"],
+        vocab_size: int = 50257, **changes: Any
+    ) -> Self:
         """A model of a published (or smaller) size.
 
         Parameters of style "gpt2" with 50,257 tokens: "small" 124 M, "medium" 355 M, "large" 774 M,
@@ -143,19 +140,21 @@ class LanguageModel(CachedDecoding, TextModel):
         """
         return cls(vocab_size, **variant("LanguageModel", name, VARIANTS, changes))
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Any) -> None:
         self._build_tables()
         self._build_in_turn(self.dropout_layer, *self.decoder_blocks, self.norm)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         x = self._run(self.decoder_blocks, self.as_inputs(inputs), training)
         return self.token_embedding.logits(x)
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Any) -> Shape:
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
         return (*ids, self._settings["vocab_size"])
 
-    def start_decoding(self, source, beams, max_length):
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index
+    ) -> tuple[dict[str, Any], None]:
         """Makes what `decode_step` needs.
 
         The caches hold `batch * key_value_heads * 2 * key_dim * beams * max_length` numbers of the
@@ -183,7 +182,9 @@ class LanguageModel(CachedDecoding, TextModel):
         batch = ops.shape(source)[0]
         return {"cache": self._start_caches(batch, beams, max_length)}, None
 
-    def prefill(self, ids, following, state, beams):
+    def prefill(
+        self, ids: Tensor, following: Tensor, state: dict[str, Any], beams: int
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Takes in the first tokens of every sequence at once, instead of one a step.
 
         Args:
@@ -203,7 +204,10 @@ class LanguageModel(CachedDecoding, TextModel):
         scores = log_probabilities(self.token_embedding.logits, self.norm(x), following)
         return scores, {**state, "cache": caches}
 
-    def decode_step(self, ids, index, state, shared=None, ancestry=None):
+    def decode_step(
+        self, ids: Tensor, index: Index, state: dict[str, Any], shared: Any = None,
+        ancestry: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence.
 
         Args:

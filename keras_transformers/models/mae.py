@@ -1,10 +1,13 @@
 """The masked autoencoder of He et al. 2022."""
 
 import math
+from collections.abc import Sequence
+from typing import Any, Self, Unpack
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.detection.criterion import of_pictures
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.composite import Composite
@@ -72,16 +75,16 @@ class MAE(ModelSettings, Composite, keras.Model):
     @keeps_settings(encoder=None)
     def __init__(
         self,
-        encoder,
-        decoder_dim=512,
-        decoder_heads=16,
-        decoder_mlp_dim=None,
-        decoder_layers=8,
-        mask_ratio=0.75,
-        normalize_patches=True,
-        seed=None,
-        **kwargs,
-    ):
+        encoder: ViT | dict[str, Any],
+        decoder_dim: int = 512,
+        decoder_heads: int = 16,
+        decoder_mlp_dim: int | None = None,
+        decoder_layers: int = 8,
+        mask_ratio: float = 0.75,
+        normalize_patches: bool = True,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
         super().__init__(**kwargs)
         self.encoder = part(self, "encoder", encoder, ViT)
         if decoder_mlp_dim is None:
@@ -129,7 +132,7 @@ class MAE(ModelSettings, Composite, keras.Model):
             raise ValueError(f"MAE: `mask_ratio` must be in (0, 1). Received: {share}")
 
     @classmethod
-    def from_variant(cls, name, image_size=224, **changes):
+    def from_variant(cls, name: str, image_size: int | Sequence[int] = 224, **changes: Any) -> Self:
         """A model whose encoder has a published size, with the paper's decoder.
 
         Args:
@@ -140,7 +143,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         encoder = ViT.from_variant(name, None, image_size=image_size, positions="sinusoidal")
         return cls(encoder, **changes)
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         settings = self.encoder.get_config()
         check_images_shape(self, images_shape)
         self.channels = images_shape[-1]
@@ -159,13 +162,15 @@ class MAE(ModelSettings, Composite, keras.Model):
         )
         self.prediction.build(tokens)
 
-    def call(self, images, training=None):
+    def call(self, images: Tensor, training: bool | None = None) -> dict[str, Tensor]:
         check_images(self, images, self.channels)
         batch, patches = ops.shape(images)[0], self._patches(images)
         noise = keras.random.uniform((batch, patches), seed=self.seed_generator)
         return self.reconstruct(images, noise, training=training)
 
-    def reconstruct(self, images, noise, training=None):
+    def reconstruct(
+        self, images: Tensor, noise: Tensor, training: bool | None = None
+    ) -> dict[str, Tensor]:
         """A call whose patches are chosen by the caller.
 
         Args:
@@ -195,23 +200,25 @@ class MAE(ModelSettings, Composite, keras.Model):
         predicted = self.prediction(self.decoder_norm(x))[:, prefix:]
         return {"patches": predicted, "masked": rank >= kept}
 
-    def _patches(self, images):
+    def _patches(self, images: Tensor) -> Index:
         rows, columns = self.encoder.grid(ops.shape(images)[1:3])
         return rows * columns
 
-    def _kept(self, patches):
+    def _kept(self, patches: Index) -> Index:
         share = 1 - self._settings["mask_ratio"]
         if isinstance(patches, int):
             return int(patches * share)
         return ops.cast(ops.cast(patches, "float64") * share, "int32")  # known in the call
 
-    def compute_output_shape(self, images_shape):
+    def compute_output_shape(self, images_shape: Any) -> dict[str, Shape]:
         batch, *sides, channels = images_shape
         patches = None if None in sides else math.prod(self.encoder.grid(sides))
         values = self.encoder.patch_size**2 * channels
         return {"patches": (batch, patches, values), "masked": (batch, patches)}
 
-    def compute_output_spec(self, images, training=None):
+    def compute_output_spec(
+        self, images: Tensor, training: bool | None = None
+    ) -> dict[str, keras.KerasTensor]:
         check_images(self, images, self.channels)
         dtypes = {"patches": self.compute_dtype, "masked": "bool"}
         shapes = self.compute_output_shape(images.shape)
@@ -219,7 +226,14 @@ class MAE(ModelSettings, Composite, keras.Model):
             name: keras.KerasTensor(shapes[name], dtype) for name, dtype in dtypes.items()
         }
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
         """Mean squared error on the removed patches; Keras calls it.
 
         `sample_weight`, `(batch,)`, multiplies the errors of each image; what they are divided by
@@ -232,7 +246,7 @@ class MAE(ModelSettings, Composite, keras.Model):
             error = error * of_pictures(sample_weight, "MAE")[:, None]
         return ops.sum(error * masked) / ops.sum(masked)
 
-    def _targets(self, images):
+    def _targets(self, images: Tensor) -> tuple[Any, Any, Any]:
         """What patches are compared to, float32, and the mean and deviation taken out of each."""
         target = patchify(ops.cast(images, "float32"), self.encoder.patch_size)
         if not self._settings["normalize_patches"]:
@@ -243,7 +257,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         deviation = ops.sqrt(variance + 1e-6)
         return (target - mean) / deviation, mean, deviation
 
-    def draw(self, images, found):
+    def draw(self, images: Tensor, found: dict[str, Tensor]) -> Tensor:
         """Images of what a call found: what was removed as the model draws it, the rest as it was.
 
         Args:
@@ -261,7 +275,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         grid = self.encoder.grid(ops.shape(images)[1:3])
         return unpatchify(patches, self.encoder.patch_size, grid)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "encoder": keras.saving.serialize_keras_object(self.encoder),

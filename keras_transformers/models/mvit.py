@@ -1,9 +1,13 @@
 """The Multiscale Vision Transformer of Li et al. 2022, second version."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, Unpack
+
 import keras
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers import OverlappingPatchEmbedding, PoolingBlock
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import check_sizes, keeps_settings, variant
 
@@ -61,18 +65,18 @@ class MViT(Pyramid):
     @keeps_settings(image_size=both_sides, num_layers=list)
     def __init__(
         self,
-        num_classes=1000,
-        image_size=224,
-        hidden_dim=96,
-        num_layers=(1, 2, 5, 2),
-        num_heads=1,
-        key_stride=4,
-        mlp_ratio=4,
-        dropout=0.0,
-        drop_path=0.0,
-        norm_epsilon=1e-6,
-        **kwargs,
-    ):
+        num_classes: int | None = 1000,
+        image_size: int | Sequence[int] = 224,
+        hidden_dim: int = 96,
+        num_layers: Sequence[int] = (1, 2, 5, 2),
+        num_heads: int = 1,
+        key_stride: int = 4,
+        mlp_ratio: int = 4,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        norm_epsilon: float = 1e-6,
+        **kwargs: Unpack[ImageModelOptions],
+    ) -> None:
         super().__init__(**kwargs)
         settings = self._settings
         check_sizes("MViT", settings, ["hidden_dim", "num_heads", "key_stride", "mlp_ratio"])
@@ -88,7 +92,7 @@ class MViT(Pyramid):
         self.norm = norm(self, "norm")
         self._make_head()
 
-    def _block(self, stage, number, drop_path):
+    def _block(self, stage: int, number: int, drop_path: float) -> keras.layers.Layer:
         settings = self._settings
         halves = stage > 0 and number == 0
         stride = STRIDES[stage] // (2 if halves else 1)  # of what the block is given
@@ -109,7 +113,9 @@ class MViT(Pyramid):
         )
 
     @classmethod
-    def from_variant(cls, name, num_classes=1000, **changes):
+    def from_variant(
+        cls, name: Literal["T", "S", "B", "L"], num_classes: int | None = 1000, **changes: Any
+    ) -> Self:
         """A model of a published size.
 
         Parameters for 1,000 classes at 224 pixels: "T" 24.2 M, "S" 34.9 M, "B" 51.5 M, "L" 218 M.
@@ -124,7 +130,7 @@ class MViT(Pyramid):
         """
         return cls(num_classes, **variant("MViT", name, VARIANTS, changes))
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         self.patch_embedding.build((None, None, None, self.channels))
         width = self._settings["hidden_dim"]
@@ -134,8 +140,8 @@ class MViT(Pyramid):
         self.norm.build((None, None, None, width))
         self._end_building()
 
-    def _entrances(self, stage):
+    def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [] if stage else [self.patch_embedding]
 
-    def _enter(self, stage, x, training=None):
+    def _enter(self, stage: int, x: Tensor, training: bool | None = None) -> Tensor:
         return x if stage else self.patch_embedding(x)

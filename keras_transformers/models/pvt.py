@@ -1,14 +1,18 @@
 """The Pyramid Vision Transformer of Wang et al., second version."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, Unpack
+
 import keras
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers import (
     ConvolutionalFeedForward,
     EncoderBlock,
     OverlappingPatchEmbedding,
     SpatialReductionAttention,
 )
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import keeps_settings, variant
 
@@ -70,18 +74,18 @@ class PVT(Pyramid):
     )
     def __init__(
         self,
-        num_classes=1000,
-        image_size=224,
-        hidden_dims=WIDTHS,
-        num_layers=(3, 4, 6, 3),
-        num_heads=HEADS,
-        reductions=(8, 4, 2, 1),
-        mlp_ratios=RATIOS,
-        dropout=0.0,
-        drop_path=0.0,
-        norm_epsilon=1e-6,
-        **kwargs,
-    ):
+        num_classes: int | None = 1000,
+        image_size: int | Sequence[int] = 224,
+        hidden_dims: Sequence[int] = WIDTHS,
+        num_layers: Sequence[int] = (3, 4, 6, 3),
+        num_heads: Sequence[int] = HEADS,
+        reductions: Sequence[int] = (8, 4, 2, 1),
+        mlp_ratios: Sequence[int] = RATIOS,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        norm_epsilon: float = 1e-6,
+        **kwargs: Unpack[ImageModelOptions],
+    ) -> None:
         super().__init__(**kwargs)
         sizes = ["hidden_dims", "num_layers", "num_heads", "reductions", "mlp_ratios"]
         self._check_stages(sizes)
@@ -104,7 +108,7 @@ class PVT(Pyramid):
         self.norm = None  # each stage has its own
         self._make_head()
 
-    def _block(self, stage, number, drop_path):
+    def _block(self, stage: int, number: int, drop_path: float) -> keras.layers.Layer:
         settings = self._settings
         heads = settings["num_heads"][stage]
         mlp_dim = settings["mlp_ratios"][stage] * settings["hidden_dims"][stage]
@@ -121,7 +125,12 @@ class PVT(Pyramid):
         )
 
     @classmethod
-    def from_variant(cls, name, num_classes=1000, **changes):
+    def from_variant(
+        cls,
+        name: Literal["b0", "b1", "b2", "b3", "b4", "b5"],
+        num_classes: int | None = 1000,
+        **changes: Any,
+    ) -> Self:
         """A model of a published size.
 
         Parameters for 1,000 classes: "b0" 3.7 M, "b1" 14.0 M, "b2" 25.4 M, "b3" 45.2 M, "b4"
@@ -137,7 +146,7 @@ class PVT(Pyramid):
         """
         return cls(num_classes, **variant("PVT", name, VARIANTS, changes))
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         widths = self._settings["hidden_dims"]
         channels = self.channels
@@ -150,14 +159,14 @@ class PVT(Pyramid):
         self._end_building()
 
     @property
-    def _width(self):
+    def _width(self) -> int:
         return self._settings["hidden_dims"][-1]
 
-    def _entrances(self, stage):
+    def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [self.embeddings[stage], self.norms[stage]]
 
-    def _enter(self, stage, x, training=None):
+    def _enter(self, stage: int, x: Tensor, training: bool | None = None) -> Tensor:
         return self.embeddings[stage](x)
 
-    def _leave(self, stage, x):
+    def _leave(self, stage: int, x: Tensor) -> Tensor:
         return self.norms[stage](x)

@@ -1,10 +1,13 @@
 """What the hierarchical models share: stages of blocks, each with half the places of the last."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.models.image_model import ImageModel, drop_path_rates
 from keras_transformers.models.settings import check_sizes
 
@@ -20,7 +23,9 @@ class Pyramid(ImageModel):
     of the two.
     """
 
-    def _check_stages(self, names, stages=(4,), or_none=False):
+    def _check_stages(
+        self, names: Sequence[str], stages: Sequence[int] = (4,), or_none: bool = False
+    ) -> None:
         """Raises ValueError unless these settings have a positive integer for each stage.
 
         `stages` are the numbers of them that there may be; with `or_none`, None will do too.
@@ -36,29 +41,29 @@ class Pyramid(ImageModel):
                 )
         check_sizes(owner, settings, [], ["num_classes"])
 
-    def _places(self):
+    def _places(self) -> list[tuple[int, int]]:
         """Stage of every block, in order, and its number inside the stage."""
         counts = self._settings["num_layers"]
         return [(stage, number) for stage, count in enumerate(counts) for number in range(count)]
 
-    def _drop_path(self):
+    def _drop_path(self) -> list[float]:
         """Rates of the blocks of all stages."""
         return drop_path_rates(self._settings["drop_path"], sum(self._settings["num_layers"]))
 
-    def _leave(self, stage, x):
+    def _leave(self, stage: int, x: Tensor) -> Tensor:
         return x
 
     @property
-    def _width(self):
+    def _width(self) -> int:
         return self._settings["hidden_dim"] * 2 ** (len(self._settings["num_layers"]) - 1)
 
-    def _first(self, blocks):
+    def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
         reached = [stage for stage, _ in self._places()[:blocks]] or [-1]
         entrances = itertools.chain(*map(self._entrances, range(reached[-1] + 1)))
         end = [self.norm] if self.norm is not None and blocks == len(self.encoder_blocks) else []
         return [*entrances, *self.encoder_blocks[:blocks], *end]
 
-    def encode(self, images, training=None):
+    def encode(self, images: Tensor, training: bool | None = None) -> list[Tensor]:
         """Runs the stages: list of `(batch, rows, columns, width)`, one a stage."""
         self._check_images(images)
         x, maps, blocks = images, [], iter(self.encoder_blocks)
@@ -70,7 +75,7 @@ class Pyramid(ImageModel):
             maps.append(x)
         return maps
 
-    def features(self, images, training=None):
+    def features(self, images: Tensor, training: bool | None = None) -> dict[str, Tensor]:
         """The output of every stage, for detection and segmentation.
 
         Args:
@@ -85,22 +90,22 @@ class Pyramid(ImageModel):
         maps = self.encode(images, training=training)
         return {f"stride_{stride}": x for stride, x in zip(self.strides(), maps, strict=True)}
 
-    def strides(self):
+    def strides(self) -> tuple[int, ...]:
         """How many pixels the places of each stage are apart."""
         return STRIDES
 
-    def represent(self, images, training=None):
+    def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
         """What the head sees: `(batch, height, width, channels)` -> `(batch, last width)`."""
         x = self.encode(images, training=training)[-1]
         return ops.mean(x if self.norm is None else self.norm(x), axis=(1, 2))
 
 
-def block_name(stage, number):
+def block_name(stage: int, number: int) -> str:
     """What a block is called."""
     return f"stage_{stage}_block_{number}"
 
 
-def norm(model, name):
+def norm(model: Any, name: str) -> keras.layers.Layer:
     """A layer norm of a model's."""
     return keras.layers.LayerNormalization(
         epsilon=model._settings["norm_epsilon"], name=name, dtype=model.dtype_policy

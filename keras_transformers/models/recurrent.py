@@ -1,11 +1,16 @@
 """The predecessor: a recurrent encoder-decoder with attention, Bahdanau et al. 2014."""
 
+from collections.abc import Callable
+from typing import Any, Unpack
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import CrossAttention, Dropout, padding_mask
 from keras_transformers.layers.both_ways import BothWays
 from keras_transformers.layers.initializers import Orthogonal
+from keras_transformers.layers.learned_scores import GivenScore
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.settings import check_sizes, keeps_settings
@@ -15,17 +20,17 @@ from keras_transformers.models.translator import Translator
 class _Cell:
     """A function as what `keras.layers.RNN` takes for a cell; that layer's loop XLA can derive."""
 
-    def __init__(self, function, state_size, compute_dtype):
+    def __init__(self, function: Callable[..., Any], state_size: Any, compute_dtype: str) -> None:
         self.call, self.state_size, self.compute_dtype = function, state_size, compute_dtype
 
-    def __call__(self, inputs, states):
+    def __call__(self, inputs: Any, states: Any) -> Any:
         return self.call(inputs, states)
 
 
 class _GRUCell(keras.layers.GRUCell):
     """Keras's, which says the shapes of its output and its state."""
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> tuple[Shape, Shape]:
         shape = (input_shape[0], self.units)
         return shape, shape
 
@@ -77,14 +82,14 @@ class RecurrentTranslator(Translator):
     @keeps_settings(score=None)  # as the attention has it
     def __init__(
         self,
-        vocab_size,
-        hidden_dim=512,
-        embedding_dim=None,
-        dropout=0.2,
-        score="additive",
-        target_vocab_size=None,
-        **kwargs,
-    ):
+        vocab_size: int,
+        hidden_dim: int = 512,
+        embedding_dim: int | None = None,
+        dropout: float = 0.2,
+        score: GivenScore = "additive",
+        target_vocab_size: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
         super().__init__(**kwargs)
         sizes = ("vocab_size", "hidden_dim")
         check_sizes("RecurrentTranslator", self._settings, sizes)
@@ -116,7 +121,7 @@ class RecurrentTranslator(Translator):
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self._settle(score=serialized(self.attention.score))
 
-    def build(self, input_shape):
+    def build(self, input_shape: dict[str, Shape]) -> None:
         hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)
         self._build_tables()
         self.encoder.build(embedded)
@@ -126,7 +131,7 @@ class RecurrentTranslator(Translator):
         self.readout.build((None, None, self.embedding_dim + 2 * self.hidden_dim))
         self.dropout_layer.build(embedded)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         context, state, mask = self.encode(inputs["source"], training)
         cache = self.attention.project_context(context)
@@ -147,7 +152,7 @@ class RecurrentTranslator(Translator):
         y = self.readout(ops.concatenate([states, attended, y], axis=-1))
         return self.target_embedding.logits(self.dropout_layer(y, training=training))
 
-    def encode(self, source, training=None):
+    def encode(self, source: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Reads the source: ids `(batch, length)`.
 
         Returns:
@@ -159,7 +164,9 @@ class RecurrentTranslator(Translator):
         context, _, backward = self.encoder(x, mask=mask)
         return context, self.first_state(backward)[:, None], mask
 
-    def _advance(self, state, y, cache, mask):
+    def _advance(
+        self, state: Any, y: Tensor, cache: Any, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Any]:
         """One token of `beams` sequences: states, `(batch, beams, ...)`, context and weights."""
         attended, weights = self.attention.step(state, cache, mask)
         inputs = ops.concatenate([y, attended], axis=-1)
@@ -167,7 +174,9 @@ class RecurrentTranslator(Translator):
         new, _ = self.cell(*flat)
         return ops.reshape(new, ops.shape(state)), attended, weights[:, 0]
 
-    def start_decoding(self, source, beams, max_length, coverage=False):
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
+    ) -> tuple[dict[str, Any], Any]:
         """Reads the source once, and makes what `decode_step` needs; see `Transformer`.
 
         The state holds `batch * beams * hidden_dim` numbers, whatever `max_length`, and the source
@@ -180,7 +189,9 @@ class RecurrentTranslator(Translator):
             state["coverage"] = start_coverage(mask, beams)
         return state, shared
 
-    def decode_step(self, ids, index, state, shared, ancestry=None):
+    def decode_step(
+        self, ids: Tensor, index: Index, state: Any, shared: Any, ancestry: Any = None
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence; see `Transformer.decode_step`."""
         hidden = state["hidden"]
         if ancestry is not None:

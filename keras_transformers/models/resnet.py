@@ -1,10 +1,14 @@
 """The residual network of He et al. 2016: convolutions, as a backbone for what reads their maps."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, Unpack
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import ConvolutionNorm, ResidualBlock
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
 from keras_transformers.models.settings import check_choice, check_sizes, keeps_settings, variant
 
@@ -69,15 +73,15 @@ class ResNet(Pyramid):
     @keeps_settings(image_size=both_sides, num_layers=list)
     def __init__(
         self,
-        num_classes=1000,
-        image_size=224,
-        hidden_dim=64,
-        num_layers=(3, 4, 6, 3),
-        bottleneck=True,
-        stem="pooled",
-        norm="batch",
-        **kwargs,
-    ):
+        num_classes: int | None = 1000,
+        image_size: int | Sequence[int] = 224,
+        hidden_dim: int = 64,
+        num_layers: Sequence[int] = (3, 4, 6, 3),
+        bottleneck: bool = True,
+        stem: Literal["pooled", "convolutions"] = "pooled",
+        norm: Literal["batch", "frozen", "group"] = "batch",
+        **kwargs: Unpack[ImageModelOptions],
+    ) -> None:
         super().__init__(**kwargs)
         settings = self._settings
         check_sizes("ResNet", settings, ["hidden_dim"])
@@ -102,7 +106,7 @@ class ResNet(Pyramid):
         self.norm = None
         self._make_head()
 
-    def _stem_convolution(self, number, kernel_size):
+    def _stem_convolution(self, number: int, kernel_size: int) -> ConvolutionNorm:
         return ConvolutionNorm(
             self._settings["hidden_dim"],
             kernel_size,
@@ -113,7 +117,12 @@ class ResNet(Pyramid):
         )
 
     @classmethod
-    def from_variant(cls, name, num_classes=1000, **changes):
+    def from_variant(
+        cls,
+        name: Literal["mini", "18", "34", "50", "101"],
+        num_classes: int | None = 1000,
+        **changes: Any,
+    ) -> Self:
         """A model of a published size.
 
         Parameters for 1,000 classes: "18" 11.7 M, "34" 21.8 M, "50" 25.6 M, "101" 44.5 M.
@@ -128,7 +137,7 @@ class ResNet(Pyramid):
         """
         return cls(num_classes, **variant("ResNet", name, VARIANTS, changes))
 
-    def build(self, images_shape):
+    def build(self, images_shape: Shape) -> None:
         self._start_building(images_shape)
         shape = (None, None, None, self.channels)
         for layer in (*self.stem, *self.encoder_blocks):
@@ -137,16 +146,16 @@ class ResNet(Pyramid):
         self._end_building()
 
     @property
-    def _width(self):
+    def _width(self) -> int:
         return super()._width * (4 if self._settings["bottleneck"] else 1)
 
-    def strides(self):
+    def strides(self) -> tuple[int, ...]:
         return STRIDES[: len(self._settings["num_layers"])]
 
-    def _entrances(self, stage):
+    def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [] if stage else self.stem
 
-    def _enter(self, stage, x, training=None):
+    def _enter(self, stage: int, x: Tensor, training: bool | None = None) -> Tensor:
         if stage:
             return x
         for convolution in self.stem:

@@ -3,6 +3,8 @@
 import functools
 import inspect
 import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import keras
 
@@ -11,6 +13,7 @@ from keras_transformers.layers.arguments import Arguments
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 PROBLEMS = (None, SINGLE, SEVERAL, "regression")
+Made = TypeVar("Made", bound=Callable[..., None])
 MULTIPLE = 8  # of which a gated network's width is one
 
 
@@ -28,11 +31,11 @@ class ModelSettings(Arguments):
         # No dict: Keras would take it for a place of layers.
         self._settings = types.MappingProxyType({**self._settings, **values})
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}
 
 
-def keeps_settings(**written):
+def keeps_settings(**written: Callable[[Any], Any] | None) -> Callable[[Made], Made]:
     """Decorates a constructor of `ModelSettings`, whose arguments become settings.
 
     All that its signature names do, with defaults; what goes into `**kwargs` does not.
@@ -43,11 +46,11 @@ def keeps_settings(**written):
             instance, of which `get_config` knows more than the constructor.
     """
 
-    def decorated(make):
+    def decorated(make: Made) -> Made:
         signature = inspect.signature(make)
 
         @functools.wraps(make)
-        def __init__(self, *args, **kwargs):
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             try:
                 given = signature.bind(self, *args, **kwargs)
             except TypeError:
@@ -57,7 +60,7 @@ def keeps_settings(**written):
                 self._settle(**_settings(given, written))
             make(self, *args, **kwargs)
 
-        return __init__
+        return cast(Made, __init__)
 
     return decorated
 
@@ -79,7 +82,9 @@ def serialized_activation(activation):
     return keras.activations.serialize(keras.activations.get(activation))
 
 
-def check_sizes(owner, settings, names, optional=()):
+def check_sizes(
+    owner: str, settings: Mapping[str, Any], names: Sequence[str], optional: Sequence[str] = ()
+) -> None:
     """Raises ValueError unless the settings of these names are positive integers.
 
     Args:
@@ -96,7 +101,7 @@ def check_sizes(owner, settings, names, optional=()):
             )
 
 
-def check_divides(owner, settings, name, of):
+def check_divides(owner: str, settings: Mapping[str, Any], name: str, of: str) -> None:
     """Raises ValueError unless one setting divides another."""
     if settings[of] % settings[name]:
         raise ValueError(
@@ -105,7 +110,7 @@ def check_divides(owner, settings, name, of):
         )
 
 
-def check_choice(owner, settings, name, known):
+def check_choice(owner: str, settings: Mapping[str, Any], name: str, known: Iterable[Any]) -> None:
     """Raises ValueError unless a setting is one of those known."""
     if settings[name] not in known:
         raise ValueError(
@@ -114,7 +119,7 @@ def check_choice(owner, settings, name, known):
         )
 
 
-def check_problem(owner, settings):
+def check_problem(owner: str, settings: Mapping[str, Any]) -> None:
     """Raises ValueError unless `problem_type` is known, and has classes enough."""
     check_choice(owner, settings, "problem_type", PROBLEMS)
     if settings["problem_type"] == SINGLE and settings["num_classes"] == 1:
@@ -124,7 +129,9 @@ def check_problem(owner, settings):
         )
 
 
-def variant(owner, name, variants, changes):
+def variant(
+    owner: str, name: str, variants: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Settings of a published size, with changes.
 
     Where `style` is "modern", the gated feed-forward networks, which have three matrices, are two

@@ -1,11 +1,15 @@
 """The Swin Transformer of Liu et al. 2021, and its second version."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, Unpack
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, Tensor
 from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock, WindowAttention
 from keras_transformers.layers.patch_merging import pad_map
-from keras_transformers.models.image_model import both_sides
+from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import (
     check_choice,
@@ -94,24 +98,24 @@ class Swin(Pyramid):
     )
     def __init__(
         self,
-        num_classes=1000,
-        image_size=224,
-        patch_size=4,
-        hidden_dim=96,
-        num_layers=(2, 2, 6, 2),
-        num_heads=(3, 6, 12, 24),
-        window_size=7,
-        version=1,
-        pretrained_window_size=None,
-        mlp_ratio=4,
-        mask_padding=True,
-        dropout=0.0,
-        drop_path=0.0,
-        norm_epsilon=1e-5,
-        activation="gelu",
-        qkv_bias=True,
-        **kwargs,
-    ):
+        num_classes: int | None = 1000,
+        image_size: int | Sequence[int] = 224,
+        patch_size: int = 4,
+        hidden_dim: int = 96,
+        num_layers: Sequence[int] = (2, 2, 6, 2),
+        num_heads: Sequence[int] = (3, 6, 12, 24),
+        window_size: int = 7,
+        version: Literal[1, 2] = 1,
+        pretrained_window_size: int | Sequence[int | None] | None = None,
+        mlp_ratio: int = 4,
+        mask_padding: bool = True,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        norm_epsilon: float = 1e-5,
+        activation: Activation | None = "gelu",
+        qkv_bias: bool = True,
+        **kwargs: Unpack[ImageModelOptions],
+    ) -> None:
         super().__init__(**kwargs)
         settings = self._settings
         sizes = ["patch_size", "hidden_dim", "window_size", "mlp_ratio"]
@@ -135,7 +139,7 @@ class Swin(Pyramid):
         self.norm = norm(self, "norm")
         self._make_head()
 
-    def _block(self, stage, number, drop_path):
+    def _block(self, stage: int, number: int, drop_path: float) -> keras.layers.Layer:
         settings = self._settings
         width = settings["hidden_dim"] * 2**stage
         window = settings["window_size"]
@@ -162,7 +166,12 @@ class Swin(Pyramid):
         )
 
     @classmethod
-    def from_variant(cls, name, num_classes=1000, **changes):
+    def from_variant(
+        cls,
+        name: Literal["mini", "T", "S", "B", "L"],
+        num_classes: int | None = 1000,
+        **changes: Any,
+    ) -> Self:
         """A model of a published size, of either version.
 
         Parameters for 1,000 classes: version 1 at 224 pixels "T" 28.3 M, "S" 49.6 M, "B" 87.8 M,
@@ -180,7 +189,7 @@ class Swin(Pyramid):
         second = SECOND if changes.get("version") == 2 else {}
         return cls(num_classes, **variant("Swin", name, VARIANTS, {**second, **changes}))
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         width = self._settings["hidden_dim"]
         self.patch_embedding.build((None, None, None, self.channels))
@@ -192,13 +201,13 @@ class Swin(Pyramid):
         self.norm.build((None, None, None, self._width))
         self._end_building()
 
-    def strides(self):
+    def strides(self) -> tuple[int, ...]:
         return tuple(self._settings["patch_size"] * 2**stage for stage in range(len(STRIDES)))
 
-    def _entrances(self, stage):
+    def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [self.mergings[stage - 1]] if stage else [self.patch_embedding, self.embedding_norm]
 
-    def _enter(self, stage, x, training=None):
+    def _enter(self, stage: int, x: Tensor, training: bool | None = None) -> Tensor:
         if stage:
             return self.mergings[stage - 1](x)
         side = self._settings["patch_size"]

@@ -1,8 +1,11 @@
 """Encoder-only Transformers for text: BERT (Devlin et al. 2018), and a modern one."""
 
+from typing import Any, Literal, Self, Unpack
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Activation, LayerOptions, ProblemType, Shape, Tensor
 from keras_transformers.layers import EncoderBlock, padding_mask
 from keras_transformers.models.settings import (
     check_choice,
@@ -95,26 +98,16 @@ class TextEncoder(Transferable, TextModel):
 
     @keeps_settings(activation=serialized_activation)
     def __init__(
-        self,
-        vocab_size,
-        hidden_dim=768,
-        num_heads=12,
-        mlp_dim=3072,
-        num_layers=12,
-        head=None,
-        num_classes=None,
-        max_length=512,
-        style="bert",
-        pooling="token",
-        dropout=0.1,
-        attention_dropout=0.1,
-        token_types=2,
-        activation="gelu",
-        norm_epsilon=None,
-        pooler_activation="tanh",
-        problem_type=None,
-        **kwargs,
-    ):
+        self, vocab_size: int, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        num_layers: int = 12,
+        head: Literal["masked_language", "classification", "tagging"] | None = None,
+        num_classes: int | None = None, max_length: int = 512,
+        style: Literal["bert", "modern"] = "bert", pooling: Literal["token", "mean"] = "token",
+        dropout: float = 0.1, attention_dropout: float = 0.1, token_types: int = 2,
+        activation: Activation | None = "gelu", norm_epsilon: float | None = None,
+        pooler_activation: Activation | None = "tanh", problem_type: ProblemType | None = None,
+        **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
         policy = self.dtype_policy
@@ -137,10 +130,10 @@ class TextEncoder(Transferable, TextModel):
         self.norm = self._norm("norm") if style == "modern" else None
         self.head = make_head(self._settings, self._norm("norm"), policy)
 
-    def _norm(self, name):
+    def _norm(self, name: str) -> keras.layers.Layer:
         return encoder_norm(self._settings, name, self.dtype_policy)
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         self._check_sizes("num_classes")
         check_choice("TextEncoder", settings, "head", HEADS)
@@ -155,12 +148,15 @@ class TextEncoder(Transferable, TextModel):
             )
 
     @property
-    def problem_type(self):
+    def problem_type(self) -> ProblemType | None:
         """What the logits of classes are for, as given."""
         return self._settings["problem_type"]
 
     @classmethod
-    def from_variant(cls, name, vocab_size=30522, **changes):
+    def from_variant(
+        cls, name: Literal["tiny", "mini", "small", "medium", "base", "large"],
+        vocab_size: int = 30522, **changes: Any
+    ) -> Self:
         """A model of a published size.
 
         Parameters of style "bert" with 30,522 tokens and a pooler: "tiny" 4.4 M, "mini" 11.2 M,
@@ -177,14 +173,14 @@ class TextEncoder(Transferable, TextModel):
         """
         return cls(vocab_size, **variant("TextEncoder", name, VARIANTS, changes))
 
-    def build(self, inputs_shape):
+    def build(self, inputs_shape: Any) -> None:
         self._build_tables()
         if self.token_type_embedding is not None:
             self.token_type_embedding.build((None, None))
         layers = (self.embedding_norm, self.dropout_layer, *self.encoder_blocks)
         self._build_in_turn(*layers, self.norm, self.head)
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         x = self.encode(inputs, training=training)
         kind = self._settings["head"]
@@ -199,7 +195,7 @@ class TextEncoder(Transferable, TextModel):
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
-    def compute_output_shape(self, inputs_shape):
+    def compute_output_shape(self, inputs_shape: Any) -> Shape:
         places = ids = inputs_shape
         if isinstance(inputs_shape, dict):
             ids = inputs_shape["ids"]
@@ -209,14 +205,14 @@ class TextEncoder(Transferable, TextModel):
             return (*places, self._settings["vocab_size"])
         return hidden if self.head is None else self.head.compute_output_shape(hidden)
 
-    def compute_mask(self, inputs, previous_mask=None):
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which places of the output stand for a real token; None where it has others."""
         chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
         if chosen or self._settings["head"] == "classification":
             return None
         return super().compute_mask(inputs, previous_mask)
 
-    def encode(self, inputs, training=None):
+    def encode(self, inputs: Any, training: bool | None = None) -> Tensor:
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         return self._run(self.encoder_blocks, self.as_inputs(inputs), training)
 

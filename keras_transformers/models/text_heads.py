@@ -1,12 +1,12 @@
 """What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Part, Shape, Tensor
+from keras_transformers.annotations import Activation, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import Dropout
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
@@ -14,7 +14,7 @@ from keras_transformers.layers.parts import part
 HEADS = (None, "masked_language", "classification", "tagging")
 
 
-def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal["token", "mean"]) -> Tensor:
+def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal['token', 'mean']) -> Tensor:
     """One vector for each row of `x` `(batch, length, hidden_dim)`, in float32 at least.
 
     Args:
@@ -55,9 +55,9 @@ class ClassificationHead(Composite, keras.layers.Layer):
         self,
         num_classes: int,
         dropout: float = 0.1,
-        pooling: Literal["token", "mean"] = "token",
+        pooling: Literal['token', 'mean'] = "token",
         activation: Activation | None = "tanh",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = num_classes
@@ -110,7 +110,9 @@ class TaggingHead(Composite, keras.layers.Layer):
         Logits `(batch, length, num_classes)`.
     """
 
-    def __init__(self, num_classes: int, dropout: float = 0.1, **kwargs: Any) -> None:
+    def __init__(
+        self, num_classes: int, dropout: float = 0.1, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.num_classes = num_classes
         self.dropout = dropout
@@ -158,7 +160,11 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, vocab_size: int, norm: Part, activation: Activation | None = "gelu", **kwargs: Any
+        self,
+        vocab_size: int,
+        norm: Part,
+        activation: Activation | None = "gelu",
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.vocab_size = vocab_size

@@ -50,7 +50,7 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
                 layer.build((None, None, self._settings["hidden_dim"]))
 
     @property
-    def most_positions(self):
+    def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
         return None if self.position_embedding is None else self._settings["max_length"]
 

@@ -1,5 +1,8 @@
 """How a model takes over the weights of another that was made for another task."""
 
+from collections.abc import Iterable
+from typing import Any, Self
+
 from keras import ops
 
 
@@ -12,7 +15,7 @@ class Transferable:
 
     anew = ("head",)
 
-    def transferred(self, **changes):
+    def transferred(self, **changes: Any) -> Self:
         """A new model for another task that starts from this one's weights.
 
         Args:
@@ -49,7 +52,7 @@ class Transferable:
         return (None, None)
 
 
-def take_over(model, source, anew=()):
+def take_over(model: Any, source: Any, anew: Iterable[str] = ()) -> None:
     """Gives a built model the weights that another has under the same paths.
 
     A table of positions that was made for another grid is resized, by the `assign_resized` of the
@@ -91,7 +94,7 @@ def take_over(model, source, anew=()):
             )
 
 
-def _tables(model):
+def _tables(model: Any) -> dict[str, Any]:
     """Path -> layer, of the layers with a table for a grid of positions."""
     layers = model._flatten_layers(include_self=False)
     return {
@@ -101,6 +104,6 @@ def _tables(model):
     }
 
 
-def _path_in(model, part):
+def _path_in(model: Any, part: Any) -> str:
     """Path of a weight or a layer inside a model, which may itself be inside another."""
     return part.path.removeprefix(f"{model.path}/")

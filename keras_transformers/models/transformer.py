@@ -1,7 +1,10 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017."""
 
+from typing import Any, Literal, Self, Unpack
+
 import keras
 
+from keras_transformers.annotations import Activation, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import (
     CausalSelfAttention,
     CrossAttention,
@@ -109,27 +112,15 @@ class Transformer(TransformerDecoding, Translator):
         activation=serialized_activation, encoder_mixer=serialized, decoder_mixer=serialized
     )
     def __init__(
-        self,
-        vocab_size,
-        hidden_dim=512,
-        num_heads=8,
-        mlp_dim=2048,
-        num_layers=6,
-        num_decoder_layers=None,
-        dropout=0.1,
-        attention_dropout=0.0,
-        norm_first=False,
-        activation="relu",
-        target_vocab_size=None,
-        positions="sinusoidal",
-        encoder_mixer=None,
-        decoder_mixer=None,
-        norm_epsilon=1e-6,
-        logits_bias=False,
-        scale_embedding=True,
-        padding_id=0,
-        **kwargs,
-    ):
+        self, vocab_size: int, hidden_dim: int = 512, num_heads: int = 8, mlp_dim: int = 2048,
+        num_layers: int = 6, num_decoder_layers: int | None = None, dropout: float = 0.1,
+        attention_dropout: float = 0.0, norm_first: bool = False,
+        activation: Activation | None = "relu", target_vocab_size: int | None = None,
+        positions: Literal["sinusoidal", "halves"] | None = "sinusoidal",
+        encoder_mixer: Part | None = None, decoder_mixer: Part | None = None,
+        norm_epsilon: float = 1e-6, logits_bias: bool = False, scale_embedding: bool = True,
+        padding_id: int = 0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
         self.padding_id = padding_id
@@ -186,7 +177,9 @@ class Transformer(TransformerDecoding, Translator):
         ]
 
     @classmethod
-    def from_variant(cls, name, vocab_size, **changes):
+    def from_variant(
+        cls, name: Literal["tiny", "mini", "small", "base", "big"], vocab_size: int, **changes: Any
+    ) -> Self:
         """A model of a published (or smaller) size: "tiny", "mini", "small", "base" or "big".
 
         Args:
@@ -199,7 +192,7 @@ class Transformer(TransformerDecoding, Translator):
         """
         return cls(vocab_size, **variant("Transformer", name, VARIANTS, changes))
 
-    def build(self, input_shape):
+    def build(self, input_shape: dict[str, Shape]) -> None:
         hidden = (None, None, self._settings["hidden_dim"])
         self._build_tables()
         if self.positional_encoding is not None:
@@ -218,7 +211,7 @@ class Transformer(TransformerDecoding, Translator):
                 name="logits_bias", shape=(self.target_embedding.vocab_size,), initializer="zeros"
             )
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         segments, target_segments = inputs.get("source_segments"), inputs.get("target_segments")
         if (segments is None) != (target_segments is None):
@@ -241,7 +234,9 @@ class Transformer(TransformerDecoding, Translator):
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return self._with_bias(self.target_embedding.logits(x))
 
-    def encode(self, source, source_segments=None, training=None):
+    def encode(
+        self, source: Tensor, source_segments: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
         same = None if source_segments is None else segment_mask(source_segments)
         padding = padding_mask(source, self.padding_id) if same is None else None
@@ -250,7 +245,9 @@ class Transformer(TransformerDecoding, Translator):
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
-    def _embed(self, embedding, ids, same_segment, training):
+    def _embed(
+        self, embedding: Any, ids: Tensor, same_segment: Tensor | None, training: bool | None
+    ) -> Tensor:
         x = embedding(rows_of_table(self, ids))
         if self.positional_encoding is not None:
             positions = None if same_segment is None else segment_positions(same_segment)

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_transformers.annotations import Shape
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.traced import Traced
@@ -34,5 +35,5 @@ class Translator(Traced, TakesIds, ModelSettings, Composite, keras.Model):
         if self.target_embedding is not self.source_embedding:
             self.target_embedding.build((None, None))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)

@@ -1,12 +1,15 @@
 """The Vision Transformer of Dosovitskiy et al. 2021."""
 
 import re
+from collections.abc import Sequence
+from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers import AttentionPooling, EncoderBlock
-from keras_transformers.models.image_model import both_sides, drop_path_rates
+from keras_transformers.models.image_model import ImageModelOptions, both_sides, drop_path_rates
 from keras_transformers.models.settings import (
     check_choice,
     check_divides,
@@ -95,26 +98,17 @@ class ViT(PatchTokens):
 
     @keeps_settings(image_size=both_sides, block=serialized_block)
     def __init__(
-        self,
-        num_classes=1000,
-        image_size=224,
-        patch_size=16,
-        hidden_dim=768,
-        num_heads=12,
-        mlp_dim=3072,
-        num_layers=12,
-        pooling="token",
-        class_token=None,
-        positions="learned",
-        stem="patches",
-        representation_dim=None,
-        distillation=None,
-        dropout=0.0,
-        drop_path=0.0,
-        norm_epsilon=1e-6,
-        block=None,
-        **kwargs,
-    ):
+        self, num_classes: int | None = 1000, image_size: int | Sequence[int] = 224,
+        patch_size: int = 16, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        num_layers: int = 12, pooling: Literal["token", "mean", "attention"] = "token",
+        class_token: bool | None = None,
+        positions: Literal["learned", "sinusoidal"] | None = "learned",
+        stem: Literal["patches", "shifted", "convolutional"] = "patches",
+        representation_dim: int | None = None,
+        distillation: Literal["token", "head"] | None = None, dropout: float = 0.0,
+        drop_path: float = 0.0, norm_epsilon: float = 1e-6, block: dict[str, Any] | None = None,
+        **kwargs: Unpack[ImageModelOptions]
+    ) -> None:
         super().__init__(**kwargs)
         if class_token is None:
             self._settle(class_token=pooling == "token")
@@ -156,7 +150,7 @@ class ViT(PatchTokens):
                 settings["num_classes"], name="distillation_head", dtype=policy
             )
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ["patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"]
         optional = ["num_classes", "representation_dim"]
@@ -180,7 +174,7 @@ class ViT(PatchTokens):
             )
 
     @classmethod
-    def from_variant(cls, name, num_classes=1000, **changes):
+    def from_variant(cls, name: str, num_classes: int | None = 1000, **changes: Any) -> Self:
         """A model of a published size with patches of any size.
 
         Parameters for 1,000 classes at 224 pixels: "Ti/16" 5.7 M, "S/16" 22.1 M, "B/16" 86.6 M,
@@ -203,7 +197,7 @@ class ViT(PatchTokens):
         variant = {**VARIANTS[match[1]], "patch_size": int(match[2])}
         return cls(num_classes, **{**variant, **changes})
 
-    def build(self, images_shape):
+    def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         tokens = (None, None, self._settings["hidden_dim"])
         hidden = (None, self._settings["hidden_dim"])
@@ -219,16 +213,16 @@ class ViT(PatchTokens):
         self._end_building()
 
     @property
-    def _width(self):
+    def _width(self) -> int:
         return self._settings["representation_dim"] or self._settings["hidden_dim"]
 
-    def call(self, images, training=None):
+    def call(self, images: Tensor, training: bool | None = None) -> Tensor:
         if self.distillation_head is None:
             return super().call(images, training=training)
         y = self.norm(self.encode(images, training=training)[:, :2])
         return (self.head(y[:, 0]) + self.distillation_head(y[:, 1])) / 2
 
-    def represent(self, images, training=None):
+    def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
         """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
         x = self.encode(images, training=training)
         if self.pooling == "attention":
@@ -239,7 +233,10 @@ class ViT(PatchTokens):
             y = self.norm(x[:, 0])
         return y if self.representation is None else self.representation(y)
 
-    def encode(self, images, training=None, return_blocks=False, visible=None):
+    def encode(
+        self, images: Tensor, training: bool | None = None, return_blocks: bool = False,
+        visible: Tensor | None = None
+    ) -> Any:
         """Runs the encoder blocks, before the last norm.
 
         Args:
@@ -260,7 +257,7 @@ class ViT(PatchTokens):
             outputs.append(x)
         return outputs if return_blocks else x
 
-    def features(self, images, training=None):
+    def features(self, images: Tensor, training: bool | None = None) -> dict[str, Tensor]:
         """The patches after the last norm, as a map, for detection and segmentation.
 
         Args:
@@ -277,6 +274,6 @@ class ViT(PatchTokens):
         x = ops.reshape(x[:, self.prefix_tokens :], (-1, rows, columns, x.shape[-1]))
         return {f"stride_{self.patch_size}": x}
 
-    def _first(self, blocks):
+    def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
         end = [self.norm] if blocks == len(self.encoder_blocks) else []
         return [*self._token_layers(), *self.encoder_blocks[:blocks], *end]

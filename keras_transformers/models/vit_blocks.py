@@ -1,7 +1,10 @@
 """What the blocks of a Vision Transformer are made of: its argument `block`."""
 
+from typing import Any
+
 import keras
 
+from keras_transformers.annotations import Activation
 from keras_transformers.layers import FeedForward, SelfAttention
 from keras_transformers.layers.parts import serialized
 
@@ -14,9 +17,9 @@ def serialized_block(block):
 
 
 def parts_of_blocks(
-    num_heads, mlp_dim, norm_epsilon, activation="gelu", attention_dropout=0.0, qkv_bias=True,
-    **given,
-):
+    num_heads: int, mlp_dim: int, norm_epsilon: float, activation: Activation | None = "gelu",
+    attention_dropout: float = 0.0, qkv_bias: bool = True, **given: Any
+) -> dict[str, Any]:
     """Arguments of `EncoderBlock`: the parts that were not given are made of the numbers."""
     parts = {name: each for name, each in given.items() if each is not None}
     if "mixer" not in parts:

@@ -61,7 +61,7 @@ class PatchTokens(ImageModel):
         layers = (self.patch_embedding, self.class_token, self.distillation_token)
         return [each for each in (*layers, self.position_embedding) if each is not None]
 
-    def grid(self, image_size):
+    def grid(self, image_size: tuple[int, int]) -> tuple[int, int]:
         """`(rows, columns)` of patches in an image of `(height, width)`.
 
         A side that only the call knows is a scalar tensor; `PatchEmbedding` checks it there.

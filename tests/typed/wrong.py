@@ -39,14 +39,15 @@ layers.padding_mask([[1, 2, 0]])  # wrong: no tensor
 layers.relative_position_index(7)  # wrong: no grid
 layers.patchify(x, "4")  # wrong: no number
 layers.TokenEmbedding(100)  # wrong: without its width
-generation.generate(encoder, ids)  # wrong: an encoder writes nothing
+layers.EncoderBlock(8, 32, droput=0.1)  # wrong: misspelt
+layers.WindowAttention(4, 7, droput=0.1)  # wrong: misspelt
 generation.generate(translator, ids, search="greedy")  # wrong: a name where a search is due
 generation.Sampling(temprature=0.7)  # wrong: misspelt
 generation.BeamSearch(4, normalization="mean")  # wrong: no such normalisation
 found["scors"]  # wrong: misspelt
 found["log_probabilities"]  # wrong: greedy search has none
 pretrained.load("folder", task="clasification")  # wrong: misspelt
-pretrained.load("folder", task="detection").prefill(ids)  # wrong: a detector has none
+models.ViT(10, depth=3)  # wrong: another library's word
 saving.load_wieghts(pictures, "weights.h5")  # wrong: misspelt
 precision.in_precision(pictures, "int4")  # wrong: no such precision
 inspection.attention_rollout(3)  # wrong: no weights
