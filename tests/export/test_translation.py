@@ -34,7 +34,7 @@ def model(tokenizer):
     # Taught to copy a little, so that its outputs differ and end.
     batches = packed(encode_pairs(LINES, LINES, tokenizer, 1), 48, 48, rows=4)
     model.compile(keras.optimizers.Adam(1e-2), SmoothedCrossEntropy(), jit_compile=True)
-    model.fit(batches.repeat(), steps_per_epoch=160, shuffle=False, verbose=0)
+    model.fit(batches.repeat(), steps_per_epoch=400, shuffle=False, verbose=0)
     return model
 
 
