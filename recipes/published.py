@@ -55,14 +55,32 @@ def start_from(folder, kind, called):
     return model
 
 
-def start_from_images(folder, channels):
-    """`start_from` of a model of images; ValueError if it takes other channels."""
+def continued(of, channels, settings):
+    """The classifier of images that `--pretrained` names, for another task; None without.
+
+    Args:
+        of: The group `model` of a configuration: `pretrained`, a folder or None, and `freeze`,
+            whether all but pooling and head stay as they are.
+        channels: Of the images to learn from.
+        settings: Constructor arguments that differ.
+
+    Raises:
+        ValueError: If the model takes other channels, or there is none to freeze.
+    """
+    folder = of.pretrained
+    if folder is None:
+        if of.freeze:
+            raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
+        return None
     model = start_from(folder, ImageModel, "classifier of pictures")
     if model.channels != channels:
         raise ValueError(
             f"--pretrained: {folder} has learned from pictures of {model.channels} channels. "
             f"Received: pictures of {channels}"
         )
+    model = model.transferred(**settings)
+    if of.freeze:
+        model.freeze()
     return model
 
 

@@ -25,7 +25,7 @@ from .heat import importance
 from .image_figures import pictures
 from .image_scores import score, show_use, tables
 from .options import Run, main
-from .published import publishing, start_from_images, their_side
+from .published import continued, publishing, their_side
 
 
 @dataclass(frozen=True)
@@ -96,21 +96,16 @@ def build_model(config, num_classes, channels):
     of, side = config.model, config.data.image_size
     settings = {"num_classes": num_classes, "image_size": side, "dropout": of.dropout}
     settings |= {"drop_path": of.drop_path, "problem_type": config.data.problem_type}
-    if of.pretrained is not None:
-        model = start_from_images(of.pretrained, channels).transferred(**settings)
-        if of.freeze:
-            model.freeze()
-        return training.classifier(config, model)
-    if of.freeze:
-        raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
-    model = Swin.from_variant(
-        of.size,
-        version=of.version,
-        patch_size=of.patch_size,
-        window_size=of.window_size,
-        **settings,
-    )
-    model.build((None, side, side, channels))
+    model = continued(of, channels, settings)
+    if model is None:
+        model = Swin.from_variant(
+            of.size,
+            version=of.version,
+            patch_size=of.patch_size,
+            window_size=of.window_size,
+            **settings,
+        )
+        model.build((None, side, side, channels))
     return training.classifier(config, model)
 
 

@@ -81,7 +81,7 @@ class CausalSelfAttention(SelfAttention):
             x: `(batch, beams, hidden_dim)`, one token of every sequence.
             cache: From `start_cache`, filled by the steps before.
             index: Position of the token, an int or a scalar tensor.
-            visible: Bool `(batch or 1, beams, max_length * beams)` from `cache.visible_slots`; by
+            visible: Bool `(batch or 1, beams, max_length * beams)` from `visible_slots`; by
                 default every beam sees its own slot.
 
         Returns:
