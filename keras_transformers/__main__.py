@@ -1,4 +1,4 @@
-"""The command `keras-transformers NAME ...`: the recipes, and what asks a trained model.
+"""The command `keras-transformers NAME ...`: recipes, and what asks or compares their models.
 
 An installed package has the recipes inside; in a clone they are beside it. `python -m
 recipes.NAME`, in a clone, is the same.
@@ -10,14 +10,14 @@ import runpy
 import sys
 
 COMMAND = "keras-transformers"
-NAMES = (
+RECIPES = (
     *("translation", "recurrent_translation", "language_model", "masked_language_model"),
     *("text_classification", "vit", "swin", "mae", "detr", "picture_text", "mixers"),
-    *("predict", "demo"),
 )
+NAMES = (*RECIPES, "predict", "demo", "compare")
 
 
-def find():
+def find() -> tuple[pathlib.Path, str]:
     """Folder and name of the package of the recipes.
 
     Raises:
@@ -31,16 +31,17 @@ def find():
     raise SystemExit(f"{COMMAND}: this installation of keras_transformers has no recipes.")
 
 
-def overview(folder):
+def overview(folder: pathlib.Path) -> str:
     """What can be called, with the first line of what each file says of itself."""
     lines = [f"usage: {COMMAND} NAME [options]", "", "options of each: NAME --help", ""]
     for name in NAMES:
         text = (folder / f"{name}.py").read_text(encoding="utf-8")
-        lines.append(f"  {name:22} {ast.get_docstring(ast.parse(text)).splitlines()[0]}")
+        about = ast.get_docstring(ast.parse(text)) or ""
+        lines.append(f"  {name:22} {about.splitlines()[0]}")
     return "\n".join(lines)
 
 
-def main():
+def main() -> None:
     """Runs the recipe that the first argument names with the others."""
     name, *options = sys.argv[1:] or ["--help"]
     folder, package = find()
@@ -55,7 +56,7 @@ def main():
     try:
         runpy.run_module(f"{package}.{name.replace('-', '_')}", run_name="__main__")
     except ModuleNotFoundError as error:
-        if error.name.split(".")[0] in ("keras_transformers", "recipes"):
+        if str(error.name).split(".")[0] in ("keras_transformers", "recipes"):
             raise
         raise SystemExit(
             f"{COMMAND}: {name} needs {error.name}: pip install 'keras_transformers[recipes]'"

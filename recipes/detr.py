@@ -68,8 +68,8 @@ class Model:
     """The detector."""
 
     pretrained: str | None = None  # folder of another run, or published, to go on from its model
-    size: Literal["mini", "R50", "R101"] = "mini"
-    queries: Literal["learned", "anchors", "proposals"] = "proposals"
+    size: Literal["mini", "R50", "R101"] = "mini"  # 1.3 million parameters
+    queries: Literal["learned", "anchors", "proposals"] = "proposals"  # the encoder's best
     num_queries: int = 40  # the most boxes in a window are some 30
 
 
@@ -79,13 +79,13 @@ class Training:
 
     minutes: float | None = 20.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 1000  # at most, however quick the machine; without minutes the decay ends there
-    steps_per_epoch: int = 100
-    batch_size: int = 8
-    optimizer: Literal["muon", "adamw"] = "muon"
+    steps_per_epoch: int = 100  # windows are drawn without end
+    batch_size: int = 8  # windows
+    optimizer: Literal["muon", "adamw"] = "muon"  # Muon for what is a matrix, see above
     learning_rate: float = 2e-3  # the peak; 5e-4 suits AdamW
-    weight_decay: float = 0.05
-    warmup_steps: int = 100
-    decay: Literal["linear", "cosine"] = "cosine"
+    weight_decay: float = 0.05  # of matrices
+    warmup_steps: int = 100  # one epoch
+    decay: Literal["linear", "cosine"] = "cosine"  # to 0, over the budget
     clip_norm: float | None = 1.0  # of all gradients together
 
 

@@ -55,8 +55,8 @@ class Model:
     """The decoder."""
 
     pretrained: str | None = None  # folder of published GPT-2 weights, to go on from
-    variant: Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"
-    style: Literal["gpt2", "modern"] = "modern"
+    variant: Literal["tiny", "mini", "small", "medium", "large", "xl"] = "mini"  # 256 wide
+    style: Literal["gpt2", "modern"] = "modern"  # the newer, see `LanguageModel`
     num_key_value_heads: int | None = None  # fewer than of queries: a smaller cache
     dropout: float = 0.0  # in ten minutes every text is read four times, not forty
 
@@ -71,7 +71,7 @@ class Training:
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 50  # to the peak
-    decay: Literal["linear", "cosine"] = "linear"
+    decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
     patience: int = 3  # epochs without a better validation loss before training stops
 
 
@@ -80,8 +80,8 @@ class Decoding:
     """How it writes."""
 
     prompts: tuple[str, ...] = ("", "ROMEO.\n", "Shall I compare thee")  # to go on with
-    temperature: float = 0.8
-    top_p: float = 0.95
+    temperature: float = 0.8  # below 1: surer than it is
+    top_p: float = 0.95  # share of the probability that is drawn from
     new_tokens: int = 128  # of each continuation
 
 

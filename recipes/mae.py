@@ -38,23 +38,23 @@ class Data:
     image_size: int = 32  # images of 28 pixels are enlarged
     crop: bool = True  # cut the middle out of images that are no squares, or squeeze them
     crop_padding: int = 2  # pixels of the random crop
-    flip: bool = True
+    flip: bool = True  # left and right
     rand_augment: int = 0  # operations on each image; costs 25 ms for 128 images of 28 pixels
     erasing: float = 0.0  # what is missing is the task, not the augmentation
-    mixup: float = 0.0
-    cutmix: float = 0.0
+    mixup: float = 0.0  # see `recipes.vit`
+    cutmix: float = 0.0  # the same with rectangles
 
 
 @dataclass(frozen=True)
 class Model:
     """The autoencoder, and what of it the classifiers take."""
 
-    size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
+    size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"  # 128 wide, 4 blocks
     patch_size: int = 4  # 64 patches, of which 16 are seen
-    mask_ratio: float = 0.75
-    decoder_dim: int = 64
-    decoder_heads: int = 4
-    decoder_layers: int = 2
+    mask_ratio: float = 0.75  # the best of the paper's figure 5
+    decoder_dim: int = 64  # half of the encoder
+    decoder_heads: int = 4  # of 16
+    decoder_layers: int = 2  # the encoder alone is kept
     drop_path: float = 0.1  # of the classifiers
 
 
@@ -64,15 +64,15 @@ class Training:
 
     minutes: float | None = 10.0  # of pre-training; the learning rate decays to reach 0 then
     epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
-    batch_size: int = 128
+    batch_size: int = 128  # some 90 steps an epoch
     pretraining_rate: float = 2e-3  # the peak
     seeds: int = 3  # classifiers of each kind
     label_epochs: int = 100  # of the classifiers
-    label_smoothing: float = 0.1
+    label_smoothing: float = 0.1  # against answers that are too sure
     learning_rate: float = 1e-3  # the peak of the classifiers
     weight_decay: float = 0.05  # of kernels alone
-    warmup_steps: int = 100
-    decay: Literal["linear", "cosine"] = "cosine"
+    warmup_steps: int = 100  # about an epoch
+    decay: Literal["linear", "cosine"] = "cosine"  # to 0, over the budget
     clip_norm: float | None = 1.0  # of all gradients of a classifier together
     ema: float | None = None  # momentum of averaged weights
 

@@ -37,8 +37,8 @@ class Data:
     train: str | None = None  # own texts instead: files, or folders of them
     valid: str | None = None
     test: str | None = None
-    vocab_size: int = 4000
-    lower_case: bool = True
+    vocab_size: int = 4000  # pieces
+    lower_case: bool = True  # as in BERT uncased
     row_length: int = 128  # positions in a row
     mask_rate: float = 0.2  # of tokens; small models like more than BERT's 0.15
     whole_words: bool = True  # a piece is easily guessed from the others of its word
@@ -53,8 +53,8 @@ class Data:
 class Model:
     """The encoder."""
 
-    variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
-    style: Literal["bert", "modern"] = "modern"
+    variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"  # 256 wide
+    style: Literal["bert", "modern"] = "modern"  # the newer, see `TextEncoder`
     dropout: float = 0.0  # other words are masked each time; and the text is read a few times only
 
 
@@ -68,7 +68,7 @@ class Training:
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 50  # to the peak
-    decay: Literal["linear", "cosine"] = "linear"
+    decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
     patience: int = 3  # epochs without a better validation loss before training stops
 
 

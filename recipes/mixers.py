@@ -95,9 +95,9 @@ POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
 class Data:
     """What is learned."""
 
-    tasks: tuple[Literal["image", "text"], ...] = ("image", "text")
+    tasks: tuple[Literal["image", "text"], ...] = ("image", "text")  # both, or one
     words: int = 32  # of a passage
-    vocab_size: int = 2000
+    vocab_size: int = 2000  # pieces
     text_length: int = 48  # pieces of a passage; those beyond are left out
 
 
@@ -105,12 +105,12 @@ class Data:
 class Model:
     """One encoder, and what mixes its tokens."""
 
-    variants: tuple[str, ...] = tuple(VARIANTS)
+    variants: tuple[str, ...] = tuple(VARIANTS)  # all of them
     patch_size: int = 4  # 49 tokens of a picture of 28 pixels
-    hidden_dim: int = 64
-    mlp_dim: int = 128
-    num_layers: int = 2
-    dropout: float = 0.1
+    hidden_dim: int = 64  # of tokens
+    mlp_dim: int = 128  # twice that
+    num_layers: int = 2  # blocks
+    dropout: float = 0.1  # of all blocks
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class Training:
     """How long and how fast each learns."""
 
     seeds: int = 3  # runs of each variant on each task
-    image_epochs: int = 5
-    text_epochs: int = 4
-    batch_size: int = 128
+    image_epochs: int = 5  # all variants have as many
+    text_epochs: int = 4  # all variants have as many
+    batch_size: int = 128  # images or passages
     learning_rate: float = 2e-3  # the peak
-    weight_decay: float = 0.05
-    warmup_steps: int = 50
-    decay: Literal["linear", "cosine"] = "cosine"
+    weight_decay: float = 0.05  # of matrices
+    warmup_steps: int = 50  # to the peak
+    decay: Literal["linear", "cosine"] = "cosine"  # to 0, over the budget
 
 
 @dataclass(frozen=True)

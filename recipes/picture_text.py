@@ -69,11 +69,11 @@ class Model:
     """Two encoders, of which one looks at what the other makes."""
 
     patch_size: int = 4  # 49 patches of a picture of 28 pixels
-    picture_dim: int = 96
-    text_dim: int = 64
-    num_heads: int = 4
+    picture_dim: int = 96  # of patches
+    text_dim: int = 64  # of pieces
+    num_heads: int = 4  # of both
     text_length: int = 16  # pieces of a sentence
-    dropout: float = 0.1
+    dropout: float = 0.1  # of all blocks
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class Training:
 
     minutes: float | None = 5.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 60  # at most
-    batch_size: int = 128
+    batch_size: int = 128  # some 90 steps an epoch
     learning_rate: float = 1e-3  # the peak
-    weight_decay: float = 0.05
-    warmup_steps: int = 100
-    decay: Literal["linear", "cosine"] = "cosine"
+    weight_decay: float = 0.05  # of matrices
+    warmup_steps: int = 100  # about an epoch
+    decay: Literal["linear", "cosine"] = "cosine"  # to 0, over the budget
 
 
 @dataclass(frozen=True)

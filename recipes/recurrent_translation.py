@@ -48,7 +48,7 @@ class Model:
     """The recurrent network."""
 
     hidden_dim: int = 256  # 2.0 million parameters with 2,500 pieces
-    dropout: float = 0.1
+    dropout: float = 0.1  # of embeddings and before the logits
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Training:
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 100  # to the peak
-    decay: Literal["linear", "cosine"] = "linear"
+    decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
     score_every: int = 4  # epochs from one BLEU on the validation set to the next
     patience: int = 5  # scorings without a better one before training stops
 
@@ -71,7 +71,7 @@ class Training:
 class Decoding:
     """How translations are searched for and scored."""
 
-    beam_size: int = 4
+    beam_size: int = 4  # as in `recipes.translation`
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
     bleu_tokenizer: str | None = None  # sacreBLEU's; by default by the script of the references
 

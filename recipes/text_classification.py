@@ -57,8 +57,8 @@ class Data:
     )
     label_separator: str = ","  # between several labels, in own files
     label_share: float = 1.0  # of the training texts, at random; the others are left out
-    vocab_size: int = 4000
-    lower_case: bool = True
+    vocab_size: int = 4000  # pieces
+    lower_case: bool = True  # as in BERT uncased
     row_length: int = 256  # positions for the longest text; what is longer is cut, and counted
 
 
@@ -68,10 +68,10 @@ class Model:
 
     pretrained: str | None = None  # folder of a run of recipes.masked_language_model, or published
     compare: bool = False  # with --pretrained: train from random weights as well
-    variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"
-    style: Literal["bert", "modern"] = "modern"
-    pooling: Literal["token", "mean"] = "mean"
-    dropout: float = 0.2
+    variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"  # 256 wide
+    style: Literal["bert", "modern"] = "modern"  # the newer, see `TextEncoder`
+    pooling: Literal["token", "mean"] = "mean"  # a published encoder has learned "token"
+    dropout: float = 0.2  # higher than in pre-training: texts are few
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class Training:
     """How long and how fast it learns."""
 
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
-    minutes: float | None = None
-    epochs: int = 8
+    minutes: float | None = None  # no limit but the epochs
+    epochs: int = 8  # of the training texts
     batch_size: int = 2048  # positions in a batch
-    label_smoothing: float = 0.1
+    label_smoothing: float = 0.1  # against answers that are too sure
     learning_rate: float = 5e-4  # the peak
-    weight_decay: float = 0.05
+    weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 50  # to the peak
-    decay: Literal["linear", "cosine"] = "linear"
+    decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
 
 
 @dataclass(frozen=True)

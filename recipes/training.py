@@ -185,7 +185,7 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     epoch = list(batches(0))
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
-    print(f"{len(epoch)} batches an epoch; {share:.1%} of their places hold real tokens")
+    print(f"{len(epoch)} batches an epoch; {share:.1%} of their positions hold real tokens")
     real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
     throughput = Throughput(int(real))
     history = fit(

@@ -70,7 +70,7 @@ class Training:
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 100  # to the peak
-    decay: Literal["linear", "cosine"] = "linear"
+    decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
     score_every: int = 4  # epochs from one BLEU on the validation set to the next
     patience: int = 5  # scorings without a better one before training stops
 
@@ -79,7 +79,7 @@ class Training:
 class Decoding:
     """How translations are searched for and scored."""
 
-    beam_size: int = 4
+    beam_size: int = 4  # as in section 6.1 of the paper
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
     bleu_tokenizer: str | None = None  # sacreBLEU's; by default by the script of the references
 

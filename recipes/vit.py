@@ -45,11 +45,11 @@ class Data:
     image_size: int = 32  # images of 28 pixels are enlarged
     crop: bool = True  # cut the middle out of images that are no squares, or squeeze them
     crop_padding: int = 2  # pixels of the random crop
-    flip: bool = True
+    flip: bool = True  # left and right
     rand_augment: int = 0  # operations on each image; costs 25 ms for 128 images of 28 pixels
     erasing: float = 0.25  # share of images with a rectangle of noise
-    mixup: float = 0.0
-    cutmix: float = 0.0
+    mixup: float = 0.0  # 0.2 costs 1.4 points in 12 epochs
+    cutmix: float = 0.0  # the same with rectangles
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Model:
 
     pretrained: str | None = None  # folder of another run, or published, to go on from its model
     freeze: bool = False  # with --pretrained: train pooling and head only
-    size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"
+    size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"  # 128 wide, 4 blocks
     patch_size: int = 8  # 16 tokens; four times as many take four times as long
-    stem: Literal["patches", "shifted", "convolutional"] = "convolutional"
-    pooling: Literal["token", "mean", "attention"] = "mean"
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    dropout: float = 0.0
-    drop_path: float = 0.1
+    stem: Literal["patches", "shifted", "convolutional"] = "convolutional"  # 4 points better
+    pooling: Literal["token", "mean", "attention"] = "mean"  # in 12 epochs a token is as good
+    positions: Literal["learned", "sinusoidal"] = "learned"  # of 16 patches, soon learned
+    dropout: float = 0.0  # `drop_path` and `erasing` regularise
+    drop_path: float = 0.1  # of the last block; the first has none
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class Training:
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
-    batch_size: int = 128
-    label_smoothing: float = 0.1
+    batch_size: int = 128  # some 90 steps an epoch
+    label_smoothing: float = 0.1  # against answers that are too sure
     learning_rate: float = 1e-3  # the peak
     weight_decay: float = 0.05  # of kernels alone
-    warmup_steps: int = 100
-    decay: Literal["linear", "cosine"] = "cosine"
+    warmup_steps: int = 100  # about an epoch
+    decay: Literal["linear", "cosine"] = "cosine"  # to 0, over the budget
     clip_norm: float | None = 1.0  # of all gradients together
     ema: float | None = None  # momentum of averaged weights, which are then scored and saved
 

@@ -86,6 +86,11 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:cifar10), an .npz file, or a folder with one folder of images a class."
         )
+    return _complete(dataset, corpora, valid_share, several)
+
+
+def _complete(dataset, corpora, valid_share, several):
+    """The data, what is missing held out; ValueError if there is too little."""
     if "test" not in corpora:
         corpora["train"], corpora["test"] = corpora["train"].split(0.1)
     if "valid" not in corpora:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from keras_transformers import visualization
-from keras_transformers.__main__ import NAMES
+from keras_transformers.__main__ import RECIPES as NAMES
 from recipes import folder as folders
 from recipes import training
 from recipes.folder import RunFolder, is_finished
@@ -108,7 +108,7 @@ def test_the_end_of_a_run_stands_once_and_what_draws_is_given_a_path(recipe):
         assert called(call) not in DRAWING or "path" in around, called(call)
 
 
-@pytest.mark.parametrize("recipe", [name for name in NAMES if name not in ("predict", "demo")])
+@pytest.mark.parametrize("recipe", NAMES)
 def test_every_recipe_ends_as_all_do(recipe):
     assert len([call for call, _ in calls(recipe) if called(call) == "finish"]) == 1
 

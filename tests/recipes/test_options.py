@@ -7,11 +7,10 @@ import sys
 
 import pytest
 
-from keras_transformers.__main__ import NAMES
+from keras_transformers.__main__ import RECIPES
 from recipes import options
 from recipes.options import changed, configure, numbers
 
-RECIPES = [name for name in NAMES if name not in ("predict", "demo")]
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
 
