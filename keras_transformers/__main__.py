@@ -17,7 +17,7 @@ NAMES = (
 )
 
 
-def find():
+def find() -> tuple[pathlib.Path, str]:
     """Folder and name of the package of the recipes.
 
     Raises:
@@ -31,16 +31,17 @@ def find():
     raise SystemExit(f"{COMMAND}: this installation of keras_transformers has no recipes.")
 
 
-def overview(folder):
+def overview(folder: pathlib.Path) -> str:
     """What can be called, with the first line of what each file says of itself."""
     lines = [f"usage: {COMMAND} NAME [options]", "", "options of each: NAME --help", ""]
     for name in NAMES:
         text = (folder / f"{name}.py").read_text(encoding="utf-8")
-        lines.append(f"  {name:22} {ast.get_docstring(ast.parse(text)).splitlines()[0]}")
+        first, *_ = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+        lines.append(f"  {name:22} {first}")
     return "\n".join(lines)
 
 
-def main():
+def main() -> None:
     """Runs the recipe that the first argument names with the others."""
     name, *options = sys.argv[1:] or ["--help"]
     folder, package = find()
@@ -55,7 +56,7 @@ def main():
     try:
         runpy.run_module(f"{package}.{name.replace('-', '_')}", run_name="__main__")
     except ModuleNotFoundError as error:
-        if error.name.split(".")[0] in ("keras_transformers", "recipes"):
+        if (error.name or "").split(".")[0] in ("keras_transformers", "recipes"):
             raise
         raise SystemExit(
             f"{COMMAND}: {name} needs {error.name}: pip install 'keras_transformers[recipes]'"
