@@ -57,24 +57,14 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
     _refuse = refuse
 
     def __init__(
-        self,
-        num_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        dropout: float = 0.0,
-        use_bias: bool | Projection | Sequence[Projection] = True,
-        score: GivenScore = "scaled_dot",
-        num_key_value_heads: int | None = None,
-        position: Part | None = None,
-        output_shape: int | None = None,
+        self, num_heads: int, key_dim: int | None = None, value_dim: int | None = None,
+        dropout: float = 0.0, use_bias: bool | Projection | Sequence[Projection] = True,
+        score: GivenScore = "scaled_dot", num_key_value_heads: int | None = None,
+        position: Part | None = None, output_shape: int | None = None,
         kernel_initializer: Initializer = "glorot_uniform",
-        bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Any = None,
-        seed: int | None = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Unpack[LayerOptions],
+        bias_initializer: Initializer = "zeros", kernel_regularizer: Any = None,
+        seed: int | None = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)

@@ -1,6 +1,6 @@
 """The encoder block and the decoder block: residuals and norms, wired."""
 
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import keras
 
@@ -279,7 +279,7 @@ class DecoderBlock(Block):
         x, cache = self._residual(x, "mixer", self.mixer.step, cache, index, visible)
         weights = None
         if context_cache is not None:
-            attend = self.cross_attention.step
+            attend = cast(Any, self.cross_attention).step
             x, weights = self._residual(x, "cross_attention", attend, context_cache, context_mask)
         feed = getattr(self.feed_forward, "step", self.feed_forward)
         x, _ = self._residual(x, "feed_forward", feed)

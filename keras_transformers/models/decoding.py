@@ -1,10 +1,11 @@
 """How models with decoder blocks decode, token by token."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.annotations import Cache, Index, ModelMixin, Tensor
 from keras_transformers.layers import padding_mask
 from keras_transformers.layers.decoder_attention import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
@@ -13,13 +14,21 @@ from keras_transformers.models.text_inputs import rows_of_table
 AT_A_TIME = 64  # positions of a prompt whose logits are in memory together
 
 
-class CachedDecoding:
+class CachedDecoding(ModelMixin):
     """Decoding with `decoder_blocks`, whose state has the `cache` of each; before `keras.Model`."""
 
-    def _start_caches(self, batch, beams, max_length):
+    def _start_caches(self, batch: Any, beams: int, max_length: Index) -> list[Cache]:
         return [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
 
-    def _step_blocks(self, x, index, state, ancestry, contexts=None, context_mask=None):
+    def _step_blocks(
+        self,
+        x: Tensor,
+        index: Index,
+        state: dict[str, Any],
+        ancestry: Any,
+        contexts: Sequence[Cache | None] | None = None,
+        context_mask: Tensor | None = None,
+    ) -> tuple[Tensor, dict[str, Any], Any]:
         """One token of every sequence through all blocks.
 
         Args:
@@ -79,7 +88,7 @@ class TransformerDecoding(CachedDecoding):
             ],
         }
         batch = ops.shape(source)[0]
-        state = {"cache": self._start_caches(batch, beams, max_length)}
+        state: dict[str, Any] = {"cache": self._start_caches(batch, beams, max_length)}
         if coverage:
             state["coverage"] = start_coverage(mask, beams)
         return state, shared
@@ -118,14 +127,16 @@ class TransformerDecoding(CachedDecoding):
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return self._with_bias(self.target_embedding.step_logits(x)), state
 
-    def _with_bias(self, logits):
+    def _with_bias(self, logits: Tensor) -> Tensor:
         """Logits with the bias of each token, if there are biases."""
         if self.logits_bias is None:
             return logits
         return logits + ops.cast(self.logits_bias, logits.dtype)
 
 
-def log_probabilities(logits_of, x, following):
+def log_probabilities(
+    logits_of: Callable[[Tensor], Tensor], x: Tensor, following: Tensor
+) -> Tensor:
     """Log-probabilities of `following`, a few positions at a time: logits are large.
 
     Args:
@@ -136,7 +147,7 @@ def log_probabilities(logits_of, x, following):
     Returns:
         Float32 `(batch, length)`.
     """
-    def score(x, following):
+    def score(x: Tensor, following: Tensor) -> Tensor:
         logits = ops.cast(logits_of(x), "float32")
         chosen = ops.take_along_axis(logits, following[..., None], axis=-1)[..., 0]
         return chosen - ops.logsumexp(logits, axis=-1)
@@ -151,7 +162,7 @@ def log_probabilities(logits_of, x, following):
     x = ops.reshape(ops.pad(x, (*width, (0, 0))), (batch, number, size, x.shape[2]))
     following = ops.reshape(ops.pad(following, width), (batch, number, size))
 
-    def advance(i, scores):
+    def advance(i: Index, scores: Tensor) -> tuple[Index, Tensor]:
         new = score(ops.take(x, i, axis=1), ops.take(following, i, axis=1))
         here = (ops.arange(number) == i)[:, None]
         return i + 1, ops.where(here, new[:, None], scores)

@@ -21,7 +21,7 @@ from keras_transformers.models.settings import (
 from keras_transformers.models.transfer import Transferable
 
 # Carion et al. 2020, section 4; a smaller one for small data, measured on the embedded tree crowns.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {
         "backbone": "mini",
         "hidden_dim": 128,
@@ -41,7 +41,7 @@ VARIANTS = {
 }
 
 
-def serialized_criterion(criterion):
+def serialized_criterion(criterion: SetCriterion | dict[str, Any] | None) -> dict[str, Any]:
     """A `SetCriterion`, or a dict of its arguments, or None, as such a dict."""
     if isinstance(criterion, SetCriterion):
         return dataclasses.asdict(criterion)
@@ -113,12 +113,22 @@ class DETR(Transferable, Backbone, ObjectQueries):
 
     @keeps_settings(backbone=None, criterion=serialized_criterion)
     def __init__(
-        self, num_classes: int, backbone: Literal['mini', '18', '34', '50', '101'] | Part = "50",
-        feature: str | None = None, hidden_dim: int = 256, num_heads: int = 8, mlp_dim: int = 2048,
-        num_encoder_layers: int = 6, num_decoder_layers: int = 6, num_queries: int = 100,
-        queries: Literal['learned', 'anchors', 'proposals'] = "learned", norm_first: bool = False,
-        dropout: float = 0.1, max_wavelength: float = 10000.0,
-        criterion: SetCriterion | dict[str, Any] | None = None, **kwargs: Unpack[LayerOptions]
+        self,
+        num_classes: int,
+        backbone: Literal['mini', '18', '34', '50', '101'] | Part = "50",
+        feature: str | None = None,
+        hidden_dim: int = 256,
+        num_heads: int = 8,
+        mlp_dim: int = 2048,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        num_queries: int = 100,
+        queries: Literal['learned', 'anchors', 'proposals'] = "learned",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        max_wavelength: float = 10000.0,
+        criterion: SetCriterion | dict[str, Any] | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
@@ -208,8 +218,12 @@ class DETR(Transferable, Backbone, ObjectQueries):
         }
 
     def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None,
-        training: bool = True
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
     ) -> Tensor:
         """The criterion's loss of all layers; Keras calls it.
 
@@ -223,9 +237,10 @@ class DETR(Transferable, Backbone, ObjectQueries):
             )
             for name in ("logits", "boxes")
         ]
-        return self.criterion(*layers, y["labels"], y["boxes"], sample_weight)
+        logits, boxes = layers
+        return self.criterion(logits, boxes, y["labels"], y["boxes"], sample_weight)
 
-    def _shape_to_build(self, model):
+    def _shape_to_build(self, model: keras.Model) -> Shape:
         return (None, None, None, self.channels)
 
     def compute_output_shape(self, images_shape: Any) -> dict[str, Shape]:

@@ -22,13 +22,13 @@ class Backbone(ModelSettings, Composite, keras.Model):
     Their settings are `DETR`'s: `feature`, `hidden_dim` and `max_wavelength`.
     """
 
-    def _make_backbone(self, backbone):
+    def _make_backbone(self, backbone: Any) -> None:
         self.backbone = self._backbone(backbone)
         self.input_projection = keras.layers.Dense(
             self._settings["hidden_dim"], name="input_projection", dtype=self.dtype_policy
         )
 
-    def _backbone(self, backbone):
+    def _backbone(self, backbone: Any) -> Any:
         if isinstance(backbone, str):
             frozen = {} if backbone == "mini" else {"norm": "frozen"}
             settings = variant("ResNet", backbone, BACKBONES, frozen)
@@ -42,7 +42,7 @@ class Backbone(ModelSettings, Composite, keras.Model):
             )
         return backbone
 
-    def _build_backbone(self, images_shape):
+    def _build_backbone(self, images_shape: Any) -> None:
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
         check_images_shape(self, images_shape)
@@ -54,7 +54,7 @@ class Backbone(ModelSettings, Composite, keras.Model):
         some = keras.Input((*sides, images_shape[-1]), dtype=self.compute_dtype)
         self.input_projection.build((None, None, None, self._map(some).shape[-1]))
 
-    def _inputs(self, images):
+    def _inputs(self, images: Any) -> tuple[Tensor, Tensor | None]:
         mask = None
         if isinstance(images, dict):
             unknown = set(images) - {"images", "padding_mask"}
@@ -74,7 +74,7 @@ class Backbone(ModelSettings, Composite, keras.Model):
             mask = require(mask, [same(*pair) for pair in sides], rule)
         return hide_padding(images, mask), mask
 
-    def _map(self, images, training=None):
+    def _map(self, images: Any, training: bool | None = None) -> Tensor:
         """The backbone's map that the encoder reads."""
         if not hasattr(self.backbone, "features"):
             return self.backbone(images, training=training)
@@ -87,7 +87,9 @@ class Backbone(ModelSettings, Composite, keras.Model):
             )
         return maps[feature]
 
-    def _memory(self, images, mask=None, training=None):
+    def _memory(
+        self, images: Tensor, mask: Tensor | None = None, training: bool | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
         """What the first encoder block is given.
 
         Args:

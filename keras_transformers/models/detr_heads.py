@@ -1,7 +1,7 @@
 """What DETR makes classes and boxes of: networks on top of every query."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import keras
 
@@ -32,7 +32,7 @@ class _Network(Composite, keras.layers.Layer):
         return (*shape[:-1], self.layers[-1].units)
 
 
-def network(units, width, hidden, name, dtype, **kwargs):
+def network(units: int, width: int, hidden: int, name: str, dtype: Any, **kwargs: Any) -> _Network:
     """`hidden` layers of `width` with ReLU, and one of `units`, which `kwargs` are of."""
     layers = [
         keras.layers.Dense(width, "relu", name=f"hidden_{i}", dtype=dtype) for i in range(hidden)
@@ -41,7 +41,7 @@ def network(units, width, hidden, name, dtype, **kwargs):
     return _Network(layers, name=name, dtype=dtype)
 
 
-def class_head(num_classes, focal, name, dtype):
+def class_head(num_classes: int, focal: bool, name: str, dtype: Any) -> keras.layers.Dense:
     """Logits of each class, and without `focal` of one more, "no object"."""
     # Few queries stand for something: with a sigmoid for each class, start from 1 in 100.
     bias = keras.initializers.Constant(-4.6 if focal else 0.0)
@@ -49,7 +49,7 @@ def class_head(num_classes, focal, name, dtype):
     return keras.layers.Dense(units, bias_initializer=bias, name=name, dtype=dtype)
 
 
-def box_head(width, moved, name, dtype):
+def box_head(width: int, moved: bool, name: str, dtype: Any) -> _Network:
     """Four numbers of a box; where boxes are `moved`, they start where they were."""
     kernel = keras.initializers.RandomNormal(stddev=1e-3) if moved else "glorot_uniform"
     return network(4, width, 2, name, dtype, kernel_initializer=kernel)

@@ -1,8 +1,11 @@
 """The object queries of DETR: where they come from, and what the decoder finds with them."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import sinusoidal_coordinates
 from keras_transformers.layers.composite import Composite
@@ -21,10 +24,10 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
     `max_wavelength`; and they use its `criterion` and `decoder_blocks`.
     """
 
-    def _norm(self, name):
+    def _norm(self, name: str) -> keras.layers.LayerNormalization:
         return keras.layers.LayerNormalization(epsilon=1e-5, name=name, dtype=self.dtype_policy)
 
-    def _make_heads(self):
+    def _make_heads(self) -> None:
         settings, policy = self._settings, self.dtype_policy
         width, kind = settings["hidden_dim"], settings["queries"]
         classes = (settings["num_classes"], self.criterion.classification == "focal")
@@ -32,8 +35,12 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         self.decoder_norm = self._norm("decoder_norm")
         self.class_head = class_head(*classes, "class_head", policy)
         self.box_head = box_head(*boxes, "box_head", policy)
-        self.place_network = self.proposal_network = self.proposal_norm = None
-        self.proposal_class_head = self.proposal_box_head = None
+        # Those that a kind of queries does not need stay None.
+        self.place_network: Any = None
+        self.proposal_network: Any = None
+        self.proposal_norm: Any = None
+        self.proposal_class_head: Any = None
+        self.proposal_box_head: Any = None
         if kind != "learned":
             self.place_network = network(width, width, 1, "place_network", policy)
         if kind == "proposals":
@@ -44,7 +51,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
             self.proposal_class_head = class_head(*classes, "proposal_class_head", policy)
             self.proposal_box_head = box_head(*boxes, "proposal_box_head", policy)
 
-    def _build_heads(self):
+    def _build_heads(self) -> None:
         width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
         tokens, found = (None, None, width), (None, queries, width)
         heads = (self.decoder_norm, self.class_head, self.box_head)
@@ -58,7 +65,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
                 if layer is not None:
                     layer.build(shape)
 
-    def _build_queries(self):
+    def _build_queries(self) -> None:
         width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
         self.query_embedding = self.add_weight(
             name="query_embedding",
@@ -73,7 +80,14 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
                 name="anchor_embedding", shape=(queries, 4), initializer=anywhere
             )
 
-    def _decode(self, memory, positions, mask, places, training):
+    def _decode(
+        self,
+        memory: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        places: Tensor,
+        training: bool | None,
+    ) -> list[tuple[Tensor, Tensor]]:
         """Logits and boxes of the proposals, where there are some, and of every decoder block.
 
         Args:
@@ -104,7 +118,9 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
             reference = None if reference is None else ops.stop_gradient(moved)
         return layers
 
-    def _start(self, memory, mask, places):
+    def _start(
+        self, memory: Tensor, mask: Tensor | None, places: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, list[tuple[Tensor, Tensor]]]:
         """What the first decoder block is given.
 
         Returns:
@@ -124,7 +140,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         proposed = (logits, ops.cast(ops.sigmoid(boxes), memory.dtype))
         return x, None, ops.stop_gradient(boxes), [proposed]
 
-    def _encoded(self, boxes, dtype):
+    def _encoded(self, boxes: Tensor, dtype: Any) -> Tensor:
         """The positions of queries: `(batch, num_queries, hidden_dim)` of boxes."""
         # y, x, height, width: the first half as the positions of the map are encoded.
         coordinates = ops.take(ops.sigmoid(boxes), [1, 0, 3, 2], axis=-1)
@@ -132,7 +148,9 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         table = sinusoidal_coordinates(coordinates, width, self._settings["max_wavelength"])
         return self.place_network(ops.cast(table, dtype))
 
-    def _propose(self, memory, mask, places):
+    def _propose(
+        self, memory: Tensor, mask: Tensor | None, places: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Logits and boxes, before the sigmoid, of the positions that are surest of an object."""
         queries = self._settings["num_queries"]
         memory = require(
@@ -160,7 +178,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         )
 
 
-def _boxes_of_positions(places, number):
+def _boxes_of_positions(places: Tensor, number: Index) -> Tensor:
     """Boxes before the sigmoid, of one size, each around the middle of its position of the map."""
     # `places` are lower and right borders.
     steps = ops.stack([places[:, :1, :1, 0], places[:, :1, :1, 1]], axis=-1) / 2

@@ -68,8 +68,8 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
     def __init__(self, problem_type: ProblemType | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_problem(type(self).__name__, self._settings)
-        self.frozen_blocks = None
-        self.head = None
+        self.frozen_blocks: int | None = None
+        self.head: Any = None
 
     @property
     def problem_type(self) -> ProblemType | None:
@@ -135,7 +135,7 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
             for layer in self._first(depth):
                 set_trainable(layer, not any(layer is each for each in frozen))
 
-    def _shape_to_build(self, model):
+    def _shape_to_build(self, model: keras.Model) -> Shape:
         return (None, *model._settings["image_size"], self.channels)
 
     def get_config(self) -> dict[str, Any]:
@@ -150,11 +150,11 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
         return model
 
 
-def drop_path_rates(last, depth):
+def drop_path_rates(last: float, depth: int) -> list[float]:
     """Rates of `depth` blocks on a line, from 0 to that of the last (Huang et al. 2016)."""
     return [last * i / max(depth - 1, 1) for i in range(depth)]
 
 
-def both_sides(size: int | Sequence[int]) -> tuple[int, ...]:
+def both_sides(size: int | Sequence[int]) -> list[int]:
     """`[height, width]` of an image size given as a pair or as an int."""
     return [size, size] if isinstance(size, int) else list(size)

@@ -19,7 +19,7 @@ from keras_transformers.models.text_model import TextModel
 from keras_transformers.models.text_styles import decoder_norm, decoder_parts
 
 # Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
     "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
     "small": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
@@ -86,12 +86,21 @@ class LanguageModel(CachedDecoding, TextModel):
 
     @keeps_settings(activation=serialized_activation)
     def __init__(
-        self, vocab_size: int, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
-        num_layers: int = 12, num_key_value_heads: int | None = None,
-        max_length: int = 1024, style: Literal["gpt2", "modern"] = "gpt2",
-        dropout: float = 0.1, attention_dropout: float = 0.1,
-        activation: Activation | None = gelu_tanh, norm_epsilon: float = 1e-5, padding_id: int = 0,
-        **kwargs: Unpack[LayerOptions]
+        self,
+        vocab_size: int,
+        hidden_dim: int = 768,
+        num_heads: int = 12,
+        mlp_dim: int = 3072,
+        num_layers: int = 12,
+        num_key_value_heads: int | None = None,
+        max_length: int = 1024,
+        style: Literal['gpt2', 'modern'] = "gpt2",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation: Activation | None = gelu_tanh,
+        norm_epsilon: float = 1e-5,
+        padding_id: int = 0,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
@@ -121,8 +130,10 @@ class LanguageModel(CachedDecoding, TextModel):
 
     @classmethod
     def from_variant(
-        cls, name: Literal["tiny", "mini", "small", "medium", "large", "xl"],
-        vocab_size: int = 50257, **changes: Any
+        cls,
+        name: Literal['tiny', 'mini', 'small', 'medium', 'large', 'xl'],
+        vocab_size: int = 50257,
+        **changes: Any,
     ) -> Self:
         """A model of a published (or smaller) size.
 
@@ -173,11 +184,11 @@ class LanguageModel(CachedDecoding, TextModel):
             ValueError: If there may be more steps than positions.
         """
         # A tensor is what nobody knows while tracing; who traces sees to it.
-        known = isinstance(max_length, int) and self.most_positions is not None
-        if known and max_length > self.most_positions:
+        most = self.most_positions
+        if isinstance(max_length, int) and most is not None and max_length > most:
             raise ValueError(
                 f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
-                f"{self.most_positions}. Received: {max_length}"
+                f"{most}. Received: {max_length}"
             )
         batch = ops.shape(source)[0]
         return {"cache": self._start_caches(batch, beams, max_length)}, None
@@ -205,8 +216,12 @@ class LanguageModel(CachedDecoding, TextModel):
         return scores, {**state, "cache": caches}
 
     def decode_step(
-        self, ids: Tensor, index: Index, state: dict[str, Any], shared: Any = None,
-        ancestry: Any = None
+        self,
+        ids: Tensor,
+        index: Index,
+        state: dict[str, Any],
+        shared: Any = None,
+        ancestry: Any = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Scores the next token of every sequence.
 

@@ -114,7 +114,7 @@ class MAE(ModelSettings, Composite, keras.Model):
             epsilon=epsilon, name="decoder_norm", dtype=policy
         )
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self.encoder.get_config()
         after = ("num_classes", "representation_dim", "frozen_blocks", "distillation")
         wrong = [name for name in after if settings[name] is not None]

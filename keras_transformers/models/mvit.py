@@ -12,7 +12,7 @@ from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import check_sizes, keeps_settings, variant
 
 # Li et al. 2022, table 1.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "T": {"hidden_dim": 96, "num_layers": (1, 2, 5, 2), "num_heads": 1},
     "S": {"hidden_dim": 96, "num_layers": (1, 2, 11, 2), "num_heads": 1},
     "B": {"hidden_dim": 96, "num_layers": (2, 3, 16, 3), "num_heads": 1},

@@ -18,7 +18,7 @@ from keras_transformers.models.settings import keeps_settings, variant
 
 # Wang et al. 2022, table 1.
 WIDTHS, HEADS, RATIOS = (64, 128, 320, 512), (1, 2, 5, 8), (8, 8, 4, 4)
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "b0": {"hidden_dims": (32, 64, 160, 256), "num_layers": (2, 2, 2, 2), "mlp_ratios": RATIOS},
     "b1": {"hidden_dims": WIDTHS, "num_layers": (2, 2, 2, 2), "mlp_ratios": RATIOS},
     "b2": {"hidden_dims": WIDTHS, "num_layers": (3, 4, 6, 3), "mlp_ratios": RATIOS},

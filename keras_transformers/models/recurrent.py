@@ -137,7 +137,7 @@ class RecurrentTranslator(Translator):
         cache = self.attention.project_context(context)
         y = self.dropout_layer(self.target_embedding(inputs["target"]), training=training)
 
-        def advance(token, states):
+        def advance(token: Any, states: Any) -> Any:
             found = self._advance(states[0][:, None], token[:, None], cache, mask)
             return ops.concatenate(found, axis=-1)[:, 0], [found[0][:, 0]]
 
@@ -169,6 +169,7 @@ class RecurrentTranslator(Translator):
     ) -> tuple[Tensor, Tensor, Any]:
         """One token of `beams` sequences: states, `(batch, beams, ...)`, context and weights."""
         attended, weights = self.attention.step(state, cache, mask)
+        assert weights is not None  # for no attention of a recurrent decoder goes without
         inputs = ops.concatenate([y, attended], axis=-1)
         flat = (ops.reshape(each, (-1, each.shape[-1])) for each in (inputs, state))
         new, _ = self.cell(*flat)

@@ -13,7 +13,7 @@ from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
 from keras_transformers.models.settings import check_choice, check_sizes, keeps_settings, variant
 
 # He et al. 2016, table 1; a smaller one for small data, with maps down to a sixteenth.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {
         "hidden_dim": 32,
         "num_layers": (1, 1, 1),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import keras
 
+from keras_transformers.annotations import Activation
 from keras_transformers.layers.arguments import Arguments
 
 # What the logits of classes are for, as `transformers` calls it.
@@ -24,9 +25,9 @@ class ModelSettings(Arguments):
     arguments, by name, in the mapping `_settings`, which is read-only.
     """
 
-    _settings = types.MappingProxyType({})
+    _settings: Mapping[str, Any] = types.MappingProxyType({})
 
-    def _settle(self, **values):
+    def _settle(self, **values: Any) -> None:
         """Sets settings that follow from others, where they were not given."""
         # No dict: Keras would take it for a place of layers.
         self._settings = types.MappingProxyType({**self._settings, **values})
@@ -65,7 +66,7 @@ def keeps_settings(**written: Callable[[Any], Any] | None) -> Callable[[Made], M
     return decorated
 
 
-def _settings(given, written):
+def _settings(given: inspect.BoundArguments, written: Mapping[str, Any]) -> dict[str, Any]:
     """What a configuration says of the arguments that a constructor was given."""
     _, *parameters = given.signature.parameters.values()  # the first is `self`
     found = {}
@@ -77,7 +78,7 @@ def _settings(given, written):
     return found
 
 
-def serialized_activation(activation):
+def serialized_activation(activation: Activation | None) -> Any:
     """An activation, a function or its name, as a configuration has it."""
     return keras.activations.serialize(keras.activations.get(activation))
 

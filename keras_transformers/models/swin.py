@@ -20,7 +20,7 @@ from keras_transformers.models.settings import (
 )
 
 # Liu et al. 2021, section 3.3; a smaller one for small pictures.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"hidden_dim": 32, "num_layers": (2, 2, 2, 2), "num_heads": (1, 2, 4, 8)},
     "T": {"hidden_dim": 96, "num_layers": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)},
     "S": {"hidden_dim": 96, "num_layers": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)},
@@ -30,7 +30,7 @@ VARIANTS = {
 SECOND = {"image_size": 256, "window_size": 8}  # of the second version, Liu et al. 2022, table 4
 
 
-def of_stages(window_size):
+def of_stages(window_size: int | Sequence[int | None] | None) -> list[int | None]:
     """A window size, or None, of each stage, given as a list of them or as one for all."""
     if isinstance(window_size, int | None):
         return [window_size] * len(STRIDES)
@@ -168,7 +168,7 @@ class Swin(Pyramid):
     @classmethod
     def from_variant(
         cls,
-        name: Literal["mini", "T", "S", "B", "L"],
+        name: Literal['mini', 'T', 'S', 'B', 'L'],
         num_classes: int | None = 1000,
         **changes: Any,
     ) -> Self:

@@ -21,7 +21,7 @@ from keras_transformers.models.transfer import Transferable
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_dim": 128, "num_heads": 2, "mlp_dim": 512, "num_layers": 2},
     "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
     "small": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 4},
@@ -98,15 +98,25 @@ class TextEncoder(Transferable, TextModel):
 
     @keeps_settings(activation=serialized_activation)
     def __init__(
-        self, vocab_size: int, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
+        self,
+        vocab_size: int,
+        hidden_dim: int = 768,
+        num_heads: int = 12,
+        mlp_dim: int = 3072,
         num_layers: int = 12,
-        head: Literal["masked_language", "classification", "tagging"] | None = None,
-        num_classes: int | None = None, max_length: int = 512,
-        style: Literal["bert", "modern"] = "bert", pooling: Literal["token", "mean"] = "token",
-        dropout: float = 0.1, attention_dropout: float = 0.1, token_types: int = 2,
-        activation: Activation | None = "gelu", norm_epsilon: float | None = None,
-        pooler_activation: Activation | None = "tanh", problem_type: ProblemType | None = None,
-        **kwargs: Unpack[LayerOptions]
+        head: Literal['masked_language', 'classification', 'tagging'] | None = None,
+        num_classes: int | None = None,
+        max_length: int = 512,
+        style: Literal['bert', 'modern'] = "bert",
+        pooling: Literal['token', 'mean'] = "token",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        token_types: int = 2,
+        activation: Activation | None = "gelu",
+        norm_epsilon: float | None = None,
+        pooler_activation: Activation | None = "tanh",
+        problem_type: ProblemType | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
@@ -128,7 +138,7 @@ class TextEncoder(Transferable, TextModel):
             for i in range(num_layers)
         ]
         self.norm = self._norm("norm") if style == "modern" else None
-        self.head = make_head(self._settings, self._norm("norm"), policy)
+        self.head: Any = make_head(self._settings, self._norm("norm"), policy)
 
     def _norm(self, name: str) -> keras.layers.Layer:
         return encoder_norm(self._settings, name, self.dtype_policy)
@@ -154,8 +164,10 @@ class TextEncoder(Transferable, TextModel):
 
     @classmethod
     def from_variant(
-        cls, name: Literal["tiny", "mini", "small", "medium", "base", "large"],
-        vocab_size: int = 30522, **changes: Any
+        cls,
+        name: Literal['tiny', 'mini', 'small', 'medium', 'base', 'large'],
+        vocab_size: int = 30522,
+        **changes: Any,
     ) -> Self:
         """A model of a published size.
 
@@ -216,7 +228,9 @@ class TextEncoder(Transferable, TextModel):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         return self._run(self.encoder_blocks, self.as_inputs(inputs), training)
 
-    def _embed(self, ids, positions, token_types=None):
+    def _embed(
+        self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None
+    ) -> Tensor:
         x = super()._embed(ids, positions)
         if self.token_type_embedding is not None:
             types = ops.zeros_like(ids) if token_types is None else token_types

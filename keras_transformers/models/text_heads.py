@@ -1,6 +1,6 @@
 """What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Unpack
 
 import keras
@@ -195,7 +195,9 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
         }
 
 
-def make_head(settings, norm, dtype):
+def make_head(
+    settings: Mapping[str, Any], norm: Part, dtype: Any
+) -> keras.layers.Layer | None:
     """The head that a `TextEncoder`'s settings ask for, None for None.
 
     Args:

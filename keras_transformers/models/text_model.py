@@ -1,7 +1,11 @@
 """What models of one text share: its tokens and positions as vectors, and a stack of blocks."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
+from keras_transformers.annotations import Tensor
 from keras_transformers.layers import Dropout, PositionEmbedding, TokenEmbedding
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.traced import Traced
@@ -17,13 +21,13 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     `self.norm`, the last one, or None.
     """
 
-    def _check_sizes(self, *optional):
+    def _check_sizes(self, *optional: str) -> None:
         owner, settings = type(self).__name__, self._settings
         sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
         check_sizes(owner, settings, sizes, optional)
         check_divides(owner, settings, "num_heads", "hidden_dim")
 
-    def _make_tables(self):
+    def _make_tables(self) -> None:
         settings, policy = self._settings, self.dtype_policy
         self.token_embedding = self._table(settings["vocab_size"], "token_embedding")
         self.position_embedding = None
@@ -32,18 +36,18 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
                 settings["max_length"], name="position_embedding", dtype=policy
             )
 
-    def _table(self, rows, name):
+    def _table(self, rows: int, name: str) -> TokenEmbedding:
         width = self._settings["hidden_dim"]
         return TokenEmbedding(rows, width, scale=False, name=name, dtype=self.dtype_policy)
 
-    def _make_dropout(self):
+    def _make_dropout(self) -> None:
         self.dropout_layer = Dropout(self._settings["dropout"], dtype=self.dtype_policy)
 
-    def _build_tables(self):
+    def _build_tables(self) -> None:
         self.token_embedding.build((None, None))
         self._build_in_turn(self.position_embedding)
 
-    def _build_in_turn(self, *layers):
+    def _build_in_turn(self, *layers: Any) -> None:
         """Builds those of the layers that are there, for `(batch, length, hidden_dim)`."""
         for layer in layers:
             if layer is not None:
@@ -54,14 +58,16 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
         """How many positions there are, None without end."""
         return None if self.position_embedding is None else self._settings["max_length"]
 
-    def _embed(self, ids, positions, token_types=None):
+    def _embed(self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None) -> Tensor:
         """Vectors `(batch, length, hidden_dim)` of ids at positions; before dropout."""
         x = self.token_embedding(rows_of_table(self, ids))
         if self.position_embedding is None:
             return x
         return self.position_embedding(x, positions=positions)
 
-    def _run(self, blocks, inputs, training=None):
+    def _run(
+        self, blocks: Sequence[Any], inputs: dict[str, Tensor], training: bool | None = None
+    ) -> Tensor:
         """From `as_inputs` through the blocks and the last norm: `(batch, length, hidden_dim)`."""
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
         x = self._embed(inputs["ids"], positions, inputs.get("token_types"))

@@ -1,5 +1,8 @@
 """What the blocks of `TextEncoder` and `LanguageModel` are made of, in each of their styles."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import keras
 
 from keras_transformers.layers import (
@@ -11,7 +14,9 @@ from keras_transformers.layers import (
 )
 
 
-def encoder_norm(settings, name, dtype):
+def encoder_norm(
+    settings: Mapping[str, Any], name: str, dtype: Any
+) -> keras.layers.LayerNormalization:
     """A norm of `TextEncoder`, by default with the published models' epsilon."""
     modern, epsilon = settings["style"] == "modern", settings["norm_epsilon"]
     if epsilon is None:
@@ -21,7 +26,7 @@ def encoder_norm(settings, name, dtype):
     )
 
 
-def encoder_parts(settings):
+def encoder_parts(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of `EncoderBlock` in a `TextEncoder`, beside the norm."""
     heads, dropout = settings["num_heads"], settings["attention_dropout"]
     if settings["style"] == "bert":
@@ -33,14 +38,14 @@ def encoder_parts(settings):
     return {"mixer": attention, "feed_forward": network, "norm_first": True}
 
 
-def decoder_norm(settings, name, dtype):
+def decoder_norm(settings: Mapping[str, Any], name: str, dtype: Any) -> keras.layers.Layer:
     """A norm of `LanguageModel`."""
     modern = settings["style"] == "modern"
     kind = keras.layers.RMSNormalization if modern else keras.layers.LayerNormalization
     return kind(epsilon=settings["norm_epsilon"], name=name, dtype=dtype)
 
 
-def decoder_parts(settings):
+def decoder_parts(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of `DecoderBlock` in a `LanguageModel`, beside the norm."""
     modern = settings["style"] == "modern"
     attention = CausalSelfAttention(

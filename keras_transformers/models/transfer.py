@@ -3,17 +3,20 @@
 from collections.abc import Iterable
 from typing import Any, Self
 
+import keras
 from keras import ops
 
+from keras_transformers.annotations import ModelMixin, Shape
 
-class Transferable:
+
+class Transferable(ModelMixin):
     """A model from whose weights one for another task can start; before `keras.Model`.
 
     Attributes:
         anew: Starts of the paths of weights that another task may start anew; see `take_over`.
     """
 
-    anew = ("head",)
+    anew: tuple[str, ...] = ("head",)
 
     def transferred(self, **changes: Any) -> Self:
         """A new model for another task that starts from this one's weights.
@@ -47,7 +50,7 @@ class Transferable:
         take_over(model, self, self.anew)
         return model
 
-    def _shape_to_build(self, model):
+    def _shape_to_build(self, model: keras.Model) -> Shape:
         """A hook: the shape of inputs that a new model for another task is built with."""
         return (None, None)
 

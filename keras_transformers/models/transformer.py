@@ -32,7 +32,7 @@ from keras_transformers.models.translator import Translator
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
     "mini": {"hidden_dim": 192, "num_heads": 6, "mlp_dim": 768, "num_layers": 3},
     "small": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3},
@@ -112,14 +112,26 @@ class Transformer(TransformerDecoding, Translator):
         activation=serialized_activation, encoder_mixer=serialized, decoder_mixer=serialized
     )
     def __init__(
-        self, vocab_size: int, hidden_dim: int = 512, num_heads: int = 8, mlp_dim: int = 2048,
-        num_layers: int = 6, num_decoder_layers: int | None = None, dropout: float = 0.1,
-        attention_dropout: float = 0.0, norm_first: bool = False,
-        activation: Activation | None = "relu", target_vocab_size: int | None = None,
-        positions: Literal["sinusoidal", "halves"] | None = "sinusoidal",
-        encoder_mixer: Part | None = None, decoder_mixer: Part | None = None,
-        norm_epsilon: float = 1e-6, logits_bias: bool = False, scale_embedding: bool = True,
-        padding_id: int = 0, **kwargs: Unpack[LayerOptions]
+        self,
+        vocab_size: int,
+        hidden_dim: int = 512,
+        num_heads: int = 8,
+        mlp_dim: int = 2048,
+        num_layers: int = 6,
+        num_decoder_layers: int | None = None,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.0,
+        norm_first: bool = False,
+        activation: Activation | None = "relu",
+        target_vocab_size: int | None = None,
+        positions: Literal['sinusoidal', 'halves'] | None = "sinusoidal",
+        encoder_mixer: Part | None = None,
+        decoder_mixer: Part | None = None,
+        norm_epsilon: float = 1e-6,
+        logits_bias: bool = False,
+        scale_embedding: bool = True,
+        padding_id: int = 0,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self._check_settings()
@@ -146,14 +158,16 @@ class Transformer(TransformerDecoding, Translator):
             self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
             self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         settings = self._settings
         sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
         check_sizes("Transformer", settings, sizes)
         check_divides("Transformer", settings, "num_heads", "hidden_dim")
         check_choice("Transformer", settings, "positions", ("sinusoidal", "halves", None))
 
-    def _make_blocks(self, encoder_mixer, decoder_mixer, **parts):
+    def _make_blocks(
+        self, encoder_mixer: Part | None, decoder_mixer: Part | None, **parts: Any
+    ) -> None:
         settings = self._settings
         attention = {
             "num_heads": settings["num_heads"], "dropout": settings["attention_dropout"]
@@ -178,7 +192,7 @@ class Transformer(TransformerDecoding, Translator):
 
     @classmethod
     def from_variant(
-        cls, name: Literal["tiny", "mini", "small", "base", "big"], vocab_size: int, **changes: Any
+        cls, name: Literal['tiny', 'mini', 'small', 'base', 'big'], vocab_size: int, **changes: Any
     ) -> Self:
         """A model of a published (or smaller) size: "tiny", "mini", "small", "base" or "big".
 
@@ -202,9 +216,9 @@ class Transformer(TransformerDecoding, Translator):
             block.build(hidden)
         for block in self.decoder_blocks:
             block.build(hidden, hidden)
-        if self.encoder_norm is not None:
-            self.encoder_norm.build(hidden)
-            self.decoder_norm.build(hidden)
+        for norm in (self.encoder_norm, self.decoder_norm):
+            if norm is not None:
+                norm.build(hidden)
         self.logits_bias = None
         if self._settings["logits_bias"]:
             self.logits_bias = self.add_weight(
@@ -220,7 +234,7 @@ class Transformer(TransformerDecoding, Translator):
                 f"'target_segments', or neither. Received: {sorted(inputs)}"
             )
         context = self.encode(inputs["source"], segments, training=training)
-        if segments is None:
+        if segments is None or target_segments is None:
             self_mask, context_mask = None, padding_mask(inputs["source"], self.padding_id)
         else:
             self_mask = segment_mask(target_segments)

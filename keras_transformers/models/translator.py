@@ -19,7 +19,7 @@ class Translator(Traced, TakesIds, ModelSettings, Composite, keras.Model):
 
     needed_inputs = ("source", "target")
 
-    def _make_tables(self, hidden_dim, scale):
+    def _make_tables(self, hidden_dim: int, scale: bool) -> None:
         settings = self._settings
         table = {"hidden_dim": hidden_dim, "scale": scale, "dtype": self.dtype_policy}
         self.source_embedding = self.target_embedding = TokenEmbedding(
@@ -30,7 +30,7 @@ class Translator(Traced, TakesIds, ModelSettings, Composite, keras.Model):
                 settings["target_vocab_size"], name="target_embedding", **table
             )
 
-    def _build_tables(self):
+    def _build_tables(self) -> None:
         self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
             self.target_embedding.build((None, None))

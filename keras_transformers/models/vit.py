@@ -21,7 +21,7 @@ from keras_transformers.models.vit_tokens import POSITIONS, STEMS, PatchTokens
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
 # one for small pictures.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 256, "num_layers": 4},
     "Ti": {"hidden_dim": 192, "num_heads": 3, "mlp_dim": 768, "num_layers": 12},
     "S": {"hidden_dim": 384, "num_heads": 6, "mlp_dim": 1536, "num_layers": 12},
@@ -98,16 +98,25 @@ class ViT(PatchTokens):
 
     @keeps_settings(image_size=both_sides, block=serialized_block)
     def __init__(
-        self, num_classes: int | None = 1000, image_size: int | Sequence[int] = 224,
-        patch_size: int = 16, hidden_dim: int = 768, num_heads: int = 12, mlp_dim: int = 3072,
-        num_layers: int = 12, pooling: Literal["token", "mean", "attention"] = "token",
+        self,
+        num_classes: int | None = 1000,
+        image_size: int | Sequence[int] = 224,
+        patch_size: int = 16,
+        hidden_dim: int = 768,
+        num_heads: int = 12,
+        mlp_dim: int = 3072,
+        num_layers: int = 12,
+        pooling: Literal['token', 'mean', 'attention'] = "token",
         class_token: bool | None = None,
-        positions: Literal["learned", "sinusoidal"] | None = "learned",
-        stem: Literal["patches", "shifted", "convolutional"] = "patches",
+        positions: Literal['learned', 'sinusoidal'] | None = "learned",
+        stem: Literal['patches', 'shifted', 'convolutional'] = "patches",
         representation_dim: int | None = None,
-        distillation: Literal["token", "head"] | None = None, dropout: float = 0.0,
-        drop_path: float = 0.0, norm_epsilon: float = 1e-6, block: dict[str, Any] | None = None,
-        **kwargs: Unpack[ImageModelOptions]
+        distillation: Literal['token', 'head'] | None = None,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        norm_epsilon: float = 1e-6,
+        block: dict[str, Any] | None = None,
+        **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         super().__init__(**kwargs)
         if class_token is None:
@@ -130,16 +139,17 @@ class ViT(PatchTokens):
         self.norm = keras.layers.LayerNormalization(
             epsilon=norm_epsilon, name="norm", dtype=policy
         )
-        self.attention_pooling = None
+        self.attention_pooling: Any = None
         if pooling == "attention":
             self.attention_pooling = AttentionPooling(
                 num_heads, mlp_dim, norm_epsilon, name="attention_pooling", dtype=policy
             )
         self._make_heads()
 
-    def _make_heads(self):
+    def _make_heads(self) -> None:
         settings, policy = self._settings, self.dtype_policy
-        self.representation = self.distillation_head = None
+        self.representation: Any = None
+        self.distillation_head: Any = None
         if settings["representation_dim"] is not None:
             self.representation = keras.layers.Dense(
                 settings["representation_dim"], "tanh", name="representation", dtype=policy
@@ -234,8 +244,11 @@ class ViT(PatchTokens):
         return y if self.representation is None else self.representation(y)
 
     def encode(
-        self, images: Tensor, training: bool | None = None, return_blocks: bool = False,
-        visible: Tensor | None = None
+        self,
+        images: Tensor,
+        training: bool | None = None,
+        return_blocks: bool = False,
+        visible: Tensor | None = None,
     ) -> Any:
         """Runs the encoder blocks, before the last norm.
 

@@ -1,7 +1,11 @@
 """From images to the tokens that a Vision Transformer's blocks are given."""
 
+from typing import Any
+
+import keras
 from keras import ops
 
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import (
     ClassToken,
     ConvolutionalStem,
@@ -28,7 +32,7 @@ class PatchTokens(ImageModel):
     `positions`, `stem`, `distillation` and `dropout`.
     """
 
-    def _make_tokens(self):
+    def _make_tokens(self) -> None:
         settings, policy = self._settings, self.dtype_policy
         self.patch_size = settings["patch_size"]
         self.has_class_token = settings["class_token"]
@@ -49,14 +53,14 @@ class PatchTokens(ImageModel):
             )
         self.dropout_layer = Dropout(settings["dropout"], dtype=policy)
 
-    def _build_tokens(self, tokens_shape):
+    def _build_tokens(self, tokens_shape: Shape) -> None:
         """Builds the layers for `self.channels` and tokens `(batch, tokens, hidden_dim)`."""
         image_size = self._settings["image_size"]
         self.patch_embedding.build((None, *image_size, self.channels))
         for layer in (*self._token_layers()[1:], self.dropout_layer):
             layer.build(tokens_shape)
 
-    def _token_layers(self):
+    def _token_layers(self) -> list[keras.layers.Layer]:
         """The layers with weights, the patch embedding first."""
         layers = (self.patch_embedding, self.class_token, self.distillation_token)
         return [each for each in (*layers, self.position_embedding) if each is not None]
@@ -76,12 +80,14 @@ class PatchTokens(ImageModel):
             )
         return tuple(side // self.patch_size for side in image_size)
 
-    def _check_images(self, images):
+    def _check_images(self, images: Any) -> None:
         super()._check_images(images)
         if None not in images.shape[1:3]:
             self.grid(images.shape[1:3])
 
-    def _tokens(self, images, visible=None, training=None):
+    def _tokens(
+        self, images: Tensor, visible: Tensor | None = None, training: bool | None = None
+    ) -> Tensor:
         """What the first block is given: `(batch, tokens, hidden_dim)`; see `ViT.encode`."""
         self._check_images(images)
         grid = self.grid(ops.shape(images)[1:3])
