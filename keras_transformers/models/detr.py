@@ -1,4 +1,4 @@
-"""The detection Transformer of Carion et al. 2020, and what makes it learn from few pictures."""
+"""The detection Transformer of Carion et al. 2020, and what makes it learn from few images."""
 
 import dataclasses
 from typing import Any, Literal, Self, Unpack
@@ -52,23 +52,24 @@ def serialized_criterion(criterion: SetCriterion | dict[str, Any] | None) -> dic
 class DETR(Transferable, Backbone, ObjectQueries):
     """Detection Transformer (Carion et al. 2020, https://arxiv.org/abs/2005.12872).
 
-    A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its places with
-    2-D positions added to queries and keys of every attention, decoder blocks over a set of object
-    queries; each gives class logits and a box, after every decoder block. `fit` matches them one to
-    one with the true boxes (`detection.SetCriterion`). No anchors to tune, nothing to suppress.
+    A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its positions,
+    2-D encodings of which are added to queries and keys of every attention, and decoder blocks over
+    a set of object queries; each gives class logits and a box, after every decoder block. `fit`
+    matches them one to one with the true boxes (`detection.SetCriterion`). No anchors to tune,
+    nothing to suppress.
 
     The queries are "learned" vectors, as in that paper; "anchors", learned boxes that every decoder
     block moves, their positions being the queries' (Liu et al. 2022,
-    https://arxiv.org/abs/2201.12329); or "proposals", such boxes that the picture itself proposes:
-    every place of the encoded map gives one, and the best are taken and trained like a layer of the
-    decoder (two stages: Zhu et al. 2021, https://arxiv.org/abs/2010.04159, section 4.2). Proposals
-    learn in a hundredth of the time.
+    https://arxiv.org/abs/2201.12329); or "proposals", such boxes that the image itself proposes:
+    every position of the encoded map gives one, and the best are taken and trained like a layer of
+    the decoder (two stages: Zhu et al. 2021, https://arxiv.org/abs/2010.04159, section 4.2).
+    Proposals learn in a hundredth of the time.
 
     Args:
         num_classes: Number of classes.
         backbone: "mini", "18", "34", "50" or "101" of `ResNet` ("50" and "101" with frozen batch
             norms, as in the paper); a model with `features`, `Swin`, `PVT`, `MViT`, `ViT` or
-            `ResNet`; or any Keras model from pictures to a map `(batch, rows, columns, width)`, for
+            `ResNet`; or any Keras model from images to a map `(batch, rows, columns, width)`, for
             instance `keras.applications.ResNet50(include_top=False)`. A model given is used itself,
             weights included.
         feature: Which of the backbone's features, for instance "stride_16"; the last by default.
@@ -76,7 +77,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
         num_heads: Heads of every attention; must divide `hidden_dim`.
         mlp_dim: Width of the feed-forward networks.
         num_encoder_layers, num_decoder_layers: Number of blocks.
-        num_queries: Most boxes that are found in a picture.
+        num_queries: Most boxes that are found in an image.
         queries: "learned", "anchors" or "proposals".
         norm_first: Whether blocks are pre-norm.
         dropout: Rate on every residual branch.
@@ -86,18 +87,18 @@ class DETR(Transferable, Backbone, ObjectQueries):
     Call arguments:
         images: `(batch, height, width, channels)`, floating; or a dict of `images` and
             `padding_mask`, bool `(batch, height, width)`, True where a pixel belongs to the
-            picture.
+            image.
         training: Whether dropout acts.
 
     Returns:
         Dict of `logits` `(batch, num_queries, num_classes)`, with one class more, the last, for "no
         object" where the criterion's classification is "softmax"; `boxes` `(batch, num_queries,
-        4)`, centre boxes as shares of the (padded) picture; and `auxiliary_logits` and
+        4)`, centre boxes as shares of the (padded) image; and `auxiliary_logits` and
         `auxiliary_boxes` `(batch, layers, num_queries, ...)`, of the layers before the last, the
         proposals first where there are some. `detection.best_answers` makes answers of them.
 
     Raises:
-        ValueError: If a size is not positive, a choice unknown, or there are fewer places than
+        ValueError: If a size is not positive, a choice unknown, or there are fewer positions than
             `num_queries` proposals.
 
     Example:
@@ -227,9 +228,9 @@ class DETR(Transferable, Backbone, ObjectQueries):
     ) -> Tensor:
         """The criterion's loss of all layers; Keras calls it.
 
-        `y` is a dict of `labels`, int `(batch, most)`, -1 where a picture has fewer boxes, and
-        `boxes`, `(batch, most, 4)`, centre boxes as shares of the picture; `sample_weight`,
-        `(batch,)`, weighs pictures (Keras makes a dict like `y` of it).
+        `y` is a dict of `labels`, int `(batch, most)`, -1 where an image has fewer boxes, and
+        `boxes`, `(batch, most, 4)`, centre boxes as shares of the image; `sample_weight`,
+        `(batch,)`, weighs images (Keras makes a dict like `y` of it).
         """
         layers = [
             ops.moveaxis(

@@ -156,10 +156,10 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         memory = require(
             memory,
             [at_most(queries, ops.shape(memory)[1])],
-            f"DETR '{self.name}': pictures must have at least `num_queries`={queries} places on "
+            f"DETR '{self.name}': images must have at least `num_queries`={queries} positions on "
             "the backbone's map, for proposals.",
         )
-        if mask is not None:  # or what is there counts where there are fewer places than queries
+        if mask is not None:  # or what is there counts where there are fewer positions than queries
             memory = hide_padding(memory, mask)
         y = self.proposal_norm(self.proposal_network(memory))
         logits = self.proposal_class_head(y)

@@ -29,9 +29,10 @@ class MAE(ModelSettings, Composite, keras.Model):
     """Masked autoencoder (He et al. 2022, https://arxiv.org/abs/2111.06377).
 
     Most patches of an image are removed at random; a `ViT` encodes the others, and a small decoder,
-    given them and mask tokens in the places of the removed, all with positions, draws the removed
-    ones. The loss is the mean squared error on the removed patches, each patch normalised to mean 0
-    and variance 1. It is the model's own: `compile(optimizer)` and `fit(images)`.
+    given them and mask tokens at the positions of the removed, all with position embeddings, draws
+    the removed ones. The loss is the mean squared error on the removed patches, each patch
+    normalised to mean 0 and variance 1. It is the model's own: `compile(optimizer)` and
+    `fit(images)`.
 
     Afterwards `mae.encoder.transferred(num_classes=10, drop_path=0.1)` is a classifier to
     fine-tune, and `.freeze()` of it a linear probe.

@@ -25,7 +25,7 @@ class MViT(Pyramid):
     """Multiscale Vision Transformer v2 (Li et al. 2022, https://arxiv.org/abs/2112.01526).
 
     Overlapping patches and four stages of `PoolingBlock`: the first block of a stage halves the
-    grid and doubles width and heads. Keys and values have as many places in every stage. Then
+    grid and doubles width and heads. There are as many keys and values in every stage. Then
     `y = mean(LN(z))` and a linear head.
 
     Args:

@@ -34,7 +34,7 @@ class PVT(Pyramid):
 
     Four stages, each of an `OverlappingPatchEmbedding`, pre-norm encoder blocks with
     `SpatialReductionAttention` and `ConvolutionalFeedForward`, and a layer norm; then the mean of
-    the last map's places and a linear head. Images of any size are taken.
+    the last map's positions and a linear head. Images of any size are taken.
 
     Args:
         num_classes: Number of classes; None leaves the head out, and the model gives the mean.

@@ -1,4 +1,4 @@
-"""What the hierarchical models share: stages of blocks, each with half the places of the last."""
+"""What the hierarchical models share: stages, each with half the rows and columns of the last."""
 
 import itertools
 from collections.abc import Sequence
@@ -84,14 +84,14 @@ class Pyramid(ImageModel):
 
         Returns:
             Dict of "stride_4", "stride_8", "stride_16", "stride_32" (as many pixels as a stage's
-            places are apart) to `(batch, height / stride, width / stride, width of the stage)`, the
-            sides rounded up.
+            positions are apart) to `(batch, height / stride, width / stride, width of the stage)`,
+            the sides rounded up.
         """
         maps = self.encode(images, training=training)
         return {f"stride_{stride}": x for stride, x in zip(self.strides(), maps, strict=True)}
 
     def strides(self) -> tuple[int, ...]:
-        """How many pixels the places of each stage are apart."""
+        """How many pixels the positions of each stage are apart."""
         return STRIDES
 
     def represent(self, images: Tensor, training: bool | None = None) -> Tensor:

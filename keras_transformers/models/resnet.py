@@ -32,10 +32,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class ResNet(Pyramid):
     """Residual network (He et al. 2016, https://arxiv.org/abs/1512.03385).
 
-    A stem that leaves a place for each 4 x 4 pixels, stages of `ResidualBlock`, each after the
-    first with half the places and twice the width; `y = mean(z)` and a linear head. The stride of a
-    bottleneck is that of its 3 x 3 convolution, as in torchvision, timm and DETR. Images of any
-    size are taken.
+    A stem that leaves a position for each 4 x 4 pixels, stages of `ResidualBlock`, each after the
+    first with half the rows and columns and twice the width; `y = mean(z)` and a linear head. The
+    stride of a bottleneck is that of its 3 x 3 convolution, as in torchvision, timm and DETR.
+    Images of any size are taken.
 
     Args:
         num_classes: Number of classes; None leaves the head out, and the model gives `y`.
@@ -43,7 +43,7 @@ class ResNet(Pyramid):
         hidden_dim: Width of the stem and of the first stage's 3 x 3 convolutions.
         num_layers: Blocks of each stage, of up to four.
         bottleneck: Whether blocks have three convolutions; see `ResidualBlock`.
-        stem: "pooled", a 7 x 7 convolution and a maximum over 3 x 3 places, both of stride 2; or
+        stem: "pooled", a 7 x 7 convolution and a maximum over 3 x 3 positions, both of stride 2; or
             "convolutions", two 3 x 3 convolutions of stride 2. XLA on a CPU is slow at the gradient
             of that maximum.
         norm: "batch", "frozen" or "group"; see `ConvolutionNorm`.

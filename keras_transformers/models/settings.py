@@ -29,7 +29,7 @@ class ModelSettings(Arguments):
 
     def _settle(self, **values: Any) -> None:
         """Sets settings that follow from others, where they were not given."""
-        # No dict: Keras would take it for a place of layers.
+        # No dict: Keras would track it as one of layers.
         self._settings = types.MappingProxyType({**self._settings, **values})
 
     def get_config(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from keras_transformers.models.settings import (
     variant,
 )
 
-# Liu et al. 2021, section 3.3; a smaller one for small pictures.
+# Liu et al. 2021, section 3.3; a smaller one for small images.
 VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"hidden_dim": 32, "num_layers": (2, 2, 2, 2), "num_heads": (1, 2, 4, 8)},
     "T": {"hidden_dim": 96, "num_layers": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)},

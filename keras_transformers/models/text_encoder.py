@@ -71,14 +71,14 @@ class TextEncoder(Transferable, TextModel):
         inputs: Integer ids `(batch, length)`, or floats that hold integers, 0 = padding; or a dict
             of `ids`, and optionally `token_types` (0 or 1, the sentence of a pair; "bert" only),
             `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding), each `(batch,
-            length)`, and, for "masked_language", `masked_positions` `(batch, places)`: where logits
-            are wanted.
+            length)`, and, for "masked_language", `masked_positions` `(batch, positions)`: where
+            logits are wanted.
         training: Whether dropout acts.
 
     Returns:
-        Without a head `(batch, length, hidden_dim)`; logits `(batch, length or places,
-        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`. What has a place for
-        each token has the implicit Keras mask of the real ones.
+        Without a head `(batch, length, hidden_dim)`; logits `(batch, length or positions,
+        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`. What has a position
+        for each token has the implicit Keras mask of the real ones.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a choice is
@@ -202,23 +202,23 @@ class TextEncoder(Transferable, TextModel):
             return self.head(x, training=training)
         if kind == "masked_language":
             if "masked_positions" in inputs:
-                places = ops.cast(inputs["masked_positions"], "int32")[..., None]
-                x = ops.take_along_axis(x, places, axis=1)
+                positions = ops.cast(inputs["masked_positions"], "int32")[..., None]
+                x = ops.take_along_axis(x, positions, axis=1)
             return self.head(x, logits=self.token_embedding.logits)
         return x
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
-        places = ids = inputs_shape
+        positions = ids = inputs_shape
         if isinstance(inputs_shape, dict):
             ids = inputs_shape["ids"]
-            places = inputs_shape.get("masked_positions", ids)
+            positions = inputs_shape.get("masked_positions", ids)
         hidden = (*ids, self._settings["hidden_dim"])
         if self._settings["head"] == "masked_language":
-            return (*places, self._settings["vocab_size"])
+            return (*positions, self._settings["vocab_size"])
         return hidden if self.head is None else self.head.compute_output_shape(hidden)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
-        """Which places of the output stand for a real token; None where it has others."""
+        """Which positions of the output stand for a real token; None where it has others."""
         chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
         if chosen or self._settings["head"] == "classification":
             return None

@@ -40,7 +40,7 @@ class ClassificationHead(Composite, keras.layers.Layer):
         num_classes: Number of classes.
         dropout: Rate before the last layer.
         pooling: "token" or "mean".
-        activation: In the place of tanh.
+        activation: Instead of tanh.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -140,7 +140,7 @@ class TaggingHead(Composite, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class MaskedLanguageHead(Composite, keras.layers.Layer):
-    """Which token stood at a place: `norm(act(W h + b)) E^T + c`, `E` the token table.
+    """Which token stood at a position: `norm(act(W h + b)) E^T + c`, `E` the token table.
 
     The table is the encoder's own (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section
     3.1, and their code).
@@ -151,12 +151,12 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
         activation: `act` above.
 
     Call arguments:
-        x: `(batch, places, hidden_dim)`.
-        logits: Function from `(batch, places, hidden_dim)` to `(batch, places, vocab_size)`, the
-            product with the table.
+        x: `(batch, positions, hidden_dim)`.
+        logits: Function from `(batch, positions, hidden_dim)` to `(batch, positions, vocab_size)`,
+            the product with the table.
 
     Returns:
-        Logits `(batch, places, vocab_size)`.
+        Logits `(batch, positions, vocab_size)`.
     """
 
     def __init__(

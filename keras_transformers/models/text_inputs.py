@@ -14,7 +14,7 @@ TABLES = {"ids": "token_embedding", "source": "source_embedding", "target": "tar
 
 
 class TakesIds(ModelMixin):
-    """A model of ids, and of numbers of segments, token types and places; before `keras.Model`.
+    """A model of ids, and of numbers of segments, token types and positions; before `keras.Model`.
 
     What it is called with is checked before Keras converts it; floats that hold integers become
     int32, and never half precision; `export` asks for int32; and the output has the mask of its
@@ -62,7 +62,7 @@ class TakesIds(ModelMixin):
         return {name: as_ids(self, name, ids, _most(self, name)) for name, ids in inputs.items()}
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
-        """Which places of the output stand for a real token, bool `(batch, length)`."""
+        """Which positions of the output stand for a real token, bool `(batch, length)`."""
         inputs = self._checked(inputs)
         of_target = "target" in inputs
         segments = inputs.get("target_segments" if of_target else "segments")
@@ -150,7 +150,7 @@ def masks_and_positions(
         None), and positions int32 `(batch, length)`, counted from 0 wherever padding stands.
 
     Raises:
-        ValueError: If a row that is not packed has more places than there are positions.
+        ValueError: If a row that is not packed is longer than there are positions.
     """
     ids, segments = inputs["ids"], inputs.get("segments")
     if segments is not None:

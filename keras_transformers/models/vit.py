@@ -20,7 +20,7 @@ from keras_transformers.models.vit_blocks import parts_of_blocks, serialized_blo
 from keras_transformers.models.vit_tokens import POSITIONS, STEMS, PatchTokens
 
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
-# one for small pictures.
+# one for small images.
 VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 256, "num_layers": 4},
     "Ti": {"hidden_dim": 192, "num_heads": 3, "mlp_dim": 768, "num_layers": 12},

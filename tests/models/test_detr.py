@@ -459,7 +459,7 @@ def test_two_pictures_are_learned_by_heart_with_fit_alone(kind):
         (lambda: make()(IMAGES[0]), r"`images` must have shape \(batch, .*\(33, 50, 3\)"),
         (
             lambda: make("proposals", num_queries=13)(IMAGES),
-            r"at least `num_queries`=13 places.*\(2, 12, 16\)",
+            r"at least `num_queries`=13 positions.*\(2, 12, 16\)",
         ),
         (
             lambda: make()({"images": IMAGES, "padding_mask": np.ones((2, 33, 50, 1), bool)}),

@@ -1,0 +1,57 @@
+"""Claims about what a model knows of what it was made with."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers.models import LanguageModel, TextEncoder, ViT
+
+SIZES = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 9, "num_layers": 1}
+
+
+@keras.saving.register_keras_serializable("tests")
+class Small(ViT):
+    """A user's model with an argument of its own, and one that means something else."""
+
+    def __init__(self, groups, hidden_dim=4, **kwargs):
+        super().__init__(groups, hidden_dim=2 * hidden_dim, **kwargs)
+
+
+def vit(**changes):
+    return ViT(**{"num_classes": 5, "image_size": 8, "patch_size": 4, **SIZES, **changes})
+
+
+def test_a_configuration_has_every_argument_with_its_default():
+    config = vit().get_config()
+    expected = {"pooling": "token", "class_token": True, "positions": "learned", "dropout": 0.0}
+    assert expected.items() <= config.items()
+    assert config["image_size"] == [8, 8] and config["block"] == {"activation": "gelu"}
+    assert config["problem_type"] is None
+
+
+def test_numbers_of_numpy_are_written_as_those_of_python():
+    config = LanguageModel(np.int64(31), **{**SIZES, "mlp_dim": np.int32(9)}).get_config()
+    assert type(config["vocab_size"]) is int and type(config["mlp_dim"]) is int
+
+
+def test_activations_are_written_by_name():
+    model = TextEncoder(31, **SIZES, activation=keras.activations.relu)
+    assert model.get_config()["activation"] == "relu"
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(TypeError, match="item assignment"):
+        vit()._settings["hidden_dim"] = 3
+
+
+def test_a_class_that_comes_from_a_model_has_the_models_settings():
+    config = Small(5, image_size=8, patch_size=4, num_heads=2, mlp_dim=9, num_layers=1).get_config()
+    assert "groups" not in config
+    assert config["num_classes"] == 5 and config["hidden_dim"] == 8
+
+
+def test_python_says_which_argument_is_missing_or_too_much():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'vocab_size'"):
+        LanguageModel()
+    with pytest.raises(TypeError, match="multiple values for argument 'hidden_dim'"):
+        LanguageModel(31, 8, hidden_dim=8)
