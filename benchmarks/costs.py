@@ -26,8 +26,8 @@ HEADS, WINDOW, KERNEL, HIDDEN = 4, 512, 7, 128
 
 
 def fully_connected(length, width):
-    places = keras.layers.Reshape((length, width))
-    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(length * width), places])
+    positions = keras.layers.Reshape((length, width))
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(length * width), positions])
 
 
 # Kind -> layer, parameters, operations of its products, table 1's slopes in length and in width.

@@ -134,9 +134,7 @@ def peer(minutes, seed, rate):
     found = {
         f"{name}_{key}": 100 * value
         for name, part in (("test", test), ("held_out", held_out))
-        for key, value in dataclasses.asdict(
-            score_boxes(*part, len(classes), threshold)
-        ).items()
+        for key, value in dataclasses.asdict(score_boxes(*part, len(classes), threshold)).items()
     }
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {**found, "parameters": parameters, "steps": step, "seconds": seconds}
@@ -157,14 +155,14 @@ def predicted_by(model, corpus, preprocessing):
     from keras_transformers.vision import fitted
 
     side, predicted = preprocessing.image_size[0], []
-    for place in range(len(corpus)):
-        pixels, mask, inner = (each.numpy() for each in fitted(corpus.pixels(place), side))
+    for position in range(len(corpus)):
+        pixels, mask, inner = (each.numpy() for each in fitted(corpus.pixels(position), side))
         images = np.asarray(preprocessing.normalize(pixels)) * mask[..., None]
         inputs = {"images": images[None].astype("float32"), "padding_mask": mask[None]}
         with torch.no_grad():
             found = model(**_tensors(inputs))
         answers = best_answers(found.logits.numpy(), found.pred_boxes.numpy())
-        scale = side * np.tile(corpus.sizes[place][::-1] / inner[::-1], 2)
+        scale = side * np.tile(corpus.sizes[position][::-1] / inner[::-1], 2)
         predicted.append(
             {
                 "boxes": np.asarray(answers["boxes"])[0] * scale,
@@ -210,8 +208,11 @@ def main(minutes, seeds, candidates):
             runs.setdefault(name, {})[str(seed)] = found
             versions = heading("keras", "tensorflow", "torch", "transformers", "pycocotools")
             rows = summary(runs)
-            write("detection", {**versions, "minutes": minutes, "runs": runs},
-                  {f"{minutes:g} minutes": rows})
+            write(
+                "detection",
+                {**versions, "minutes": minutes, "runs": runs},
+                {f"{minutes:g} minutes": rows},
+            )
             print(name, seed, {key: round(found[key], 1) for key in SCORES}, flush=True)
 
 

@@ -8,7 +8,7 @@ ui.en-de, 83 a batch, with Adam, dropout 0.1 and smoothing 0.1, for two epochs; 
 trainer, which compiles nothing, for one. Counted are real target tokens, END included, per second
 of the last one.
 
-- packed: ours, as the translation recipe does it: 16 rows of 64 places, XLA;
+- packed: ours, as the translation recipe does it: 16 rows of 64 positions, XLA;
 - padded to the longest of the data: ours, one shape, XLA;
 - padded to the longest of the batch: ours, a new shape nearly every batch, so without XLA;
 - Seq2SeqTrainer: Hugging Face's, MarianMT, padded to the longest of the batch, as it comes.
@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import alternating
 from benchmarks.report import heading, table, write
 
-EPOCHS, PAIRS, PLACES, ROWS, VOCAB = 2, 83, 64, 16, 2500
+EPOCHS, PAIRS, POSITIONS, ROWS, VOCAB = 2, 83, 64, 16, 2500
 NAMES = (
     "packed",
     "packed, mixed_bfloat16 without XLA",
@@ -41,11 +41,9 @@ def pairs():
 
     data = load("ui.en-de").train
     tokenizer = SentencePieceTokenizer.train(data.sources + data.targets, VOCAB)
-    data = data.without_long(tokenizer, 56, PLACES)
+    data = data.without_long(tokenizer, 56, POSITIONS)
     dataset = encode_pairs(data.sources, data.targets, tokenizer, shuffle_seed=1)
-    return dataset, [
-        (pair["source"].numpy(), pair["target"].numpy()) for pair in dataset
-    ]
+    return dataset, [(pair["source"].numpy(), pair["target"].numpy()) for pair in dataset]
 
 
 def for_trainer():
@@ -91,13 +89,11 @@ def ours(name):
     dataset, examples = pairs()
     model = Transformer.from_variant("mini", VOCAB, norm_first=True)
     xla = name != NAMES[3] and "without XLA" not in name
-    model.compile(
-        keras.optimizers.Adam(1e-3, beta_2=0.98), SmoothedCrossEntropy(), jit_compile=xla
-    )
+    model.compile(keras.optimizers.Adam(1e-3, beta_2=0.98), SmoothedCrossEntropy(), jit_compile=xla)
     model.build({"source": (None, None), "target": (None, None)})
     model.optimizer.build(model.trainable_variables)
     if name.startswith("packed"):
-        batches = packed(dataset, *balanced_lengths(dataset, PLACES), ROWS)
+        batches = packed(dataset, *balanced_lengths(dataset, POSITIONS), ROWS)
         epoch = list(batches)
     else:
         epoch = padded_batches(examples, whole=name == NAMES[2])

@@ -98,8 +98,10 @@ def of_masking():
             return loss
 
         steps[name] = step
-    turns = [{name: seconds(lambda s=step: s().numpy(), 1) for name, step in steps.items()}
-             for _ in range(TURNS)]
+    turns = [
+        {name: seconds(lambda s=step: s().numpy(), 1) for name, step in steps.items()}
+        for _ in range(TURNS)
+    ]
     found = {name: float(np.median([turn[name] for turn in turns])) for name in steps}
     return {
         **{f"milliseconds, {name}": round(1e3 * value, 1) for name, value in found.items()},

@@ -68,9 +68,7 @@ def ours(minutes, seed):
     from recipes.options import configure
 
     with tempfile.TemporaryDirectory() as folder:
-        config = configure(
-            language_model.Config, output=folder, minutes=minutes, seed=seed
-        )
+        config = configure(language_model.Config, output=folder, minutes=minutes, seed=seed)
         metrics = language_model.run(config)
         history = pathlib.Path(folder, "history.csv").read_text()
     lines = [line.split(",") for line in history.splitlines()]
@@ -178,9 +176,7 @@ def pytorch(minutes, seed):
         for ids, labels in windows:
             labels = torch.tensor(labels, dtype=torch.long)
             logits = model(torch.tensor(ids, dtype=torch.long)[None])[0]
-            nats += functional.cross_entropy(
-                logits, labels, reduction="sum", ignore_index=0
-            ).item()
+            nats += functional.cross_entropy(logits, labels, reduction="sum", ignore_index=0).item()
     return {
         **alternating.apart(scores, nats),
         "parameters": sum(p.numel() for p in model.parameters()),

@@ -38,7 +38,7 @@ def set_epsilon(model, epsilon):
 
 
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "attention_output": "out_proj"}
-PLACES = {
+POSITIONS = {
     "mixer": "self_attn",
     "cross_attention": "encoder_attn",
     "mixer_norm": "self_attn_layer_norm",
@@ -123,10 +123,10 @@ def _renamed(path, value):
     if block in STACK_NORM:
         return f"model.{STACK_NORM[block]}.layer_norm.{LAST[rest]}", value
     side, _, number = block.partition("_")
-    place, last = rest.rsplit("/", 1)
-    if place.endswith(tuple(ATTENTION)):
-        part, _, projection = place.rpartition("/")
-        name = f"{PLACES[part]}.{ATTENTION[projection]}"
+    position, last = rest.rsplit("/", 1)
+    if position.endswith(tuple(ATTENTION)):
+        part, _, projection = position.rpartition("/")
+        name = f"{POSITIONS[part]}.{ATTENTION[projection]}"
         width = value.shape[-1] if projection == "attention_output" else value.shape[0]
         if last == "kernel":
             joined = (-1, width) if projection == "attention_output" else (width, -1)
@@ -134,6 +134,6 @@ def _renamed(path, value):
         else:
             value = value.reshape(-1)
     else:
-        name = PLACES[place]
+        name = POSITIONS[position]
     value = value.T if last == "kernel" else value
     return f"model.{side}.layers.{number}.{name}.{LAST[last]}", value

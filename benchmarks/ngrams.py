@@ -40,8 +40,8 @@ class KneserNey:
         """A number for each n-gram."""
         document = np.asarray(document, "int64")
         keys = np.zeros(max(len(document) - n + 1, 0), "int64")
-        for place in range(n):
-            keys = keys * self.vocab_size + document[place : place + len(keys)]
+        for position in range(n):
+            keys = keys * self.vocab_size + document[position : position + len(keys)]
         return keys
 
     def _table(self, keys, counts):
@@ -54,10 +54,10 @@ class KneserNey:
         if np.any(discounts[1:] <= 0) or np.any(discounts > range(4)):
             discounts = np.array([0, 0.5, 1, 1.5])  # as KenLM where counts of counts are odd
         discount = discounts[np.minimum(counts, 3)]
-        contexts, place = np.unique(keys // self.vocab_size, return_inverse=True)
-        totals = np.bincount(place, counts)
-        left_over = np.bincount(place, discount) / totals
-        return keys, (counts - discount) / totals[place], contexts, left_over
+        contexts, position = np.unique(keys // self.vocab_size, return_inverse=True)
+        totals = np.bincount(position, counts)
+        left_over = np.bincount(position, discount) / totals
+        return keys, (counts - discount) / totals[position], contexts, left_over
 
     def probabilities(self, document):
         """Probability of each token after the first, float64."""
@@ -66,15 +66,15 @@ class KneserNey:
         for n, (keys, shares, contexts, left_over) in enumerate(self._tables, 1):
             asked = self._keys(document, n)
             asked, skipped = (asked[1:], 0) if n == 1 else (asked, n - 2)
-            known, place = _find(contexts, asked // self.vocab_size)
+            known, position = _find(contexts, asked // self.vocab_size)
             lower = found[skipped:]
-            backed = np.where(known, left_over[place], 1.0) * lower
-            known, place = _find(keys, asked)
-            found[skipped:] = backed + np.where(known, shares[place], 0.0)
+            backed = np.where(known, left_over[position], 1.0) * lower
+            known, position = _find(keys, asked)
+            found[skipped:] = backed + np.where(known, shares[position], 0.0)
         return found
 
 
 def _find(sorted_keys, asked):
     """Whether each is among the keys, and where."""
-    place = np.minimum(np.searchsorted(sorted_keys, asked), len(sorted_keys) - 1)
-    return sorted_keys[place] == asked, place
+    position = np.minimum(np.searchsorted(sorted_keys, asked), len(sorted_keys) - 1)
+    return sorted_keys[position] == asked, position

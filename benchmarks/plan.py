@@ -65,8 +65,8 @@ class Model:
 
 
 MODELS = {
-    # Vaswani et al. 2017, table 3, 37,000 tokens; rows of 256 places on either side, each of which
-    # passes the six blocks of its side.
+    # Vaswani et al. 2017, table 3, 37,000 tokens; rows of 256 positions on either side, each
+    # of which passes the six blocks of its side.
     "Transformer base": Model(512, 2048, 12, 256, 37_000, cross=6),
     "Transformer big": Model(1024, 4096, 12, 256, 37_000, cross=6),
     # Dosovitskiy et al. 2021, table 1: 196 patches and a token at 224 pixels.
@@ -144,8 +144,14 @@ def rows_of(name, grids, rows):
 
 
 GRIDS = [
-    ("TPU v4", 64, 1), ("TPU v4", 32, 2), ("TPU v5e", 256, 1), ("TPU v5e", 64, 4),
-    ("H100", 8, 1), ("H100", 256, 1), ("H100", 64, 4), ("H100", 32, 8),
+    ("TPU v4", 64, 1),
+    ("TPU v4", 32, 2),
+    ("TPU v5e", 256, 1),
+    ("TPU v5e", 64, 4),
+    ("H100", 8, 1),
+    ("H100", 256, 1),
+    ("H100", 64, 4),
+    ("H100", 32, 8),
 ]
 ROWS = 4096
 

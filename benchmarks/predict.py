@@ -67,15 +67,19 @@ def differing(folder, lines, different, path):
     others = sum(row["translation"] != said[lines[row["row"] - 1]] for row in found)
     lost = len(lines) - len({row["row"] for row in found})
     doubled = len(found) - len({row["row"] for row in found})
-    return {"rows_lost": lost, "rows_doubled": doubled, "rows_out_of_order": misplaced,
-            "answers_unlike_those_alone": others}
+    return {
+        "rows_lost": lost,
+        "rows_doubled": doubled,
+        "rows_out_of_order": misplaced,
+        "answers_unlike_those_alone": others,
+    }
 
 
 def main(folder, number, workers):
     """Measures, and writes `results/predict.json`."""
     lines, different = sentences(number)
-    with tempfile.TemporaryDirectory() as place:
-        source, output = pathlib.Path(place, "lines.txt"), pathlib.Path(place, "answers")
+    with tempfile.TemporaryDirectory() as position:
+        source, output = pathlib.Path(position, "lines.txt"), pathlib.Path(position, "answers")
         source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         command = [sys.executable, "-m", "recipes.predict", folder, "--input", str(source)]
         command += ["--output", str(output), "--format", "jsonl", "--shard-rows", str(SHARD)]
@@ -86,8 +90,11 @@ def main(folder, number, workers):
         seconds = [round(each, 1) for each, _ in told]
         result = {
             **heading("tensorflow", "tensorflow-text", *(["ray"] if workers else [])),
-            "model": folder, "rows": number, "different_sentences": len(different),
-            "workers": workers, "seconds_of_each_process": seconds,
+            "model": folder,
+            "rows": number,
+            "different_sentences": len(different),
+            "workers": workers,
+            "seconds_of_each_process": seconds,
             "rows_per_second_start_and_all": round(number / sum(seconds), 1),
             "rows_per_second_of_the_last_process": rate,
             "peak_mebibytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,

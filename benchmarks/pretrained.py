@@ -42,8 +42,13 @@ def make_folder(folder):
     vocab = ["</s>", "<unk>", *real]
     vocab += [f"▁filling{number}" for number in range(VOCAB - 1 - len(vocab))] + ["<pad>"]
     model = Transformer(
-        VOCAB, **SIZES, activation="silu", positions="halves", norm_epsilon=1e-5,
-        logits_bias=True, padding_id=VOCAB - 1,
+        VOCAB,
+        **SIZES,
+        activation="silu",
+        positions="halves",
+        norm_epsilon=1e-5,
+        logits_bias=True,
+        padding_id=VOCAB - 1,
     )
     model.build({"source": (None, None), "target": (None, None)})
     weights = random_weights(model)
@@ -190,9 +195,7 @@ def run_all(rounds):
             )
             for name, row in found.items():
                 row["load_seconds"] = round(agreement.loads[name], 2)
-                row["tokens_per_second"] = round(
-                    1e3 * SENTENCES * NEW / row["milliseconds"]
-                )
+                row["tokens_per_second"] = round(1e3 * SENTENCES * NEW / row["milliseconds"])
                 row["share_of_tokens_as_ours"] = round(agreement.shares[name], 4)
             title = f"{'greedy' if beam == 1 else f'beam {beam}'}, batches of {batch}"
             result["searches"][title] = found

@@ -43,8 +43,9 @@ def table(rows, first="candidate"):
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     lines = [[first, *(column.replace("_", " ") for column in columns)]]
     lines += [["---", *("---:" for _ in columns)]]
-    lines += [[name, *(str(row.get(column, "")) for column in columns)] for name, row in
-              rows.items()]
+    lines += [
+        [name, *(str(row.get(column, "")) for column in columns)] for name, row in rows.items()
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -60,8 +60,12 @@ def compiled_step(sizes, batch):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(training.AdamW(1e-3, global_clipnorm=1.0), loss, jit_compile=True)
     model.fit(x, y, batch_size=batch, verbose=0, callbacks=[distribution.Guard()])
-    kinds = (model.trainable_variables, model.non_trainable_variables, model.optimizer.variables,
-             model.metrics_variables)
+    kinds = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
     state = tuple([variable.value for variable in kind] for kind in kinds)
     spread = keras.distribution.distribution()
     data = tuple(
@@ -81,8 +85,11 @@ def sent_bytes(program):
         size, group = _bytes(shapes), _group(rest)
         share = (group - 1) / group
         factor = {
-            "all-reduce": 2 * share, "all-gather": share, "reduce-scatter": share * group,
-            "all-to-all": share, "collective-permute": 1.0,
+            "all-reduce": 2 * share,
+            "all-gather": share,
+            "reduce-scatter": share * group,
+            "all-to-all": share,
+            "collective-permute": 1.0,
         }[kind]
         found[kind] = found.get(kind, 0) + factor * size
     return {kind: round(size) for kind, size in found.items() if size}
@@ -146,8 +153,7 @@ def measured(grid, sizes, batch):
 
 
 def parts_of_time(sizes):
-    """Seconds of one more update of all weights, and of a sum over n devices, each measured alone.
-    """
+    """Seconds of one more update of all weights, and of a sum over n devices, measured apart."""
     count = round(plan.held(model_of(sizes), 1))
     weights = [jax.numpy.ones(count) for _ in range(4)]
 

@@ -111,12 +111,10 @@ class Agreement:
     def __call__(self, found):
         ours = found[PORTABLE]
         self.shares = {
-            name: sum(map(_agree, texts, ours)) / len(ours)
-            for name, texts in found.items()
+            name: sum(map(_agree, texts, ours)) / len(ours) for name, texts in found.items()
         }
         self.characters = round(statistics.mean(map(len, ours)), 1)
-        wrong = {name: self.shares[name] for name in AT_LEAST
-                 if self.shares[name] < AT_LEAST[name]}
+        wrong = {name: self.shares[name] for name in AT_LEAST if self.shares[name] < AT_LEAST[name]}
         assert self._beam > 1 or not wrong, f"other translations than ours: {wrong}"
 
 
@@ -157,8 +155,11 @@ def summary(found, first):
     for name, other in (("XLA", XLA), ("Hugging Face", THEIRS), ("CTranslate2", COMPILED)):
         row[f"times_{name}"] = found[other]["portable_times_this"]
     seconds = [first[name]["first_answer_seconds"] for name in (PORTABLE, XLA)]
-    return row | {"first_answer": seconds[0], "of_XLA": seconds[1],
-                  "share": round(seconds[0] / seconds[1], 3)}
+    return row | {
+        "first_answer": seconds[0],
+        "of_XLA": seconds[1],
+        "share": round(seconds[0] / seconds[1], 3),
+    }
 
 
 def run_all(rounds, first_rounds, run, only):
@@ -172,8 +173,8 @@ def run_all(rounds, first_rounds, run, only):
     }
     lines = result["all"]
     for name in only or NETWORKS:
-        with tempfile.TemporaryDirectory() as place:
-            folder = pathlib.Path(place)
+        with tempfile.TemporaryDirectory() as position:
+            folder = pathlib.Path(position)
             make(name, run if name == "mini" else None, folder)
             for beam in (1, 4):
                 first = firsts(folder, beam, first_rounds)

@@ -153,7 +153,7 @@ def _hugging_face(folder, beam):
 
 
 def _limiting(limits):
-    """Forces END where a row of its own limit has no place for more."""
+    """Forces END where a row of its own limit has no room for more."""
 
     def limit(tokens, scores):
         due = limits <= tokens.shape[1]

@@ -34,8 +34,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "distribution", "export", "generation", "inspection", "layers", "load", "models", "precision",
-    "predictors", "pretrained", "saving", "streams", "text", "training", "vision", "visualization",
+    "distribution",
+    "export",
+    "generation",
+    "inspection",
+    "layers",
+    "load",
+    "models",
+    "precision",
+    "predictors",
+    "pretrained",
+    "saving",
+    "streams",
+    "text",
+    "training",
+    "vision",
+    "visualization",
 ]
 
 

@@ -87,6 +87,7 @@ class Tokenizer(Protocol):
     def tokenize(self, strings: Any, start: bool = False, end: bool = False) -> Any: ...
     def detokenize(self, ids: Any) -> Any: ...
 
+
 if TYPE_CHECKING:
     Mixin = keras.layers.Layer
     ModelMixin = keras.Model

@@ -2,7 +2,7 @@
 
 Pipelines that count their epochs themselves can only be gone through from the beginning. Those made
 of `orders` and `keys` with an `epoch` give the same batches whenever that epoch is asked for, in
-any process, and `epochs` joins them into what `fit` reads, from any place on.
+any process, and `epochs` joins them into what `fit` reads, from any position on.
 """
 
 import itertools

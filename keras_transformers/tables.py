@@ -146,19 +146,19 @@ def _in_order(
     separator: str,
 ) -> Iterator[tuple[int, Any]]:
     """Rows with a value for each column, by the names in the first line, if they stand there."""
-    places, known = list(range(len(columns))), {name for column in columns for name in column}
+    positions, known = list(range(len(columns))), {name for column in columns for name in column}
     for line, cells in rows:
         if isinstance(cells, str):
             yield line, cells
         elif line == 1 and sum(_plain(cell) in known for cell in cells) > 1:
-            places = _places(path, line, [_plain(cell) for cell in cells], columns)
+            positions = _positions(path, line, [_plain(cell) for cell in cells], columns)
         elif not "".join(cells).strip():
             yield line, "blank"
         elif len(cells) != len(columns):
             few, many = f"without a {separator}", "with more than two columns"
             yield line, few if len(cells) < len(columns) else many
         else:
-            yield line, [cells[place] for place in places if place is not None]
+            yield line, [cells[position] for position in positions if position is not None]
 
 
 def _of_objects(
@@ -180,8 +180,8 @@ def _of_object(path: StrPath, line: int, found: Any, columns: Sequence[Sequence[
     """The value for each column, or why there is none."""
     if not isinstance(found, dict):
         return "that are no objects in JSON"
-    places, values = _places(path, line, list(found), columns), list(found.values())
-    values = [None if place is None else _text(values[place]) for place in places]
+    positions, values = _positions(path, line, list(found), columns), list(found.values())
+    values = [None if position is None else _text(values[position]) for position in positions]
     for names, value in zip(columns, values, strict=True):
         if value is None or isinstance(value, list) and names is not LABELS:
             return f"without text for {names[0]!r}"
@@ -211,20 +211,20 @@ def _plain(name: str) -> str:
     return name.strip().lower()
 
 
-def _places(
+def _positions(
     path: StrPath, line: int, names: Sequence[str], columns: Sequence[Sequence[str]]
 ) -> list[int | None]:
-    """The place of each column among names, None where it is not there.
+    """The position of each column among names, None where it is not there.
 
     Raises:
         ValueError: If a name is that of no column, or two are those of one.
     """
-    places: list[int | None] = [None] * len(columns)
-    for place, name in enumerate(names):
+    positions: list[int | None] = [None] * len(columns)
+    for position, name in enumerate(names):
         column = next((i for i, each in enumerate(columns) if name in each), None)
-        if column is None or places[column] is not None:
+        if column is None or positions[column] is not None:
             wanted = " and ".join(each[0] for each in columns)
             what = "there is no such column as" if column is None else "another column is already"
             raise ValueError(f"{path}, line {line}: {what} {name!r}; the columns are {wanted}.")
-        places[column] = place
-    return places
+        positions[column] = position
+    return positions

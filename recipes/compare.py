@@ -1,7 +1,7 @@
 """Puts runs side by side: the options in which they differ, and their metrics.
 
-    python -m recipes.compare runs/translation runs/long
-    python -m recipes.compare runs/vit runs/swin runs/mae
+python -m recipes.compare runs/translation runs/long
+python -m recipes.compare runs/vit runs/swin runs/mae
 """
 
 import dataclasses

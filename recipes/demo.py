@@ -46,9 +46,7 @@ def serve(config):
     try:
         from gradio import Blocks  # noqa: F401  a folder of that name is no gradio
     except ImportError:
-        raise ImportError(
-            "the page needs gradio: pip install 'keras_transformers[demo]'"
-        ) from None
+        raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'") from None
     import keras_transformers
 
     from .pages import layout

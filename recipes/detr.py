@@ -98,11 +98,19 @@ class Config:
     model: Model = Model()
     training: Training = Training()
     SMOKE: ClassVar = {
-        "epochs": 2, "minutes": None, "steps_per_epoch": 2, "batch_size": 2, "warmup_steps": 2,
-        "image_size": 112, "window": 400,
+        "epochs": 2,
+        "minutes": None,
+        "steps_per_epoch": 2,
+        "batch_size": 2,
+        "warmup_steps": 2,
+        "image_size": 112,
+        "window": 400,
     }
     PUBLISHED: ClassVar = {  # to go on from published weights, which have seen larger things
-        "optimizer": "adamw", "learning_rate": 1e-4, "image_size": 416, "batch_size": 4,
+        "optimizer": "adamw",
+        "learning_rate": 1e-4,
+        "image_size": 416,
+        "batch_size": 4,
     }
 
 
@@ -236,15 +244,15 @@ def run(config):
 
 def draw(corpus, predicted, threshold, path):
     """Up to eight pictures with the boxes that were found (orange) and the true ones (blue)."""
-    places = range(min(8, len(corpus)))
-    sure = [predicted[i]["scores"] >= threshold for i in places]
+    positions = range(min(8, len(corpus)))
+    sure = [predicted[i]["scores"] >= threshold for i in positions]
     images_with_boxes(
-        [corpus.pixels(i) for i in places],
+        [corpus.pixels(i) for i in positions],
         [
             (predicted[i]["boxes"][keep], predicted[i]["scores"][keep])
-            for i, keep in zip(places, sure, strict=True)
+            for i, keep in zip(positions, sure, strict=True)
         ],
-        [corpus.boxes[i] for i in places],
+        [corpus.boxes[i] for i in positions],
         path,
         title="Found (orange, with their scores in percent) and true (blue)",
     )

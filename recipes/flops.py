@@ -73,9 +73,7 @@ def _dims(shape):
 
 def _size(shapes):
     """Elements of the floating-point arrays in a shape or tuple of shapes."""
-    return sum(
-        math.prod(_dims(dims)) for kind, dims in SHAPE.findall(shapes) if kind[0] in "fbc"
-    )
+    return sum(math.prod(_dims(dims)) for kind, dims in SHAPE.findall(shapes) if kind[0] in "fbc")
 
 
 def _called(rest, role):

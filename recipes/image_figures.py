@@ -5,11 +5,7 @@ from textwrap import shorten
 
 import numpy as np
 
-from keras_transformers.visualization import (
-    comparison,
-    confusion_matrix,
-    images_with_attention,
-)
+from keras_transformers.visualization import comparison, confusion_matrix, images_with_attention
 
 from .image_scores import in_words
 
@@ -40,14 +36,14 @@ def draw_attention(model, preprocessing, corpus, probabilities, attention, path)
     true, said = (np.array(words) for words in in_words(probabilities, corpus))
     wrong = np.flatnonzero(true != said)[:8]
     right = np.flatnonzero(true == said)[: 16 - len(wrong)]
-    places = np.concatenate([right, wrong])
-    shown = corpus.select(places).decoded(preprocessing).images
+    indices = np.concatenate([right, wrong])
+    shown = corpus.select(indices).decoded(preprocessing).images
     if corpus.several:
-        names = [[shorten(of[i] or "none", 40) for i in places] for of in (true, said)]
+        names = [[shorten(of[i] or "none", 40) for i in indices] for of in (true, said)]
         titles = ["\n-> ".join(each) for each in zip(*names, strict=True)]
         about = "True labels -> predicted labels, and what those draw on"
     else:
-        titles = [f"{true[i]}\n-> {said[i]}, {probabilities[i].max():.0%}" for i in places]
+        titles = [f"{true[i]}\n-> {said[i]}, {probabilities[i].max():.0%}" for i in indices]
         about = "True class -> predicted class and its probability, and what it draws on"
     pixels = shown if shown.shape[-1] == 3 else shown.mean(-1, keepdims=True)
     images_with_attention(

@@ -95,8 +95,14 @@ class Config:
     training: Training = Training()
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
-        "epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny",
-        "warmup_steps": 2, "stride": 32, "new_tokens": 16,
+        "epochs": 1,
+        "batch_size": 512,
+        "row_length": 64,
+        "vocab_size": 500,
+        "variant": "tiny",
+        "warmup_steps": 2,
+        "stride": 32,
+        "new_tokens": 16,
     }
     # To go on from published weights.
     PUBLISHED: ClassVar = {"learning_rate": 1e-4, "batch_size": 2048, "dropout": 0.1}

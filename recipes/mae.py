@@ -86,7 +86,11 @@ class Config:
     model: Model = Model()
     training: Training = Training()
     SMOKE: ClassVar = {
-        "epochs": 2, "batch_size": 32, "warmup_steps": 5, "label_epochs": 2, "label_share": 0.3,
+        "epochs": 2,
+        "batch_size": 32,
+        "warmup_steps": 5,
+        "label_epochs": 2,
+        "label_share": 0.3,
         "seeds": 1,
     }
 
@@ -212,8 +216,7 @@ def run(config):
     share, seeds = config.data.label_share, config.training.seeds
     if not 0 < share < 1 or seeds < 1:
         raise ValueError(
-            "--label-share must be in (0, 1), and --seeds at least 1. Received: "
-            f"{share}, {seeds}"
+            f"--label-share must be in (0, 1), and --seeds at least 1. Received: {share}, {seeds}"
         )
     folder = training.begin(config)
     data, preprocessing, batches, valid = load_data(config)

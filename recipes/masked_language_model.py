@@ -81,7 +81,11 @@ class Config:
     model: Model = Model()
     training: Training = Training()
     SMOKE: ClassVar = {
-        "epochs": 1, "batch_size": 512, "row_length": 64, "vocab_size": 500, "variant": "tiny",
+        "epochs": 1,
+        "batch_size": 512,
+        "row_length": 64,
+        "vocab_size": 500,
+        "variant": "tiny",
         "warmup_steps": 2,
     }
 
@@ -98,9 +102,7 @@ def load_data(config):
     rows = config.training.batch_size // of.row_length
 
     def batches(documents, seed, epoch=None):
-        packed = packed_documents(
-            documents, of.row_length, rows, seed, shift=False, epoch=epoch
-        )
+        packed = packed_documents(documents, of.row_length, rows, seed, shift=False, epoch=epoch)
         return masked(
             packed,
             tokenizer.mask_id,

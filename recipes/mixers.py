@@ -136,8 +136,12 @@ class Config:
     model: Model = Model()
     training: Training = Training()
     SMOKE: ClassVar = {
-        "variants": ("fourier", "nothing"), "seeds": 1, "image_epochs": 2, "text_epochs": 2,
-        "num_layers": 1, "warmup_steps": 2,
+        "variants": ("fourier", "nothing"),
+        "seeds": 1,
+        "image_epochs": 2,
+        "text_epochs": 2,
+        "num_layers": 1,
+        "warmup_steps": 2,
     }
 
 
@@ -200,12 +204,16 @@ def train(config, folder, name, variant, task, seed):
         config, folder, model, make, steps, epochs=epochs, name=called, verbose=0
     )
     seconds = np.diff([0.0, *history["seconds"]])
-    return model, history, {
-        # The first epoch compiles; what else the machine has to do only adds to the others.
-        "seconds_an_epoch": float(min(seconds[1:] if epochs > 1 else seconds)),
-        "valid_accuracy": accuracy(model, *task.valid, batch),
-        "accuracy": accuracy(model, *task.test, batch),
-    }
+    return (
+        model,
+        history,
+        {
+            # The first epoch compiles; what else the machine has to do only adds to the others.
+            "seconds_an_epoch": float(min(seconds[1:] if epochs > 1 else seconds)),
+            "valid_accuracy": accuracy(model, *task.valid, batch),
+            "accuracy": accuracy(model, *task.test, batch),
+        },
+    )
 
 
 def accuracy(model, x, y, batch_size):

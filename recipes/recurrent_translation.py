@@ -86,7 +86,11 @@ class Config:
     training: Training = Training()
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
-        "epochs": 1, "batch_size": 512, "vocab_size": 600, "hidden_dim": 64, "warmup_steps": 5,
+        "epochs": 1,
+        "batch_size": 512,
+        "vocab_size": 600,
+        "hidden_dim": 64,
+        "warmup_steps": 5,
         "buckets": (32,),  # each takes some ten seconds to compile
     }
 
@@ -102,9 +106,7 @@ def load_data(config):
         data = data.head(train=400, valid=64, test=64)
     tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
     lengths = (of.row_length, of.row_length)
-    train, valid = (
-        corpus.without_long(tokenizer, *lengths) for corpus in (data.train, data.valid)
-    )
+    train, valid = (corpus.without_long(tokenizer, *lengths) for corpus in (data.train, data.valid))
     for corpus in (train, valid, data.test):
         print(corpus.summary())
     shorter = [length for length in of.buckets if length < of.row_length]
@@ -150,9 +152,7 @@ def run(config):
         history=history,
         curves=translating.CURVES,
         exports={"saved_model": translator.save},
-        pictures={
-            "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
-        },
+        pictures={"cross_attention": partial(translating.draw, model, tokenizer, rows, *attention)},
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
     )
 

@@ -87,7 +87,10 @@ class Config:
     training: Training = Training()
     SMOKE: ClassVar = {"epochs": 2, "batch_size": 32, "warmup_steps": 5}
     PUBLISHED: ClassVar = {  # to go on from published weights
-        "image_size": their_side, "learning_rate": 1e-4, "batch_size": 32, "erasing": 0.0
+        "image_size": their_side,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "erasing": 0.0,
     }
 
 
@@ -117,9 +120,7 @@ def run(config):
     classes = data.train.classes
     with training.making(config):
         model = build_model(config, len(classes), preprocessing.channels)
-    history, measured = training.fit_images(
-        config, folder, model, batches, valid, len(data.train)
-    )
+    history, measured = training.fit_images(config, folder, model, batches, valid, len(data.train))
     model.save(folder / "model.keras")
     hand_over()
     served = ImageClassifier(model, classes, preprocessing)

@@ -98,11 +98,18 @@ class Config:
     model: Model = Model()
     training: Training = Training()
     SMOKE: ClassVar = {
-        "epochs": 1, "batch_size": 512, "row_length": 128, "vocab_size": 500, "variant": "tiny",
+        "epochs": 1,
+        "batch_size": 512,
+        "row_length": 128,
+        "vocab_size": 500,
+        "variant": "tiny",
         "warmup_steps": 2,
     }
     PUBLISHED: ClassVar = {  # to go on from published weights
-        "learning_rate": 5e-5, "pooling": "token", "dropout": 0.1, "epochs": 3
+        "learning_rate": 5e-5,
+        "pooling": "token",
+        "dropout": 0.1,
+        "epochs": 3,
     }
 
 

@@ -94,10 +94,17 @@ class Config:
     training: Training = Training()
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
-        "epochs": 1, "batch_size": 512, "vocab_size": 600, "variant": "tiny", "warmup_steps": 5
+        "epochs": 1,
+        "batch_size": 512,
+        "vocab_size": 600,
+        "variant": "tiny",
+        "warmup_steps": 5,
     }
     PUBLISHED: ClassVar = {  # to go on from published weights
-        "learning_rate": 1e-4, "sample": None, "length_penalty": 1.0, "batch_size": 2048,
+        "learning_rate": 1e-4,
+        "sample": None,
+        "length_penalty": 1.0,
+        "batch_size": 2048,
         "score_every": 1,
     }
 

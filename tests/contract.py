@@ -18,12 +18,7 @@ from keras import ops
 from keras_transformers import saving
 
 # Largest difference from float32 that a policy may cause, as a share of the largest output.
-POLICIES = {
-    "float16": 1e-2,
-    "bfloat16": 6e-2,
-    "mixed_float16": 1e-2,
-    "mixed_bfloat16": 6e-2,
-}
+POLICIES = {"float16": 1e-2, "bfloat16": 6e-2, "mixed_float16": 1e-2, "mixed_bfloat16": 6e-2}
 ON_JAX = keras.backend.backend() == "jax"
 if ON_JAX:  # which compiles every operation for every dtype
     POLICIES = {"mixed_float16": POLICIES["mixed_float16"]}

@@ -51,9 +51,7 @@ def mvit(rate):
 
 
 def mae(rate):
-    encoder = models.ViT(
-        None, 32, 8, num_layers=1, positions="sinusoidal", dropout=rate, **SIZES
-    )
+    encoder = models.ViT(None, 32, 8, num_layers=1, positions="sinusoidal", dropout=rate, **SIZES)
     return models.MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=2, seed=3)
 
 

@@ -27,8 +27,8 @@ def multi_head_attention(weights, query, value, key=None, mask=True, bias=0.0):
     key = value if key is None else key
     step = 2 if len(weights) == 8 else 1
     q, k, v = (
-        project(x, *weights[place : place + step])
-        for place, x in zip((0, step, 2 * step), (query, key, value), strict=True)
+        project(x, *weights[position : position + step])
+        for position, x in zip((0, step, 2 * step), (query, key, value), strict=True)
     )
     scores = np.einsum("bhqd,bhkd->bhqk", q, k) / np.sqrt(q.shape[-1])
     attention = softmax(scores + bias, mask)

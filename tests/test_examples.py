@@ -14,7 +14,14 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 ON_EVERY_BACKEND = (
-    "layers", "models", "generation", "detection", "training", "inspection", "precision", "saving",
+    "layers",
+    "models",
+    "generation",
+    "detection",
+    "training",
+    "inspection",
+    "precision",
+    "saving",
     "distribution",
 )
 DOCUMENTED = ["layers", "models", "generation", "detection", "training", "saving", "distribution"]
@@ -73,9 +80,7 @@ def test_python_blocks_of_the_readme_run_in_order(tmp_path):
     code = "from tests.test_examples import run_readme; run_readme()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-3000:]
 
 

@@ -25,9 +25,7 @@ def dtypes_of_call(layer, inputs, **options):
 
 def narrowed(symbols, dtype):
     """The floating ones of some Keras inputs in another dtype."""
-    return [
-        keras.KerasTensor(x.shape, dtype if x.dtype == "float32" else x.dtype) for x in symbols
-    ]
+    return [keras.KerasTensor(x.shape, dtype if x.dtype == "float32" else x.dtype) for x in symbols]
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -33,10 +33,7 @@ OF_ONE_TEXT = {
     "language_model": lambda: models.LanguageModel(VOCAB, max_length=9, **SIZES),
     "modern writer": lambda: models.LanguageModel(VOCAB, style="modern", **SIZES),
 }
-OF_PAIRS = {
-    "transformer": transformer,
-    "recurrent": lambda: models.RecurrentTranslator(VOCAB, 8),
-}
+OF_PAIRS = {"transformer": transformer, "recurrent": lambda: models.RecurrentTranslator(VOCAB, 8)}
 
 
 def test_no_model_of_ids_is_missing():
@@ -102,12 +99,12 @@ def test_a_start_that_is_the_padding_id_is_real():
     np.testing.assert_array_equal(mask, [[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]])
 
 
-def test_what_has_no_place_for_each_token_has_no_mask():
+def test_what_has_no_position_for_each_token_has_no_mask():
     classifier = text_encoder(head="classification", num_classes=5)  # as many as tokens
     assert mask_of(classifier(RIGHT)) is None
     filler = text_encoder(head="masked_language")
-    places = np.zeros((3, 5), "int32")
-    assert mask_of(filler({"ids": RIGHT, "masked_positions": places})) is None
+    positions = np.zeros((3, 5), "int32")
+    assert mask_of(filler({"ids": RIGHT, "masked_positions": positions})) is None
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in OF_TOKENS])

@@ -90,5 +90,3 @@ def test_a_context_is_projected_without_what_stands_at_its_padding():
     context = ops.convert_to_tensor(padded(CONTEXT, REAL_CONTEXT, np.nan))
     cache = layer.project_context(context, mask)
     assert_close(layer.step(x, cache, mask)[0], expected, 1e-5)
-
-

@@ -107,8 +107,10 @@ def test_names_of_labels_are_split_listed_and_counted():
     assert not found.left_out and found.noted == {"with a label given twice": 1}
     alone = numbered(pairs[1:], classes=["dog", "dog,dog"])
     assert (alone.things, alone.labels) == (["d"], [1])
-    assert alone.left_out == {"with several labels": 1, "of a class that is not in the training "
-                              "set": 1}
+    assert alone.left_out == {
+        "with several labels": 1,
+        "of a class that is not in the training set": 1,
+    }
     assert numbered([("a", "cat"), ("b", " ")]).left_out == {"without a label": 1}
 
 

@@ -94,8 +94,9 @@ def test_found_and_true_boxes_have_colours_of_their_own(tmp_path):
 
 
 def test_the_tiles_of_a_grid_are_as_many_as_its_patches(tmp_path):
-    path = grid_position_similarity(np.random.default_rng(0).normal(size=(12, 5)), (3, 4),
-                                    tmp_path / "grid.png")
+    path = grid_position_similarity(
+        np.random.default_rng(0).normal(size=(12, 5)), (3, 4), tmp_path / "grid.png"
+    )
     assert path.is_file()
 
 

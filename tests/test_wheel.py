@@ -67,7 +67,8 @@ def test_the_source_distribution_has_everything():
 
 def test_the_command_knows_every_recipe():
     programs = {
-        path.stem for path in (ROOT / "recipes").glob("*.py")
+        path.stem
+        for path in (ROOT / "recipes").glob("*.py")
         if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
     }
     assert set(NAMES) == programs

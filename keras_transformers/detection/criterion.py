@@ -97,8 +97,12 @@ class SetCriterion:
         )
 
     def parts(
-        self, logits: Tensor, boxes: Tensor, labels: Tensor, true_boxes: Tensor,
-        sample_weight: Tensor | dict[str, Tensor] | None = None
+        self,
+        logits: Tensor,
+        boxes: Tensor,
+        labels: Tensor,
+        true_boxes: Tensor,
+        sample_weight: Tensor | dict[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
         """Dict of "class", "box" and "giou" to the unweighted losses `(layers,)`."""
         self._check(logits, boxes, labels, true_boxes)

@@ -98,7 +98,11 @@ def _assign(
 
 
 def _search(
-    cost: Tensor, wanted: Tensor, row: Index, row_prices: Tensor, column_prices: Tensor,
+    cost: Tensor,
+    wanted: Tensor,
+    row: Index,
+    row_prices: Tensor,
+    column_prices: Tensor,
     row_of: Tensor,
 ) -> tuple[Tensor, ...]:
     """The shortest path from the row to a free column, over columns that rows hold already.
@@ -113,7 +117,11 @@ def _search(
         return ops.any(end < 0)
 
     def search(
-        end: Tensor, current: Tensor, least: Tensor, scanned: Tensor, lengths: Tensor,
+        end: Tensor,
+        current: Tensor,
+        least: Tensor,
+        scanned: Tensor,
+        lengths: Tensor,
         origin: Tensor,
     ) -> tuple[Tensor, ...]:
         """Takes the nearest column that was not yet reached, in every search not at its end."""

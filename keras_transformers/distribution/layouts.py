@@ -101,11 +101,11 @@ def layout_of(variable: Any, layouts: keras.distribution.LayoutMap) -> tuple[str
             other = axes or copied
             return other if _divides(variable, other, layouts.device_mesh) else copied
     number = _size(layouts.device_mesh, "model")
-    place = layout.axes.index("model")
+    position = layout.axes.index("model")
     raise ValueError(
         f"distribute: {variable.path} of shape {tuple(variable.shape)} cannot be split over "
-        f"{number} devices along axis {place}: with model={number}, `num_heads` and `mlp_dim` must "
-        f"be multiples of {number}."
+        f"{number} devices along axis {position}: with model={number}, `num_heads` and `mlp_dim` "
+        f"must be multiples of {number}."
     )
 
 

@@ -63,7 +63,7 @@ class Classes:
         return tf.sigmoid(logits) if self.several else tf.nn.softmax(logits)
 
     def answer(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What is said: a dict of tensors, the batch first; `label` is an int32 place.
+        """What is said: a dict of tensors, the batch first; `label` is an int32 position.
 
         Of several labels `present` tells which have a probability of a half or more.
         """

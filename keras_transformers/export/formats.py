@@ -93,7 +93,8 @@ def write(
     module = FORMATS[format]
     if program.bytes() > LARGEST:
         raise _refusal(
-            program, format,
+            program,
+            format,
             f"its weights take {program.bytes() / 1e9:.1f} GB, and such a file holds less than 2 "
             "GiB",
         )
@@ -117,7 +118,7 @@ def write(
 def _refusal(program: Program, format: str, reason: str) -> ValueError:
     model = type(program.model).__name__
     return ValueError(
-        f'{program.exporter}: {model} \'{program.model.name}\' cannot be exported with `format`='
+        f"{program.exporter}: {model} '{program.model.name}' cannot be exported with `format`="
         f'"{format}": {reason}.'
     )
 

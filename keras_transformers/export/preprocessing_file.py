@@ -134,12 +134,12 @@ def _of_tokenizer(tokenizer: Any) -> dict[str, Any]:
         return {"kind": "sentencepiece", "file": "tokenizer.model"}
     if not isinstance(tokenizer, WordPieceTokenizer):
         raise ValueError(
-            "export: with `format` other than \"saved_model\" the tokenizer must be a "
+            'export: with `format` other than "saved_model" the tokenizer must be a '
             f"WordPieceTokenizer or a SentencePieceTokenizer. Received: {type(tokenizer).__name__}"
         )
     if tokenizer.added_tokens:
         raise ValueError(
-            "export: with `format` other than \"saved_model\" a tokenizer must have no added "
+            'export: with `format` other than "saved_model" a tokenizer must have no added '
             f"tokens, for its file has none. Received: {tokenizer.added_tokens[0].content!r} ..."
         )
     return {

@@ -98,8 +98,8 @@ def detector_program(model: Any, preprocessing: Preprocessing, threshold: float)
 
     @tf.function(input_signature=signature)
     def detect(pixels: tf.Tensor, content_size: tf.Tensor) -> dict[str, tf.Tensor]:
-        places = tf.range(side)
-        rows, columns = (places < content_size[:, i : i + 1] for i in (0, 1))
+        positions = tf.range(side)
+        rows, columns = (positions < content_size[:, i : i + 1] for i in (0, 1))
         mask = tf.expand_dims(rows, 2) & tf.expand_dims(columns, 1)
         images = preprocessing.normalize(pixels)
         images = images * tf.expand_dims(tf.cast(mask, tf.float32), 3)

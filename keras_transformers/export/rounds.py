@@ -67,7 +67,6 @@ class Rounds:
         back = tf.argsort(order)
         return {name: tf.gather(result, back) for name, result in found.items()}
 
-
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function as it is run."""
         raise NotImplementedError
@@ -114,7 +113,6 @@ class CompiledRounds(Rounds):
 
 class PortableRounds(Rounds):
     """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
-
 
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function whose layers are traced for those kernels."""

@@ -155,7 +155,7 @@ class TextGenerator(Served):
         tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
         # An END that is forced says nothing of the model.
         free = most if constraints.boundaries.last is None else most - 1
-        chosen = (tf.range(width) >= (most - self._new_tokens)[:, None])
+        chosen = tf.range(width) >= (most - self._new_tokens)[:, None]
         chosen &= tf.range(width) < free[:, None]
         ends = constraints.boundaries.is_end(tokens, request)
         return tokens, tf.reduce_any(ends & chosen, axis=1)

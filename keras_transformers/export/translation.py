@@ -82,9 +82,7 @@ class Translator(Served):
         end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
         sources = tf.concat([ids[:, : longest - 1], end], axis=1)
 
-        found = rounds.run_by_length(
-            lambda ids: self._translate(ids, rounds), sources, RESULTS
-        )
+        found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)
         empty = lengths == 0
         return {
             "translation": tf.where(empty, "", found["translation"]),

@@ -1,4 +1,4 @@
-"""Places of a beam that are kept for sequences with some of the required tokens.
+"""Positions of a beam that are kept for sequences with some of the required tokens.
 
 Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 """
@@ -27,7 +27,7 @@ def by_banks(constraints: Constraints, candidates: Beams, beams: int, most: int)
     Args:
         constraints: `Constraints`.
         candidates: Dict of tensors `(batch, number, ...)`.
-        beams: Number of places.
+        beams: Number of positions.
         most: Number of candidates to keep.
     """
     met = ops.sum(ops.cast(constraints.met(candidates["tokens"]), "int32"), axis=-1)

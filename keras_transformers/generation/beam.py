@@ -33,7 +33,7 @@ class BeamSearch(Search):
     """Keeps the `beam_size` most probable unfinished sequences, and sets finished ones aside.
 
     A sequence whose END ranks among the best `beam_size` continuations is finished: it is frozen,
-    scored by `log p / length_penalty + coverage_penalty`, and its place goes to the next unfinished
+    scored by `log p / length_penalty + coverage_penalty`, and its slot goes to the next unfinished
     one. A source is done when `beam_size` sequences have finished. With one beam this is greedy
     search.
 
@@ -49,7 +49,7 @@ class BeamSearch(Search):
             compete with those that finished.
         early_stopping: Whether a source is done as soon as `beam_size` sequences have finished;
             then, with "gnmt", those cut at the limit come after all that finished. If not, better
-            ones take their places until the best unfinished one, scored at its present length, is
+            ones take their slots until the best unfinished one, scored at its present length, is
             no better than the worst of them; "never" scores it at the length that suits it best,
             the limit where `length_penalty` is positive. Cut sequences compete.
         coverage_penalty: `beta` of `generation.coverage_penalty`; needs a model whose
@@ -199,10 +199,10 @@ class BeamSearch(Search):
         enough = beams * number  # banks are filled from all of them
         if not self.constraints.required:
             enough = min((1 + ends) * beams, enough)
-        sorted_logp, places = ops.top_k(logp, enough)
-        places = ops.cast(places, "int32")
-        parents = places // number
-        ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), places, axis=1)
+        sorted_logp, positions = ops.top_k(logp, enough)
+        positions = ops.cast(positions, "int32")
+        parents = positions // number
+        ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), positions, axis=1)
         candidates = {
             "logp": sorted_logp,
             "parents": parents,
@@ -249,8 +249,8 @@ class BeamSearch(Search):
     def _keep(self, alive: Beams, candidates: Beams, index: Index) -> Beams:
         """The first `beam_size` of the candidates that go on."""
         size = candidates["ids"].shape[1]
-        places = ops.arange(size, dtype="int32") + size * ops.cast(candidates["ends"], "int32")
-        best = ops.cast(ops.argsort(places, axis=1), "int32")[:, : self.beam_size]
+        positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates["ends"], "int32")
+        best = ops.cast(ops.argsort(positions, axis=1), "int32")[:, : self.beam_size]
         names = ("ids", "tokens", "covered", "parents")
         kept = {name: take_beams(candidates[name], best) for name in names}
         logp = ops.where(candidates["ends"], 2 * NEVER, candidates["logp"])
@@ -292,8 +292,8 @@ class BeamSearch(Search):
             best = ops.cast(ops.top_k(scores, self.beam_size)[1], "int32")
         else:
             # Both halves are sorted: the finished ones that there are, then the best of the cut.
-            place = ops.arange(self.beam_size, dtype="int32")[None]
+            position = ops.arange(self.beam_size, dtype="int32")[None]
             ended = ops.where(rows, ops.minimum(finished["count"], self.beam_size), self.beam_size)
             ended = ended[:, None]
-            best = ops.where(place < ended, place, place + self.beam_size - ended)
+            best = ops.where(position < ended, position, position + self.beam_size - ended)
         return {n: take_beams(ops.concatenate(two, axis=1), best) for n, two in joined.items()}

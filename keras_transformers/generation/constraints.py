@@ -33,7 +33,7 @@ class Constraints:
         no_repeat_ngram: No n-gram of this size occurs twice in a sequence; 0 allows all (Paulus et
             al. 2017, https://arxiv.org/abs/1705.04304, section 2.5).
         banned: Ids, and sequences (tuples) of ids, that never occur.
-        required: Ids each of which occurs at least once. `BeamSearch` keeps places for sequences
+        required: Ids each of which occurs at least once. `BeamSearch` keeps positions for sequences
             with 0, 1, 2 ... of them (Post and Vilar 2018, https://arxiv.org/abs/1804.06609); all
             searches force those that lack as soon as they would not fit any more.
         min_new: Fewest tokens behind a prompt, END not included.
@@ -124,7 +124,7 @@ class Constraints:
         Args:
             logits: float32 `(batch, beams, vocab)`.
             tokens: Integers `(batch, beams, max_length)`, what has been chosen before `index`.
-            index: Place of the token to choose.
+            index: Position of the token to choose.
             request: The `Request`.
         """
         vocab = logits.shape[-1]
@@ -244,16 +244,16 @@ class Constraints:
         for length in lengths:
             alike = [each for each in self.banned_sequences if len(each) == length]
             before, last = np.array(alike, "int32")[:, :-1], np.array(alike, "int32")[:, -1]
-            places = index + 1 + np.arange(1 - length, 0, dtype="int32")
-            chosen = ops.take(tokens, ops.maximum(places, 0), axis=-1)[..., None, :]
-            match = ops.logical_and(chosen == before, places >= 0)
+            positions = index + 1 + np.arange(1 - length, 0, dtype="int32")
+            chosen = ops.take(tokens, ops.maximum(positions, 0), axis=-1)[..., None, :]
+            match = ops.logical_and(chosen == before, positions >= 0)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
         return _marked(ops.concatenate(found, axis=-1), vocab)
 
     def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
-        size, places = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
-        match = ops.logical_and(places < index, places >= size - 1)
+        size, positions = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
+        match = ops.logical_and(positions < index, positions >= size - 1)
         for back in range(1, size):
             last = ops.take(tokens, ops.maximum(index - back, 0), axis=-1)[..., None]
             match = ops.logical_and(match, ops.roll(tokens, back, axis=-1) == last)
@@ -274,8 +274,8 @@ def _marked(ids: Tensor, vocab: int) -> Tensor:
     batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
     counters = vocab + 1
     rows = ops.arange(batch * beams, dtype="int32")[:, None]
-    places = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
+    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
     counted = ops.scatter_update(
-        ops.zeros((batch * beams * counters,), "int32"), places, ops.ones_like(places[:, 0])
+        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
     )
     return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0

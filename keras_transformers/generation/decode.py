@@ -8,7 +8,7 @@ from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.request import Ancestry, Decodable, Decoded, Opening, Request
 from keras_transformers.generation.search import Room, Search
 
-FIRST_PLACES = 16  # of a cache, behind the prompt; twice as many whenever they are full
+FIRST_POSITIONS = 16  # of a cache, behind the prompt; twice as many whenever they are full
 
 
 def decode(
@@ -40,8 +40,8 @@ def decode(
     """
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
     room = _room(model, search.beams, request) if stages is None else None
-    places = ops.shape(request.forced)[1] if room is None else room.places
-    state, shared = model.start_decoding(source, search.beams, places, **options)
+    positions = ops.shape(request.forced)[1] if room is None else room.positions
+    state, shared = model.start_decoding(source, search.beams, positions, **options)
 
     opening = None
     has_prompt = not isinstance(request.prompt_length, int) or request.prompt_length > 0
@@ -64,14 +64,14 @@ def _room(model: Decodable, beams: int, request: Request) -> Room | None:
     most = ops.shape(request.forced)[1]
     if isinstance(most, int) or not hasattr(model, "grow_caches"):
         return None
-    places = ops.minimum(most, request.prompt_length + FIRST_PLACES)
-    return Room(places, lambda state, number: model.grow_caches(state, beams, number))
+    positions = ops.minimum(most, request.prompt_length + FIRST_POSITIONS)
+    return Room(positions, lambda state, number: model.grow_caches(state, beams, number))
 
 
 def _take_in(model: Decodable, state: Any, beams: int, request: Request) -> tuple[Opening, Any]:
     """The prompts at once, up to where the first of them ends; the search forces the rest.
 
-    What the model makes of the places after that is written anew by the steps that come to them.
+    What the model makes of the positions after that is written anew by the steps that come to them.
     """
     prompt = request.forced[:, : request.prompt_length]
     start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
@@ -79,7 +79,7 @@ def _take_in(model: Decodable, state: Any, beams: int, request: Request) -> tupl
     ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
     scores, state = cast(Any, model).prefill(ids, prompt, state, beams)
     goes_on = prompt != request.padding_id
-    places = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
-    places = ops.cast(places, "int32")
-    mine = ops.arange(request.prompt_length) < places
-    return Opening(places, ops.sum(ops.where(mine, scores, 0.0), axis=1)), state
+    positions = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
+    positions = ops.cast(positions, "int32")
+    mine = ops.arange(request.prompt_length) < positions
+    return Opening(positions, ops.sum(ops.where(mine, scores, 0.0), axis=1)), state

@@ -63,7 +63,7 @@ def generate(
             new shape compiles anew (`generate_all` does all this). None for a decoder-only model,
             which is given a source of no length.
         prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
-            the first place on; padding behind it leaves the choice to the search. After padding
+            the first position on; padding behind it leaves the choice to the search. After padding
             before it the output begins with the prompt all the same.
         search: `Greedy()` (default), `BeamSearch(...)` or `Sampling(...)`.
         max_length: Limit on tokens, END included, where sequences are cut; by default
@@ -103,7 +103,7 @@ def generate(
     else:
         search.constraints.check_no_ratio("generate: without `source`")
         limit = max_length
-    places, first = 0, None
+    positions, first = 0, None
     if prompt is not None:
         shape = f"({'batch' if source is None else len(source)}, at most {limit})"
         shape = f"integer ids of shape {shape}"
@@ -113,7 +113,7 @@ def generate(
             raise ValueError(f"generate: `prompt` must be {shape}. Received: shape {prompt.shape}")
         if hasattr(model, "prefill"):
             # A multiple, for each length compiles anew.
-            places = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
+            positions = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
     assert source is not None  # since there is a prompt, or it was refused above
     forced = _forced(prompt, len(source), limit, padding)
     start: int | Array | None = start_id
@@ -124,13 +124,13 @@ def generate(
                 "be at least 2."
             )
         start, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
-        places = min(places, limit - 1)
-    found = run_batch(model, source, forced, None, search, start, end_id, prompt_length=places)
+        positions = min(positions, limit - 1)
+    found = run_batch(model, source, forced, None, search, start, end_id, prompt_length=positions)
     return found if first is None else _with_first(found, first)
 
 
 def _forced(prompt: Array | None, batch: int, limit: int, padding: int) -> Array:
-    """Prompts, without padding on the left, on as many places as there are tokens."""
+    """Prompts, without padding on the left, on as many positions as there are tokens."""
     forced = np.full((batch, limit), padding, "int32")
     for row, ids in zip(forced, () if prompt is None else prompt, strict=prompt is not None):
         ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]
@@ -242,8 +242,8 @@ def generate_all(
         found: Any = run_batch(
             model, source, forced, limits, search, start_id, end_id, random, stages
         )
-        for place, number in enumerate(rows):
-            results[number] = {name: value[place] for name, value in found.items()}
+        for position, number in enumerate(rows):
+            results[number] = {name: value[position] for name, value in found.items()}
         bar.add(len(rows))
     return _joined(results, padding)
 

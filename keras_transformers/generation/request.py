@@ -61,9 +61,9 @@ class Request(NamedTuple):
         start_id: The token before the first, or one for each sequence, integers `(batch,)`.
         end_id: The token that ends a sequence.
         min_lengths: Optional integers `(batch,)`: fewest tokens, END included.
-        max_lengths: Optional integers `(batch,)`: place at which END must stand at the latest.
+        max_lengths: Optional integers `(batch,)`: position at which END must stand at the latest.
         uniform: Random numbers in [0, 1) `(batch, max_length, beams)`, for `Sampling`.
-        prompt_length: Number (a scalar tensor where nothing is compiled): beyond this place
+        prompt_length: Number (a scalar tensor where nothing is compiled): beyond this position
             `forced` begins no sequence. A model that has `prefill` takes in so much at once.
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
         cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
@@ -90,19 +90,19 @@ class Opening(NamedTuple):
     """How far all sequences are when a search begins, because a model took in their prompts.
 
     Args:
-        places: Scalar integer: tokens that every sequence has.
+        positions: Scalar integer: tokens that every sequence has.
         scores: float32 `(batch,)`: their log-probability.
     """
 
-    places: Index
+    positions: Index
     scores: Tensor
 
     def sequences(self, request: Request) -> tuple[Tensor, Tensor, Tensor]:
         """Each sequence's last token, all its tokens and its score: `(batch, 1, ...)`."""
-        before = ops.arange(ops.shape(request.forced)[1]) < self.places
+        before = ops.arange(ops.shape(request.forced)[1]) < self.positions
         tokens = ops.where(before, request.forced, request.padding_id)
-        last = ops.take(request.forced, ops.maximum(self.places - 1, 0), axis=1)
-        ids = ops.where(self.places > 0, last, request.start_id)
+        last = ops.take(request.forced, ops.maximum(self.positions - 1, 0), axis=1)
+        ids = ops.where(self.positions > 0, last, request.start_id)
         return ids[:, None], tokens[:, None], self.scores[:, None]
 
 
@@ -141,7 +141,7 @@ def limits_of(request: Request) -> Index:
 
 
 def put(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
-    """Writes `ids` (..., ) at place `index` of the last axis of `tokens` (..., length)."""
+    """Writes `ids` (..., ) at position `index` of the last axis of `tokens` (..., length)."""
     here = ops.arange(ops.shape(tokens)[-1]) == index
     return ops.where(here, ids[..., None], tokens)
 
@@ -155,7 +155,7 @@ def take_beams(tensor: Tensor, beams: Tensor) -> Tensor:
 
 
 def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` largest of the last axis, sorted, and their places: `ops.top_k`, sooner.
+    """The `k` largest of the last axis, sorted, and their positions: `ops.top_k`, sooner.
 
     XLA on a CPU sorts a whole row of the vocabulary to find a few of it. The `k` largest lie in the
     `k` blocks with the largest maxima, and maxima of blocks are quick to find. TensorFlow's own
@@ -172,12 +172,12 @@ def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     lead = ops.shape(logits)[:-1]
     blocks = ops.reshape(logits, (*lead, -1, BLOCK))
     _, best = ops.top_k(ops.max(blocks, axis=-1), k)
-    best = ops.sort(ops.cast(best, "int32"), axis=-1)  # equal values: the first place, as top_k
+    best = ops.sort(ops.cast(best, "int32"), axis=-1)  # equal values: the first position, as top_k
     inside = ops.take_along_axis(blocks, best[..., None], axis=-2)
-    values, places = ops.top_k(ops.reshape(inside, (*lead, k * BLOCK)), k)
-    places = ops.cast(places, "int32")
-    block = ops.take_along_axis(best, places // BLOCK, axis=-1)
-    return values, BLOCK * block + places % BLOCK
+    values, positions = ops.top_k(ops.reshape(inside, (*lead, k * BLOCK)), k)
+    positions = ops.cast(positions, "int32")
+    block = ops.take_along_axis(best, positions // BLOCK, axis=-1)
+    return values, BLOCK * block + positions % BLOCK
 
 
 def log_normalizer(logits: Tensor) -> tuple[Tensor, Tensor]:

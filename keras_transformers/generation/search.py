@@ -15,15 +15,15 @@ Step: TypeAlias = Callable[..., tuple[Tensor, Any]]
 
 
 class Room(NamedTuple):
-    """For how many tokens the state of a search has place.
+    """For how many tokens the state of a search has room.
 
     Args:
-        places: Number of tokens, an int or a scalar tensor.
-        grow: `grow(state, number) -> state`, with place for `number` more; called where that many
-            have been decoded. None where there is place for all.
+        positions: Number of tokens, an int or a scalar tensor.
+        grow: `grow(state, number) -> state`, with room for `number` more; called where that many
+            have been decoded. None where there is room for all.
     """
 
-    places: Index
+    positions: Index
     grow: Callable[[Any, Index], Any] | None = None
 
 
@@ -81,7 +81,7 @@ class Search:
                 of its sequences are done, and the others go on without them. None for as many as it
                 takes, where nothing is compiled and the batch is of any size.
             opening: An `Opening`, where the model has taken in the first tokens already.
-            room: A `Room`, where the state has place for fewer tokens than there may be.
+            room: A `Room`, where the state has room for fewer tokens than there may be.
 
         Returns:
             Dict of `tokens` `(batch, [n,] max_length)`, padding after END; `scores` `(batch, [n])`;
@@ -90,7 +90,7 @@ class Search:
         if opening is None:
             nothing = ops.zeros((ops.shape(request.forced)[0],), "float32")
             opening = Opening(ops.convert_to_tensor(0, "int32"), nothing)
-        index, found, left = opening.places, self.start(request, opening), []
+        index, found, left = opening.positions, self.start(request, opening), []
         if stages is None:
             index, found = self._in_dwindling_batches(
                 step, index, found, state, request, shared, room
@@ -101,7 +101,7 @@ class Search:
             most = 0 if stage == stages - 1 else batch // 2
             index, found, state = self._loop(step, index, found, state, request, shared, most, end)
             if most:
-                # Those that are not done come first; when all places are filled, nobody goes on.
+                # Those that are not done come first; when all positions are filled, nobody goes on.
                 order = ops.argsort(ops.cast(self.done(found), "int32"), axis=0)
                 order = ops.cast(order, "int32")
                 left.append((order, _rows(found, order[most:], batch)))
@@ -133,34 +133,42 @@ class Search:
         room = Room(max_length) if room is None else room
 
         def more(
-            index: Index, places: Index, rows: Tensor, kept: Any, found: Found, *_: Any
+            index: Index, positions: Index, rows: Tensor, kept: Any, found: Found, *_: Any
         ) -> Tensor:
             left = ops.logical_not(self.done(found))
             return ops.logical_and(index < max_length, ops.any(left))
 
         def advance(
-            index: Index, places: Index, rows: Tensor, kept: Any, found: Found, state: Any,
-            asked: dict[str, Tensor], shared: Any,
+            index: Index,
+            positions: Index,
+            rows: Tensor,
+            kept: Any,
+            found: Found,
+            state: Any,
+            asked: dict[str, Tensor],
+            shared: Any,
         ) -> tuple[Any, ...]:
             batch, of_rows = ops.shape(rows)[0], Request(**{**request._asdict(), **asked})
-            most, end = 0 if stay else batch // 2, ops.minimum(places, max_length)
+            most, end = 0 if stay else batch // 2, ops.minimum(positions, max_length)
             index, found, state = self._loop(step, index, found, state, of_rows, shared, most, end)
             if room.grow is not None:
-                new = ops.where(index == places, ops.minimum(places, max_length - places), 0)
-                places, state = places + new, room.grow(state, new)
+                new = ops.where(
+                    index == positions, ops.minimum(positions, max_length - positions), 0
+                )
+                positions, state = positions + new, room.grow(state, new)
             if stay:
-                return index, places, rows, found, found, state, asked, shared
+                return index, positions, rows, found, found, state, asked, shared
             kept = keras.tree.map_structure(
                 lambda all, some: ops.scatter_update(all, rows[:, None], some), kept, found
             )
             (going_on,) = ops.nonzero(ops.logical_not(self.done(found)))
             parts = (rows, found, state, asked, shared)
             rows, found, state, asked, shared = (_rows(part, going_on, batch) for part in parts)
-            return index, places, rows, kept, found, state, asked, shared
+            return index, positions, rows, kept, found, state, asked, shared
 
         rows = ops.arange(batch, dtype="int32")
         shared = {} if shared is None else shared
-        first = (index, room.places, rows, found, found, state, asked, shared)
+        first = (index, room.positions, rows, found, found, state, asked, shared)
         index, _, _, kept, *_ = ops.while_loop(more, advance, first)
         return index, kept
 
@@ -175,7 +183,7 @@ class Search:
         most: Index,
         end: Index,
     ) -> tuple[Index, Found, Any]:
-        """Until at most `most` rows are open, or the place `end` is reached."""
+        """Until at most `most` rows are open, or the position `end` is reached."""
 
         def more(index: Index, found: Found, state: Any) -> Tensor:
             number = ops.sum(ops.cast(ops.logical_not(self.done(found)), "int32"))

@@ -175,7 +175,7 @@ class Sampling(_Stepwise):
         below = ops.cast(cumulative <= uniform * cumulative[..., -1:], "int32")
         # Rounding may carry the number past the last weight that is not zero.
         last = ops.argmax(ops.where(weights > 0, ops.arange(kept.shape[-1]), -1), axis=-1)
-        place = ops.minimum(ops.sum(below, axis=-1), ops.cast(last, "int32"))[..., None]
-        logit = ops.take_along_axis(kept, place, axis=-1)[..., 0]
-        chosen = place if ids is None else ops.take_along_axis(ids, place, axis=-1)
+        position = ops.minimum(ops.sum(below, axis=-1), ops.cast(last, "int32"))[..., None]
+        logit = ops.take_along_axis(kept, position, axis=-1)[..., 0]
+        chosen = position if ids is None else ops.take_along_axis(ids, position, axis=-1)
         return logit, chosen[..., 0]

@@ -102,8 +102,9 @@ def _plain(value: Any) -> Any:
 def _refuse_word(cls: type, word: str, value: Any, known: Collection[str]) -> None:
     ours = OURS.get(word, word)
     if ours in known:
-        raise ValueError(f"{cls.__name__}: `{word}` is called `{ours}` here. "
-                         f"Received: {word}={value!r}")
+        raise ValueError(
+            f"{cls.__name__}: `{word}` is called `{ours}` here. Received: {word}={value!r}"
+        )
     if ours in OF_PARTS and "mixer" in known:
         raise ValueError(
             f"{cls.__name__}: `{word}` is an argument of a part here, {OF_PARTS[ours]}. "

@@ -10,11 +10,10 @@ from keras.quantizers import abs_max_quantize
 
 from keras_transformers.annotations import Initializer, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.errors import check_sequence, refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
-from keras_transformers.layers.positions import check_sequence
 
 BLOCKS = 8  # as many as rows would be slow
 
@@ -236,7 +235,7 @@ class ClassToken(Arguments, keras.layers.Layer):
 
     `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;
     Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, eq. 1). An implicit Keras mask gets
-    one more place.
+    one more position.
 
     Args:
         initializer: Initialiser of the token.

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import keras
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Shape, Tensor
 
 
 def refuse(layer: Any, argument: str, expected: str, received: Any) -> NoReturn:
@@ -48,3 +48,12 @@ def check_floating(layer: Any, argument: str, x: Tensor) -> None:
     if not keras.backend.is_float_dtype(dtype):
         expected = "floating, cast and scaled as the layer was or will be trained"
         refuse(layer, argument, expected, f"dtype {dtype}, shape {tuple(x.shape)}")
+
+
+def check_sequence(layer: Any, x_shape: Shape) -> None:
+    """Raises ValueError unless `x` is a batch of sequences of known width."""
+    if len(x_shape) != 3 or x_shape[-1] is None:
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.name}': `x` must have shape (batch, length, "
+            f"hidden_dim) with a known width. Received: shape {tuple(x_shape)}"
+        )

@@ -76,8 +76,8 @@ def window_mask(query_length: Index, window_size: int, causal: bool = False) -> 
     >>> ops.convert_to_numpy(window_mask(3, window_size=2, causal=True)).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
-    places = ops.arange(query_length, dtype="int32")
-    return near(places, places, window_size, causal)
+    positions = ops.arange(query_length, dtype="int32")
+    return near(positions, positions, window_size, causal)
 
 
 def near(query_positions: Tensor, key_positions: Tensor, window_size: int, causal: bool) -> Tensor:

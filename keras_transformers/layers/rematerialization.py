@@ -73,22 +73,22 @@ def _rematerialized(
     flat = keras.tree.flatten((args, kwargs))
     if any(isinstance(each, keras.KerasTensor) for each in flat):
         return call(*args, **kwargs)
-    places = [i for i, each in enumerate(flat) if _is_floating(each)]
+    positions = [i for i, each in enumerate(flat) if _is_floating(each)]
     weights, others = layer.trainable_variables, layer.non_trainable_variables
     # Times one, for on TensorFlow a variable would be read when the backward pass comes to it.
     states = [variable * 1 for variable in others]
 
     def pure(inputs: Any, values: Any) -> Any:
         known = list(flat)
-        for place, tensor in zip(places, inputs, strict=True):
-            known[place] = tensor
+        for position, tensor in zip(positions, inputs, strict=True):
+            known[position] = tensor
         args_again, kwargs_again = keras.tree.pack_sequence_as((args, kwargs), known)
         mapping = [*zip(weights, values, strict=True), *zip(others, states, strict=True)]
         with keras.StatelessScope(state_mapping=mapping) as scope:
             outputs = call(*args_again, **kwargs_again)
         return outputs, [scope.get_current_value(variable) for variable in others]
 
-    inputs = [flat[place] for place in places]
+    inputs = [flat[position] for position in positions]
     outputs, after = keras.remat(pure)(inputs, [variable * 1 for variable in weights])
     for variable, value in zip(others, after, strict=True):
         variable.assign(value)

@@ -26,8 +26,11 @@ def newest(folder: pathlib.Path) -> pathlib.Path | None:
     """The SavedModel that a folder is, or the newest of the versions in it; None without one."""
     if (folder / PROGRAM).is_file():
         return folder
-    versions = [int(path.parent.name) for path in folder.glob(f"*/{PROGRAM}")
-                if path.parent.name.isdecimal()]
+    versions = [
+        int(path.parent.name)
+        for path in folder.glob(f"*/{PROGRAM}")
+        if path.parent.name.isdecimal()
+    ]
     return folder / str(max(versions)) if versions else None
 
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformers.annotations import Cache, Index, ModelMixin, Tensor
 from keras_transformers.layers import padding_mask
-from keras_transformers.layers.decoder_attention import visible_slots
+from keras_transformers.layers.attention.decoder import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.text_inputs import rows_of_table
 
@@ -147,6 +147,7 @@ def log_probabilities(
     Returns:
         Float32 `(batch, length)`.
     """
+
     def score(x: Tensor, following: Tensor) -> Tensor:
         logits = ops.cast(logits_of(x), "float32")
         chosen = ops.take_along_axis(logits, following[..., None], axis=-1)[..., 0]

@@ -116,7 +116,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
     def __init__(
         self,
         num_classes: int,
-        backbone: Literal['mini', '18', '34', '50', '101'] | Part = "50",
+        backbone: Literal["mini", "18", "34", "50", "101"] | Part = "50",
         feature: str | None = None,
         hidden_dim: int = 256,
         num_heads: int = 8,
@@ -124,7 +124,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
         num_encoder_layers: int = 6,
         num_decoder_layers: int = 6,
         num_queries: int = 100,
-        queries: Literal['learned', 'anchors', 'proposals'] = "learned",
+        queries: Literal["learned", "anchors", "proposals"] = "learned",
         norm_first: bool = False,
         dropout: float = 0.1,
         max_wavelength: float = 10000.0,
@@ -172,7 +172,7 @@ class DETR(Transferable, Backbone, ObjectQueries):
 
     @classmethod
     def from_variant(
-        cls, name: Literal['mini', 'R50', 'R101'], num_classes: int = 91, **changes: Any
+        cls, name: Literal["mini", "R50", "R101"], num_classes: int = 91, **changes: Any
     ) -> Self:
         """A model of a published size, or the small one.
 
@@ -205,11 +205,11 @@ class DETR(Transferable, Backbone, ObjectQueries):
         self, images: Tensor | dict[str, Tensor], training: bool | None = None
     ) -> dict[str, Tensor]:
         images, mask = self._inputs(images)
-        memory, positions, mask, places = self._memory(images, mask, training)
+        memory, positions, mask, coordinates = self._memory(images, mask, training)
         for block in self.encoder_blocks:
             memory = block(memory, padding_mask=mask, positions=positions, training=training)
         memory = memory if self.encoder_norm is None else self.encoder_norm(memory)
-        layers = self._decode(memory, positions, mask, places, training)
+        layers = self._decode(memory, positions, mask, coordinates, training)
         logits, boxes = (ops.stack(values, axis=1) for values in zip(*layers, strict=True))
         return {
             "logits": logits[:, -1],

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import require, same
-from keras_transformers.layers import relative_places, sinusoidal_coordinates
+from keras_transformers.layers import relative_coordinates, sinusoidal_coordinates
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.masks import as_mask, hide_padding
 from keras_transformers.models.image_model import check_images, check_images_shape
@@ -100,20 +100,20 @@ class Backbone(ModelSettings, Composite, keras.Model):
         Returns:
             Tokens `(batch, positions, hidden_dim)`; the encoding of their positions, the same shape
             or with batch 1; the mask `(batch, positions)` or None; and the coordinates of the
-            positions, from `relative_places`.
+            positions, from `relative_coordinates`.
         """
         x = self._map(images, training)
         rows, columns = ops.shape(x)[1:3]
         x = self.input_projection(x)  # (batch, rows, columns, hidden_dim)
         if mask is None:
-            places = relative_places(ops.ones((1, rows, columns), "bool"))
+            positions = relative_coordinates(ops.ones((1, rows, columns), "bool"))
         else:
             mask = _resized(mask, rows, columns)
-            places = relative_places(mask)
+            positions = relative_coordinates(mask)
             mask = ops.reshape(mask, (-1, rows * columns))
-        encoded = sinusoidal_coordinates(places, x.shape[-1], self._settings["max_wavelength"])
+        encoded = sinusoidal_coordinates(positions, x.shape[-1], self._settings["max_wavelength"])
         tokens, encoded = (ops.reshape(y, (-1, rows * columns, x.shape[-1])) for y in (x, encoded))
-        return tokens, encoded, mask, places
+        return tokens, encoded, mask, positions
 
     def compute_output_spec(self, images: Any, training: bool | None = None) -> Any:
         given = images["images"] if isinstance(images, dict) else images
@@ -129,7 +129,7 @@ class Backbone(ModelSettings, Composite, keras.Model):
 
 def _resized(mask: Tensor, rows: Index, columns: Index) -> Tensor:
     """A mask of pixels as one of a map's positions: that of the pixel at each one's corner."""
-    for axis, places in ((1, rows), (2, columns)):
+    for axis, positions in ((1, rows), (2, columns)):
         pixels = ops.shape(mask)[axis]
-        mask = ops.take(mask, ops.arange(places) * pixels // places, axis=axis)
+        mask = ops.take(mask, ops.arange(positions) * pixels // positions, axis=axis)
     return mask

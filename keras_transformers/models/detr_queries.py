@@ -36,17 +36,15 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         self.class_head = class_head(*classes, "class_head", policy)
         self.box_head = box_head(*boxes, "box_head", policy)
         # Those that a kind of queries does not need stay None.
-        self.place_network: Any = None
+        self.position_network: Any = None
         self.proposal_network: Any = None
         self.proposal_norm: Any = None
         self.proposal_class_head: Any = None
         self.proposal_box_head: Any = None
         if kind != "learned":
-            self.place_network = network(width, width, 1, "place_network", policy)
+            self.position_network = network(width, width, 1, "position_network", policy)
         if kind == "proposals":
-            self.proposal_network = keras.layers.Dense(
-                width, name="proposal_network", dtype=policy
-            )
+            self.proposal_network = keras.layers.Dense(width, name="proposal_network", dtype=policy)
             self.proposal_norm = self._norm("proposal_norm")
             self.proposal_class_head = class_head(*classes, "proposal_class_head", policy)
             self.proposal_box_head = box_head(*boxes, "proposal_box_head", policy)
@@ -59,7 +57,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         for layers, shape in (
             ((self.proposal_network, self.proposal_norm), tokens),
             ((*heads, *proposal_heads), found),
-            ((self.place_network,), (None, queries, 2 * width)),
+            ((self.position_network,), (None, queries, 2 * width)),
         ):
             for layer in layers:
                 if layer is not None:
@@ -85,7 +83,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         memory: Tensor,
         positions: Tensor,
         mask: Tensor | None,
-        places: Tensor,
+        coordinates: Tensor,
         training: bool | None,
     ) -> list[tuple[Tensor, Tensor]]:
         """Logits and boxes of the proposals, where there are some, and of every decoder block.
@@ -94,13 +92,13 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
             memory: The encoded map, `(batch, positions, hidden_dim)`.
             positions: Their encoding, same shape or with batch 1.
             mask: Bool `(batch, positions)`, or None.
-            places: Their coordinates, from `relative_places`.
+            coordinates: Theirs, from `relative_coordinates`.
             training: Whether dropout acts.
 
         Returns:
             List of `(batch, num_queries, classes)` and `(batch, num_queries, 4)`.
         """
-        x, placed, reference, layers = self._start(memory, mask, places)
+        x, placed, reference, layers = self._start(memory, mask, coordinates)
         for block in self.decoder_blocks:
             placed = placed if reference is None else self._encoded(reference, memory.dtype)
             x = block(
@@ -119,7 +117,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         return layers
 
     def _start(
-        self, memory: Tensor, mask: Tensor | None, places: Tensor
+        self, memory: Tensor, mask: Tensor | None, coordinates: Tensor
     ) -> tuple[Tensor, Tensor | None, Tensor | None, list[tuple[Tensor, Tensor]]]:
         """What the first decoder block is given.
 
@@ -136,7 +134,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         if self._settings["queries"] == "anchors":
             boxes = ops.cast(self.anchor_embedding, "float32")
             return x, None, ops.broadcast_to(boxes, (batch, *boxes.shape)), []
-        logits, boxes = self._propose(memory, mask, places)
+        logits, boxes = self._propose(memory, mask, coordinates)
         proposed = (logits, ops.cast(ops.sigmoid(boxes), memory.dtype))
         return x, None, ops.stop_gradient(boxes), [proposed]
 
@@ -146,10 +144,10 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         coordinates = ops.take(ops.sigmoid(boxes), [1, 0, 3, 2], axis=-1)
         width = 2 * self._settings["hidden_dim"]
         table = sinusoidal_coordinates(coordinates, width, self._settings["max_wavelength"])
-        return self.place_network(ops.cast(table, dtype))
+        return self.position_network(ops.cast(table, dtype))
 
     def _propose(
-        self, memory: Tensor, mask: Tensor | None, places: Tensor
+        self, memory: Tensor, mask: Tensor | None, coordinates: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Logits and boxes, before the sigmoid, of the positions that are surest of an object."""
         queries = self._settings["num_queries"]
@@ -170,7 +168,7 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         if mask is not None:
             sure = ops.where(mask, sure, -1e9)
         _, best = ops.top_k(ops.stop_gradient(sure), queries)
-        boxes = _boxes_of_positions(places, ops.shape(memory)[1])
+        boxes = _boxes_of_positions(coordinates, ops.shape(memory)[1])
         moved = boxes + ops.cast(self.proposal_box_head(y), "float32")
         return (
             ops.take_along_axis(logits, best[..., None], axis=1),
@@ -178,11 +176,11 @@ class ObjectQueries(ModelSettings, Composite, keras.Model):
         )
 
 
-def _boxes_of_positions(places: Tensor, number: Index) -> Tensor:
+def _boxes_of_positions(coordinates: Tensor, number: Index) -> Tensor:
     """Boxes before the sigmoid, of one size, each around the middle of its position of the map."""
-    # `places` are lower and right borders.
-    steps = ops.stack([places[:, :1, :1, 0], places[:, :1, :1, 1]], axis=-1) / 2
-    centers = ops.flip(ops.reshape(places - steps, (-1, number, 2)), axis=-1)
+    # `coordinates` are lower and right borders.
+    steps = ops.stack([coordinates[:, :1, :1, 0], coordinates[:, :1, :1, 1]], axis=-1) / 2
+    centers = ops.flip(ops.reshape(coordinates - steps, (-1, number, 2)), axis=-1)
     base = ops.concatenate([centers, ops.full_like(centers, PROPOSAL_SIZE)], axis=-1)
     base = ops.clip(base, 1e-3, 1 - 1e-3)
     return ops.log(base / (1 - base))

@@ -94,7 +94,7 @@ class LanguageModel(CachedDecoding, TextModel):
         num_layers: int = 12,
         num_key_value_heads: int | None = None,
         max_length: int = 1024,
-        style: Literal['gpt2', 'modern'] = "gpt2",
+        style: Literal["gpt2", "modern"] = "gpt2",
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         activation: Activation | None = gelu_tanh,
@@ -131,7 +131,7 @@ class LanguageModel(CachedDecoding, TextModel):
     @classmethod
     def from_variant(
         cls,
-        name: Literal['tiny', 'mini', 'small', 'medium', 'large', 'xl'],
+        name: Literal["tiny", "mini", "small", "medium", "large", "xl"],
         vocab_size: int = 50257,
         **changes: Any,
     ) -> Self:

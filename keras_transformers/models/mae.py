@@ -158,7 +158,8 @@ class MAE(ModelSettings, Composite, keras.Model):
         for layer in (self.decoder_positions, *self.decoder_blocks, self.decoder_norm):
             layer.build(tokens)
         self.prediction = keras.layers.Dense(
-            settings["patch_size"] ** 2 * images_shape[-1], name="prediction",
+            settings["patch_size"] ** 2 * images_shape[-1],
+            name="prediction",
             dtype=self.dtype_policy,
         )
         self.prediction.build(tokens)
@@ -223,9 +224,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         check_images(self, images, self.channels)
         dtypes = {"patches": self.compute_dtype, "masked": "bool"}
         shapes = self.compute_output_shape(images.shape)
-        return {
-            name: keras.KerasTensor(shapes[name], dtype) for name, dtype in dtypes.items()
-        }
+        return {name: keras.KerasTensor(shapes[name], dtype) for name, dtype in dtypes.items()}
 
     def compute_loss(
         self,

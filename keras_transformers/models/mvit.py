@@ -82,12 +82,16 @@ class MViT(Pyramid):
         check_sizes("MViT", settings, ["hidden_dim", "num_heads", "key_stride", "mlp_ratio"])
         self._check_stages(["num_layers"])
         self.patch_embedding = OverlappingPatchEmbedding(
-            hidden_dim, 7, STRIDES[0], use_norm=False, name="patch_embedding",
+            hidden_dim,
+            7,
+            STRIDES[0],
+            use_norm=False,
+            name="patch_embedding",
             dtype=self.dtype_policy,
         )
         self.encoder_blocks = [
             self._block(stage, number, rate)
-            for (stage, number), rate in zip(self._places(), self._drop_path(), strict=True)
+            for (stage, number), rate in zip(self._positions(), self._drop_path(), strict=True)
         ]
         self.norm = norm(self, "norm")
         self._make_head()

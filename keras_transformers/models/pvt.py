@@ -69,7 +69,11 @@ class PVT(Pyramid):
     """
 
     @keeps_settings(
-        image_size=both_sides, hidden_dims=list, num_layers=list, num_heads=list, reductions=list,
+        image_size=both_sides,
+        hidden_dims=list,
+        num_layers=list,
+        num_heads=list,
+        reductions=list,
         mlp_ratios=list,
     )
     def __init__(
@@ -102,7 +106,7 @@ class PVT(Pyramid):
         ]
         self.encoder_blocks = [
             self._block(stage, number, rate)
-            for (stage, number), rate in zip(self._places(), self._drop_path(), strict=True)
+            for (stage, number), rate in zip(self._positions(), self._drop_path(), strict=True)
         ]
         self.norms = [norm(self, f"norm_{stage}") for stage in range(len(STRIDES))]
         self.norm = None  # each stage has its own
@@ -154,7 +158,7 @@ class PVT(Pyramid):
             embedding.build((None, None, None, channels))
             stage_norm.build((None, None, None, width))
             channels = width
-        for (stage, _), block in zip(self._places(), self.encoder_blocks, strict=True):
+        for (stage, _), block in zip(self._positions(), self.encoder_blocks, strict=True):
             block.build((None, None, None, widths[stage]))
         self._end_building()
 

@@ -41,7 +41,7 @@ class Pyramid(ImageModel):
                 )
         check_sizes(owner, settings, [], ["num_classes"])
 
-    def _places(self) -> list[tuple[int, int]]:
+    def _positions(self) -> list[tuple[int, int]]:
         """Stage of every block, in order, and its number inside the stage."""
         counts = self._settings["num_layers"]
         return [(stage, number) for stage, count in enumerate(counts) for number in range(count)]
@@ -58,7 +58,7 @@ class Pyramid(ImageModel):
         return self._settings["hidden_dim"] * 2 ** (len(self._settings["num_layers"]) - 1)
 
     def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
-        reached = [stage for stage, _ in self._places()[:blocks]] or [-1]
+        reached = [stage for stage, _ in self._positions()[:blocks]] or [-1]
         entrances = itertools.chain(*map(self._entrances, range(reached[-1] + 1)))
         end = [self.norm] if self.norm is not None and blocks == len(self.encoder_blocks) else []
         return [*entrances, *self.encoder_blocks[:blocks], *end]

@@ -8,9 +8,9 @@ from keras import ops
 
 from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import CrossAttention, Dropout, padding_mask
-from keras_transformers.layers.both_ways import BothWays
+from keras_transformers.layers.attention.learned_scores import GivenScore
 from keras_transformers.layers.initializers import Orthogonal
-from keras_transformers.layers.learned_scores import GivenScore
+from keras_transformers.layers.mixing.bidirectional import BothWays
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.settings import check_sizes, keeps_settings
@@ -115,9 +115,7 @@ class RecurrentTranslator(Translator):
         self.cell = _GRUCell(
             hidden_dim, recurrent_initializer=Orthogonal(), name="decoder", dtype=policy
         )
-        self.readout = keras.layers.Dense(
-            self.embedding_dim, "tanh", name="readout", dtype=policy
-        )
+        self.readout = keras.layers.Dense(self.embedding_dim, "tanh", name="readout", dtype=policy)
         self.dropout_layer = Dropout(dropout, dtype=policy)
         self._settle(score=serialized(self.attention.score))
 

@@ -101,7 +101,7 @@ class ResNet(Pyramid):
                 name=block_name(stage, number),
                 dtype=self.dtype_policy,
             )
-            for stage, number in self._places()
+            for stage, number in self._positions()
         ]
         self.norm = None
         self._make_head()

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import Activation, Tensor
 from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock, WindowAttention
-from keras_transformers.layers.patch_merging import pad_map
+from keras_transformers.layers.vision.patch_merging import pad_map
 from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
 from keras_transformers.models.settings import (
@@ -93,7 +93,10 @@ class Swin(Pyramid):
     """
 
     @keeps_settings(
-        image_size=both_sides, num_layers=list, num_heads=list, pretrained_window_size=of_stages,
+        image_size=both_sides,
+        num_layers=list,
+        num_heads=list,
+        pretrained_window_size=of_stages,
         activation=serialized_activation,
     )
     def __init__(
@@ -134,7 +137,7 @@ class Swin(Pyramid):
         ]
         self.encoder_blocks = [
             self._block(stage, number, rate)
-            for (stage, number), rate in zip(self._places(), self._drop_path(), strict=True)
+            for (stage, number), rate in zip(self._positions(), self._drop_path(), strict=True)
         ]
         self.norm = norm(self, "norm")
         self._make_head()
@@ -168,7 +171,7 @@ class Swin(Pyramid):
     @classmethod
     def from_variant(
         cls,
-        name: Literal['mini', 'T', 'S', 'B', 'L'],
+        name: Literal["mini", "T", "S", "B", "L"],
         num_classes: int | None = 1000,
         **changes: Any,
     ) -> Self:
@@ -194,7 +197,7 @@ class Swin(Pyramid):
         width = self._settings["hidden_dim"]
         self.patch_embedding.build((None, None, None, self.channels))
         self.embedding_norm.build((None, None, width))
-        for (stage, _), block in zip(self._places(), self.encoder_blocks, strict=True):
+        for (stage, _), block in zip(self._positions(), self.encoder_blocks, strict=True):
             block.build((None, None, None, width * 2**stage))
         for stage, merging in enumerate(self.mergings):
             merging.build((None, None, None, width * 2**stage))

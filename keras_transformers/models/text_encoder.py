@@ -104,11 +104,11 @@ class TextEncoder(Transferable, TextModel):
         num_heads: int = 12,
         mlp_dim: int = 3072,
         num_layers: int = 12,
-        head: Literal['masked_language', 'classification', 'tagging'] | None = None,
+        head: Literal["masked_language", "classification", "tagging"] | None = None,
         num_classes: int | None = None,
         max_length: int = 512,
-        style: Literal['bert', 'modern'] = "bert",
-        pooling: Literal['token', 'mean'] = "token",
+        style: Literal["bert", "modern"] = "bert",
+        pooling: Literal["token", "mean"] = "token",
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         token_types: int = 2,
@@ -165,7 +165,7 @@ class TextEncoder(Transferable, TextModel):
     @classmethod
     def from_variant(
         cls,
-        name: Literal['tiny', 'mini', 'small', 'medium', 'base', 'large'],
+        name: Literal["tiny", "mini", "small", "medium", "base", "large"],
         vocab_size: int = 30522,
         **changes: Any,
     ) -> Self:
@@ -228,9 +228,7 @@ class TextEncoder(Transferable, TextModel):
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         return self._run(self.encoder_blocks, self.as_inputs(inputs), training)
 
-    def _embed(
-        self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None
-    ) -> Tensor:
+    def _embed(self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None) -> Tensor:
         x = super()._embed(ids, positions)
         if self.token_type_embedding is not None:
             types = ops.zeros_like(ids) if token_types is None else token_types

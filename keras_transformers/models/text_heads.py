@@ -14,7 +14,7 @@ from keras_transformers.layers.parts import part
 HEADS = (None, "masked_language", "classification", "tagging")
 
 
-def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal['token', 'mean']) -> Tensor:
+def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal["token", "mean"]) -> Tensor:
     """One vector for each row of `x` `(batch, length, hidden_dim)`, in float32 at least.
 
     Args:
@@ -55,7 +55,7 @@ class ClassificationHead(Composite, keras.layers.Layer):
         self,
         num_classes: int,
         dropout: float = 0.1,
-        pooling: Literal['token', 'mean'] = "token",
+        pooling: Literal["token", "mean"] = "token",
         activation: Activation | None = "tanh",
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -72,9 +72,7 @@ class ClassificationHead(Composite, keras.layers.Layer):
         )
         self.pooler.build((None, width))
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
-        self.classes = keras.layers.Dense(
-            self.num_classes, name="classes", dtype=self.dtype_policy
-        )
+        self.classes = keras.layers.Dense(self.num_classes, name="classes", dtype=self.dtype_policy)
         self.classes.build((None, width))
 
     def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
@@ -119,9 +117,7 @@ class TaggingHead(Composite, keras.layers.Layer):
 
     def build(self, x_shape: Shape) -> None:
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
-        self.classes = keras.layers.Dense(
-            self.num_classes, name="classes", dtype=self.dtype_policy
-        )
+        self.classes = keras.layers.Dense(self.num_classes, name="classes", dtype=self.dtype_policy)
         self.classes.build(x_shape)
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
@@ -131,11 +127,7 @@ class TaggingHead(Composite, keras.layers.Layer):
         return (*x_shape[:-1], self.num_classes)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "dropout": self.dropout,
-        }
+        return {**super().get_config(), "num_classes": self.num_classes, "dropout": self.dropout}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -195,9 +187,7 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
         }
 
 
-def make_head(
-    settings: Mapping[str, Any], norm: Part, dtype: Any
-) -> keras.layers.Layer | None:
+def make_head(settings: Mapping[str, Any], norm: Part, dtype: Any) -> keras.layers.Layer | None:
     """The head that a `TextEncoder`'s settings ask for, None for None.
 
     Args:

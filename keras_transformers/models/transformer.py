@@ -37,13 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"hidden_dim": 192, "num_heads": 6, "mlp_dim": 768, "num_layers": 3},
     "small": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3},
     "base": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 6},
-    "big": {
-        "hidden_dim": 1024,
-        "num_heads": 16,
-        "mlp_dim": 4096,
-        "num_layers": 6,
-        "dropout": 0.3,
-    },
+    "big": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 6, "dropout": 0.3},
 }
 
 
@@ -124,7 +118,7 @@ class Transformer(TransformerDecoding, Translator):
         norm_first: bool = False,
         activation: Activation | None = "relu",
         target_vocab_size: int | None = None,
-        positions: Literal['sinusoidal', 'halves'] | None = "sinusoidal",
+        positions: Literal["sinusoidal", "halves"] | None = "sinusoidal",
         encoder_mixer: Part | None = None,
         decoder_mixer: Part | None = None,
         norm_epsilon: float = 1e-6,
@@ -169,9 +163,7 @@ class Transformer(TransformerDecoding, Translator):
         self, encoder_mixer: Part | None, decoder_mixer: Part | None, **parts: Any
     ) -> None:
         settings = self._settings
-        attention = {
-            "num_heads": settings["num_heads"], "dropout": settings["attention_dropout"]
-        }
+        attention = {"num_heads": settings["num_heads"], "dropout": settings["attention_dropout"]}
         if encoder_mixer is None:
             encoder_mixer = SelfAttention(**attention)
         if decoder_mixer is None:
@@ -184,15 +176,13 @@ class Transformer(TransformerDecoding, Translator):
             EncoderBlock(mixer=encoder_mixer, name=f"encoder_{i}", **block) for i in range(depth)
         ]
         self.decoder_blocks = [
-            DecoderBlock(
-                mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block
-            )
+            DecoderBlock(mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block)
             for i in range(depth if decoder_depth is None else decoder_depth)
         ]
 
     @classmethod
     def from_variant(
-        cls, name: Literal['tiny', 'mini', 'small', 'base', 'big'], vocab_size: int, **changes: Any
+        cls, name: Literal["tiny", "mini", "small", "base", "big"], vocab_size: int, **changes: Any
     ) -> Self:
         """A model of a published (or smaller) size: "tiny", "mini", "small", "base" or "big".
 

@@ -106,12 +106,12 @@ class ViT(PatchTokens):
         num_heads: int = 12,
         mlp_dim: int = 3072,
         num_layers: int = 12,
-        pooling: Literal['token', 'mean', 'attention'] = "token",
+        pooling: Literal["token", "mean", "attention"] = "token",
         class_token: bool | None = None,
-        positions: Literal['learned', 'sinusoidal'] | None = "learned",
-        stem: Literal['patches', 'shifted', 'convolutional'] = "patches",
+        positions: Literal["learned", "sinusoidal"] | None = "learned",
+        stem: Literal["patches", "shifted", "convolutional"] = "patches",
         representation_dim: int | None = None,
-        distillation: Literal['token', 'head'] | None = None,
+        distillation: Literal["token", "head"] | None = None,
         dropout: float = 0.0,
         drop_path: float = 0.0,
         norm_epsilon: float = 1e-6,
@@ -136,9 +136,7 @@ class ViT(PatchTokens):
             )
             for i, rate in enumerate(drop_path_rates(drop_path, num_layers))
         ]
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=norm_epsilon, name="norm", dtype=policy
-        )
+        self.norm = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="norm", dtype=policy)
         self.attention_pooling: Any = None
         if pooling == "attention":
             self.attention_pooling = AttentionPooling(

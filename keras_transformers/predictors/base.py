@@ -173,8 +173,11 @@ class Predictor:
             if len(strings) == 1:
                 return [Refused(self._failure(error))]
             half = len(strings) // 2
-            return [row for part in (strings[:half], strings[half:])
-                    for row in self._found(part, details)]
+            return [
+                row
+                for part in (strings[:half], strings[half:])
+                for row in self._found(part, details)
+            ]
         found = {name: np.asarray(values) for name, values in found.items()}
         rows = [{name: found[name][i] for name in found} for i in range(len(strings))]
         return [self._answer(row, details) for row in rows]

@@ -117,13 +117,13 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
         """The answers, those to arrays of one shape together."""
         answers = [None] * len(arrays)
         for shape in dict.fromkeys(each.shape for each in arrays):
-            places = [i for i, each in enumerate(arrays) if each.shape == shape]
+            positions = [i for i, each in enumerate(arrays) if each.shape == shape]
             try:
-                found = super()._found([arrays[i] for i in places], details)
+                found = super()._found([arrays[i] for i in positions], details)
             except (TypeError, ValueError) as error:  # of another shape than is declared
-                found = [Refused(self._failure(error))] * len(places)
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
+                found = [Refused(self._failure(error))] * len(positions)
+            for position, answer in zip(positions, found, strict=True):
+                answers[position] = answer
         return answers
 
     def _request_of(self, items: list[Any]) -> tf.Tensor:

@@ -30,7 +30,7 @@ START = "model.backbone.conv_encoder.model"
 
 
 class _Pointwise(Convolution):
-    """A dense layer as a convolution of single places."""
+    """A dense layer as a convolution of single positions."""
 
     def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[1], shape[0], 1, 1)

@@ -138,7 +138,7 @@ class Family:
         sizes: Published tensor (or several, one of which is there) -> the settings of its extents;
             numbers are what they are.
         layers: Setting -> start of the names of its layers, "bert.encoder.layer.", or several that
-            there may be. Settings can have a dot and a place: "depths.2".
+            there may be. Settings can have a dot and a position: "depths.2".
         prefix: What names begin with where there is a head.
         bare: Published classes whose files lack that prefix.
         classes: Whether our model has `num_classes`, which `id2label` names.

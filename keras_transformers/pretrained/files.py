@@ -46,7 +46,7 @@ class Tensors:
     def __init__(self, folder: StrPath) -> None:
         self.folder = pathlib.Path(folder)
         self._files: dict[str, Any] = {}
-        self._place: dict[str, str] = {}
+        self._position: dict[str, str] = {}
         for file, listed in self._shards().items():
             opened = open_tensors(self.folder / file)
             names = set(opened.keys())
@@ -56,9 +56,9 @@ class Tensors:
                     f"{self.folder / INDEX} says that {file} holds {lacking[0]}, which it does not."
                 )
             self._files[file] = opened
-            self._place |= dict.fromkeys(listed or names, file)
+            self._position |= dict.fromkeys(listed or names, file)
         inside = {file: entries(opened) for file, opened in self._files.items()}
-        self.shapes = {name: inside[file][name][0] for name, file in self._place.items()}
+        self.shapes = {name: inside[file][name][0] for name, file in self._position.items()}
 
     def _shards(self) -> dict[str, list[str] | None]:
         """File -> names that the index says it holds, or None without an index."""
@@ -94,7 +94,7 @@ class Tensors:
 
     def read(self, name: str) -> Array:
         """A tensor as a NumPy array; floating ones in float32."""
-        found = self._files[self._place[name]].get_tensor(name)
+        found = self._files[self._position[name]].get_tensor(name)
         return found.astype("float32", copy=False) if found.dtype.kind in "fV" else found
 
 

@@ -91,7 +91,7 @@ KEYS = {
     # cost
     "use_cache": COST,
     "cache_implementation": Only(CACHES),  # not "quantized", which rounds
-    "cache_config": "is read with the \"quantized\" cache alone",
+    "cache_config": 'is read with the "quantized" cache alone',
     "max_cache_len": COST,
     "prefill_chunk_size": COST,
     "low_memory": COST,

@@ -25,11 +25,11 @@ def _dense(ours: str, theirs: str, inputs: int = 1) -> Mappings:
 def _attention(ours: str, theirs: str) -> Mappings:
     """The mappings of an attention whose projections to heads are one."""
     mappings = _dense(f"{ours}/attention_output", f"{theirs}.c_proj", inputs=2)
-    for place, name in enumerate(("query", "key", "value")):
-        kernel = FusedPart(place, Matrix(straight=True))
+    for position, name in enumerate(("query", "key", "value")):
+        kernel = FusedPart(position, Matrix(straight=True))
         mappings.append(WeightMapping(f"{ours}/{name}/kernel", f"{theirs}.c_attn.weight", kernel))
         mappings.append(
-            WeightMapping(f"{ours}/{name}/bias", f"{theirs}.c_attn.bias", FusedPart(place, FLAT))
+            WeightMapping(f"{ours}/{name}/bias", f"{theirs}.c_attn.bias", FusedPart(position, FLAT))
         )
     return mappings
 

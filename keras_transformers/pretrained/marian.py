@@ -57,9 +57,7 @@ def _positions(shape: tuple[int, ...]) -> Array:
 TABLES = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
 SHARED = [
     WeightMapping(
-        "source_embedding/token_embedding",
-        "model.shared.weight",
-        also=(*TABLES, "lm_head.weight"),
+        "source_embedding/token_embedding", "model.shared.weight", also=(*TABLES, "lm_head.weight")
     )
 ]
 APART = [
@@ -126,10 +124,7 @@ MARIAN = Family(
         ("model.shared.weight", TABLES[1]): ("decoder_vocab_size", "d_model"),
         "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
     },
-    layers={
-        "encoder_layers": "model.encoder.layers.",
-        "decoder_layers": "model.decoder.layers.",
-    },
+    layers={"encoder_layers": "model.encoder.layers.", "decoder_layers": "model.decoder.layers."},
 )
 
 

@@ -102,7 +102,7 @@ def _arguments(model: Any) -> dict[str, Any]:
 
 
 def _read_window(value: Any) -> int:
-    """The side of a window; all pairs of its places are numbered, so that it has a limit."""
+    """The side of a window; all pairs of its positions are numbered, so that it has a limit."""
     if not isinstance(value, int) or not 0 < value <= 64:
         raise ValueError("an integer from 1 to 64")
     return value
@@ -139,10 +139,7 @@ def _family(
             f"{title}Model": {"num_classes": None},
             f"{title}ForImageClassification": {},
         },
-        tasks={
-            "classification": f"{title}ForImageClassification",
-            "features": f"{title}Model",
-        },
+        tasks={"classification": f"{title}ForImageClassification", "features": f"{title}Model"},
         settings=(*SETTINGS, *more),
         classes=True,
         mappings=_mappings(name, position_mappings),
@@ -159,7 +156,7 @@ def _family(
                 "num_channels",
                 "patch_size",
                 "patch_size",
-            ),
+            )
         },
         layers={
             f"depths.{stage}": f"{name}.encoder.layers.{stage}.blocks." for stage in range(STAGES)

@@ -32,7 +32,10 @@ END = "<|endoftext|>"
 # Of each kind, the names of its special tokens where nothing is said.
 DEFAULTS = {
     WORD_PIECES: {
-        "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]",
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
         "mask_token": "[MASK]",
     },
     BYTE_PAIRS: {"bos_token": END, "eos_token": END, "unk_token": END},
@@ -147,7 +150,8 @@ def added_tokens(
     defaults = {} if generic else DEFAULTS[kind]
     named = [settings.get(name, defaults.get(name)) for name in NAMED]
     more = [
-        value for name, value in settings.items()
+        value
+        for name, value in settings.items()
         if name.endswith("_token") and name not in NAMED and not isinstance(value, bool)
     ]
     extra = settings.get("extra_special_tokens")

@@ -149,9 +149,7 @@ def _word_pieces(
     else:
         vocab = WordPieceTokenizer.read(folder / "vocab.txt")
     numbers = {piece: number for number, piece in enumerate(vocab)}
-    tokens = added_tokens(
-        folder, settings, WORD_PIECES, numbers, fast.get("added_tokens"), generic
-    )
+    tokens = added_tokens(folder, settings, WORD_PIECES, numbers, fast.get("added_tokens"), generic)
     tokens = [token for token in tokens if token.content not in SPECIAL or token.normalized]
     try:
         return WordPieceTokenizer(vocab, lower_case(folder, settings), longest, tokens)
@@ -169,9 +167,7 @@ def _byte_pairs(
         vocab, pairs = as_gpt2(folder, fast)
     else:
         vocab, pairs = BytePairTokenizer.read(folder / "vocab.json", folder / "merges.txt")
-    tokens = added_tokens(
-        folder, settings, BYTE_PAIRS, vocab, fast.get("added_tokens"), generic
-    )
+    tokens = added_tokens(folder, settings, BYTE_PAIRS, vocab, fast.get("added_tokens"), generic)
     start, end = (
         content_of(settings.get(name) or END) or END for name in ("bos_token", "eos_token")
     )

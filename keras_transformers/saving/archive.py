@@ -39,8 +39,15 @@ class Archive:
                 self.zip = zipfile.ZipFile(self.file)
                 self._check_members(self.zip.infolist())
                 damaged = self.zip.testzip()
-            except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, struct.error,
-                    UnicodeDecodeError, RuntimeError) as error:
+            except (
+                zipfile.BadZipFile,
+                EOFError,
+                OSError,
+                NotImplementedError,
+                struct.error,
+                UnicodeDecodeError,
+                RuntimeError,
+            ) as error:
                 raise ValueError(f"{path} is not a whole zip file: {error}.") from None
             if damaged:
                 raise ValueError(f"{path}: {damaged} is damaged; its checksum is another.")

@@ -42,7 +42,7 @@ NOT_FUNCTIONS = ("get", "serialize", "deserialize")
 # Settings with which Keras's layers read a file or fetch an address where they are a string.
 READ_FILES = ("vocabulary", "idf_weights", "weights", "filepath", "file_path", "path", "url")
 SHAPES = ("batch_shape", "shape", "input_shape", "build_input_shape", "target_shape", "shapes_dict")
-# Settings of which tables are made that no weight shows, and the most there may be: places of a
+# Settings of which tables are made that no weight shows, and the most there may be: positions of a
 # window (32 x 32), distances, frequencies.
 TABLES = {"window_size": 2**10, "grid": 2**10, "max_distance": 2**20}
 TABLES |= {"fft_length": 2**16, "num_mel_bins": 2**10}

@@ -35,7 +35,7 @@ class Layout:
         self.entries: dict[str, Entry] = {}
         self.objects = 0
         self._seen: set[int] = set()
-        self._places: list[tuple[int, int, str]] = []
+        self._positions: list[tuple[int, int, str]] = []
         try:
             opened = h5py.File(file, "r")
         except _FAILED as error:
@@ -49,7 +49,7 @@ class Layout:
                 raise ValueError(f"{where}: {error}.") from None
             except _FAILED as error:
                 raise ValueError(f"{where} is damaged: {error}.") from None
-        self._check_places()
+        self._check_positions()
 
     def values(self) -> int:
         """How many there are in all."""
@@ -116,7 +116,7 @@ class Layout:
                 f"{path:.200} should have {needed} bytes for its shape, but they are not in the "
                 "file"
             )
-        self._places.append((offset, needed, path))
+        self._positions.append((offset, needed, path))
 
     def _check_once(self, path: str, found: Any) -> None:
         address = h5py.h5o.get_info(found.id).addr
@@ -139,9 +139,9 @@ class Layout:
                     raise _Refused(f"{path:.200} is of an unknown type: {value!r:.100}")
         return value
 
-    def _check_places(self) -> None:
+    def _check_positions(self) -> None:
         end, before = 0, None
-        for offset, needed, path in sorted(self._places):
+        for offset, needed, path in sorted(self._positions):
             if offset < end:
                 raise ValueError(f"{self.where}: {path} and {before} share their bytes.")
             end, before = offset + needed, path

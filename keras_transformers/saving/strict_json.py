@@ -23,9 +23,7 @@ def parse_json(
             object, or has a key twice.
     """
     if len(data) > most:
-        raise ValueError(
-            f"{where} has more than {most / 2**20:g} MiB, too much for a JSON file."
-        )
+        raise ValueError(f"{where} has more than {most / 2**20:g} MiB, too much for a JSON file.")
     if data.count(b"[") + data.count(b"{") > containers:
         raise ValueError(f"{where} has more than {containers} lists and objects.")
 

@@ -8,9 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 # What Unicode calls white space, in a class of RE2.
-SPACES = (
-    r"\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}"
-)
+SPACES = r"\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +71,7 @@ def numbered(vocab: Mapping[str, int], tokens: Iterable[AddedToken]) -> dict[str
 class AddedTokens:
     """Cuts added tokens out of texts, and leaves the rest to somebody else.
 
-    At one place the longest is taken, as in Hugging Face's. Those that are not normalised are
+    At one position the longest is taken, as in Hugging Face's. Those that are not normalised are
     looked for first; the rest of the text is normalised, and looked through for the others.
 
     Args:

@@ -38,7 +38,7 @@ def encode_pairs(
         target_tokenizer: Tokenizer of the targets; by default `tokenizer`.
         batch_size: None gives single pairs. A number gives ragged batches of so many pairs, which
             `packed` reads three times as fast.
-        longest: Places for source and target in a row, for `sample`: where a drawn split takes
+        longest: Positions for source and target in a row, for `sample`: where a drawn split takes
             more, the pair gets its best split instead.
         epoch: Number of the epoch whose order is taken, an integer or a scalar tensor (see
             `streams.epochs`); None makes each iteration the next epoch.
@@ -141,7 +141,7 @@ def bucketed(
     Args:
         dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`.
         boundaries: Increasing lengths, for instance `(8, 16, 32, 64)`.
-        tokens_per_batch: Places on each side of a batch, at most.
+        tokens_per_batch: Positions on each side of a batch, at most.
         padding_id: The id that stands for padding.
 
     Returns:
@@ -209,7 +209,7 @@ def check_boundaries(
 def real_token_share(
     batches: Iterable[Any], names: Sequence[str] = ("source", "target"), padding_id: int = 0
 ) -> float:
-    """Share of places that hold a real token, of all sequences counted together.
+    """Share of positions that hold a real token, of all sequences counted together.
 
     Args:
         batches: Iterable of `({"source": ids, "target": ids, ...}, labels)`.
@@ -224,9 +224,9 @@ def real_token_share(
     >>> real_token_share([({"source": [[5, 2, 0, 0]], "target": [[1, 7, 0, 0]]}, None)])
     0.5
     """
-    real = places = 0
+    real = positions = 0
     for inputs, _ in batches:
         for name in names:
             real += int(np.sum(np.asarray(inputs[name]) != padding_id))
-            places += int(np.size(inputs[name]))
-    return real / max(places, 1)
+            positions += int(np.size(inputs[name]))
+    return real / max(positions, 1)

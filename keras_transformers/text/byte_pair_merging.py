@@ -62,10 +62,10 @@ class Merging:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Merges the best pairs; ids, words, and whether anything was merged."""
         keys = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
-        places = tf.minimum(tf.searchsorted(self._keys, keys), len(self._keys) - 1)
-        known = tf.gather(tf.constant(self._keys), places) == keys
+        positions = tf.minimum(tf.searchsorted(self._keys, keys), len(self._keys) - 1)
+        known = tf.gather(tf.constant(self._keys), positions) == keys
         known &= word[:-1] == word[1:]
-        ranks = tf.where(known, tf.gather(tf.constant(self._ranks), places), NO_RANK)
+        ranks = tf.where(known, tf.gather(tf.constant(self._ranks), positions), NO_RANK)
         best = tf.math.unsorted_segment_min(ranks, word[:-1], number)
         chosen = known & (ranks == tf.gather(best, word[:-1]))
         if self._in_order:
@@ -78,7 +78,7 @@ class Merging:
             chosen = _every_other(chosen | near, ~again)
         else:
             chosen = _first_of_each(chosen, word[:-1], number)
-        merged = tf.where(chosen, tf.gather(tf.constant(self._merged), places), ids[:-1])
+        merged = tf.where(chosen, tf.gather(tf.constant(self._merged), positions), ids[:-1])
         ids = tf.concat([merged, ids[-1:]], 0)
         kept = ~tf.concat([[False], chosen], 0)[: tf.size(ids)]
         return tf.boolean_mask(ids, kept), tf.boolean_mask(word, kept), tf.reduce_any(chosen)
@@ -91,7 +91,7 @@ def _made_in_order(merges: Sequence[tuple[str, str]]) -> bool:
 
 
 def _lowest_near(ranks: tf.Tensor, reach: int) -> tf.Tensor:
-    """Of each place, the lowest rank at most `reach` places away."""
+    """Of each position, the lowest rank at most `reach` positions away."""
     lowest = tf.pad(ranks, [[reach, reach]], constant_values=NO_RANK)
     width, seen = 2 * reach + 1, 1
     while seen < width:
@@ -106,16 +106,16 @@ def _every_other(chosen: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
     Those whose run goes on to the left of them wait: which of them are merged is not known yet.
     `first` says where a run of equal pairs begins.
     """
-    places = tf.range(tf.size(chosen))
+    positions = tf.range(tf.size(chosen))
     begins = chosen & ~tf.concat([[False], chosen[:-1]], 0)[: tf.size(chosen)]
     run = tf.maximum(tf.cumsum(tf.cast(begins, tf.int32)) - 1, 0)
-    start = tf.gather(tf.concat([tf.boolean_mask(places, begins), [0]], 0), run)
+    start = tf.gather(tf.concat([tf.boolean_mask(positions, begins), [0]], 0), run)
     whole = tf.gather(tf.concat([tf.boolean_mask(first, begins), [False]], 0), run)
-    return chosen & whole & ((places - start) % 2 == 0)
+    return chosen & whole & ((positions - start) % 2 == 0)
 
 
 def _first_of_each(chosen: tf.Tensor, word: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     """Of the chosen pairs of each word, the first."""
-    places = tf.range(tf.size(chosen))
-    first = tf.math.unsorted_segment_min(tf.where(chosen, places, NO_RANK), word, number)
-    return chosen & (places == tf.gather(first, word))
+    positions = tf.range(tf.size(chosen))
+    first = tf.math.unsorted_segment_min(tf.where(chosen, positions, NO_RANK), word, number)
+    return chosen & (positions == tf.gather(first, word))

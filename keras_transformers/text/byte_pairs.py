@@ -23,7 +23,7 @@ from keras_transformers.text.given import GivenIds, given_ids, given_row
 
 END = "<|endoftext|>"
 # A character that Unicode gives no meaning: a border between words.
-BORDER = "\U0010FFFF"
+BORDER = "\U0010ffff"
 # The published pattern without its look-ahead, which the borders stand for.
 WORD = (
     rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACES}\p{{L}}\p{{N}}{BORDER}]+"
@@ -104,8 +104,10 @@ class BytePairTokenizer(tf.Module):
         self._added = AddedTokens(added, numbers)
         self._merge = Merging(self.vocab, self.merges, [self.vocab[each] for each in letters])
         byte_of = {letter: byte for byte, letter in enumerate(letters)}
-        as_text = {token.content: b"" if token.special else token.content.encode("utf-8")
-                   for token in added}
+        as_text = {
+            token.content: b"" if token.special else token.content.encode("utf-8")
+            for token in added
+        }
         self._names = sorted(numbers, key=numbers.__getitem__)
         self._pieces = [
             as_text[name] if name in as_text else bytes(byte_of[letter] for letter in name)
@@ -166,7 +168,7 @@ class BytePairTokenizer(tf.Module):
         """
         strings = tf.convert_to_tensor(strings, tf.string)
         text = tf.strings.unicode_transcode(tf.reshape(strings, [-1]), "UTF-8", "UTF-8")
-        text = tf.strings.regex_replace(text, BORDER, "\uFFFD")
+        text = tf.strings.regex_replace(text, BORDER, "\ufffd")
         ids = self._added.ids(text, self._ids)
         ids = ids if strings.shape.rank else ids[0]
         shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]

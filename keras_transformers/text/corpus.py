@@ -106,7 +106,7 @@ class PairCorpus:
         Args:
             tokenizer: A `SentencePieceTokenizer`, or a pair of them, for sources and targets.
             source_length, target_length: Most ids on a side, END counted, START not: what `packed`
-                and `bucketed` have places for.
+                and `bucketed` have room for.
 
         Returns:
             A `PairCorpus`. (With `sample=`, a sentence can still get more ids than counted here.)

@@ -19,7 +19,7 @@ def packed_documents(
     padding_id: int = 0,
     epoch: int | tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    """Puts documents into rows, several in one, so that nearly every place holds a token.
+    """Puts documents into rows, several in one, so that nearly every position holds a token.
 
     A document longer than a row is cut into pieces: the first of a length drawn anew each epoch,
     so that its tokens stand elsewhere in their rows every time, then full rows and what is left.
@@ -28,7 +28,7 @@ def packed_documents(
     likewise), and the chunk's rows are shuffled. Segments keep the pieces of a row apart.
 
     Documents that fit into a row are never cut. Many of nearly one length fill rows only as far as
-    that length divides them: of 60 places each, four go into a row of 256, and 94 % are used.
+    that length divides them: of 60 positions each, four go into a row of 256, and 94 % are used.
 
     Epochs can differ by a batch, as those of `packed`: call `fit` with
     `streams.epochs`, or with `packed_documents(...).repeat()`, and `steps_per_epoch`.
@@ -36,7 +36,7 @@ def packed_documents(
     Args:
         dataset: Of documents as ids, with START and END, or `[CLS]` and `[SEP]`, already in:
             tensors `(length,)`, or ragged batches, which are packed each alone.
-        length: Places in a row.
+        length: Positions in a row.
         rows: Rows in a batch.
         seed: Of the cuts and of the shuffling of rows; both differ by epoch. None cuts at
             multiples of `length` and shuffles nothing, for validation.
@@ -100,12 +100,12 @@ def _pack(
     `shift` is how far a label stands behind its id: 1, or 0 for no labels.
     """
     generator = np.random.default_rng(key)
-    places = np.maximum(np.diff(splits) - shift, 0)
-    first = np.full(len(places), length)
+    positions = np.maximum(np.diff(splits) - shift, 0)
+    first = np.full(len(positions), length)
     if shuffled:
-        long = places > length
+        long = positions > length
         first[long] = generator.integers(1, length + 1, np.count_nonzero(long))
-    starts, sizes = _cut(splits[:-1], places, first, length)
+    starts, sizes = _cut(splits[:-1], positions, first, length)
     row, offset, number, count = first_fit(sizes[:, None], np.array([length]))
     if shuffled:
         row = generator.permutation(count)[row]
@@ -121,11 +121,11 @@ def _pack(
     return lay_out(ids[tokens]), segments, lay_out(ids[tokens + shift])
 
 
-def _cut(starts: Array, places: Array, first: Array, length: int) -> tuple[Array, Array]:
-    """Starts and sizes of the pieces: of each document the `first` places, then `length` each."""
-    first = np.minimum(first, places)
-    pieces = np.where(places > 0, 1 + -(-(places - first) // length), 0)
-    document = np.repeat(np.arange(len(places)), pieces)
-    end = np.minimum(first[document] + within(pieces) * length, places[document])
+def _cut(starts: Array, positions: Array, first: Array, length: int) -> tuple[Array, Array]:
+    """Starts and sizes of pieces: of each document the `first` positions, then `length` each."""
+    first = np.minimum(first, positions)
+    pieces = np.where(positions > 0, 1 + -(-(positions - first) // length), 0)
+    document = np.repeat(np.arange(len(positions)), pieces)
+    end = np.minimum(first[document] + within(pieces) * length, positions[document])
     begin = np.where(within(pieces) > 0, first[document] + (within(pieces) - 1) * length, 0)
     return starts[document] + begin, end - begin

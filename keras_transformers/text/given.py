@@ -84,7 +84,7 @@ def _texts(owner: str, strings: Iterable[Any]) -> Iterator[str]:
         if not isinstance(text, (str, bytes)):
             raise ValueError(
                 f"{owner}: `strings` must be an iterable of str. Received: a "
-                f"{type(text).__name__} at place {number}"
+                f"{type(text).__name__} at position {number}"
             )
         yield text if isinstance(text, str) else text.decode()
 

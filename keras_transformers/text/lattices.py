@@ -14,7 +14,7 @@ BITS = 32  # of a random number, and of a probability
 def one_after_another(words: Sequence[str]) -> tuple[Array, Array]:
     """The characters of all words as numbers, WORD_END after each; where each word begins.
 
-    The places in this array are the nodes of the words' lattices.
+    The positions in this array are the nodes of the words' lattices.
     """
     ends = np.cumsum([len(word) for word in words], dtype=np.int64)
     characters = np.frombuffer("".join(words).encode("utf-32-le"), "<u4").astype(np.int64)
@@ -28,20 +28,20 @@ def edges(text: Array, pieces: Mapping[str, int], unknown_id: int) -> tuple[Arra
     A character that is no piece by itself is an unknown one as well.
     """
     keys, targets, numbers = _trie(pieces)
-    places, states = np.flatnonzero(text != WORD_END), 0
+    positions, states = np.flatnonzero(text != WORD_END), 0
     alone = np.zeros(len(text), bool)
     found = []
     for length in itertools.count(1):
-        wanted = states << BITS | text[places + length - 1]
+        wanted = states << BITS | text[positions + length - 1]
         where = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         there = keys[where] == wanted
-        places, states = places[there], targets[where[there]]
-        if not places.size:
+        positions, states = positions[there], targets[where[there]]
+        if not positions.size:
             break
         whole = numbers[states] >= 0
-        found.append((places[whole], places[whole] + length, numbers[states[whole]]))
+        found.append((positions[whole], positions[whole] + length, numbers[states[whole]]))
         if length == 1:
-            alone[places[whole]] = True
+            alone[positions[whole]] = True
     unknown = np.flatnonzero(~alone & (text != WORD_END))
     found.append((unknown, unknown + 1, np.full(len(unknown), unknown_id)))
     starts, ends, ids = (np.concatenate(each) for each in zip(*found, strict=True))

@@ -64,7 +64,7 @@ class MarianTokenizer(tf.Module):
         self.proto, self._learnt = bytes(proto), tuple(vocab)
         self.added_tokens = read_added("MarianTokenizer", added_tokens)
         numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
-        self.vocab = (*self._learnt, *list(numbers)[len(set(vocab)):])
+        self.vocab = (*self._learnt, *list(numbers)[len(set(vocab)) :])
         self.target_proto, self.target_vocab = target_proto, target_vocab
         self.vocab_size = len(self.vocab)
         missing = [piece for piece in SPECIAL if piece not in self.vocab]
@@ -126,9 +126,9 @@ class MarianTokenizer(tf.Module):
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
         """Ids of ragged pieces; what is in no vocabulary is unknown."""
         hashes = _hashed(pieces.flat_values)
-        places = tf.minimum(tf.searchsorted(self._hashes, hashes), len(self._order) - 1)
-        known = tf.gather(tf.constant(self._hashes), places) == hashes
-        ids = tf.where(known, tf.gather(tf.constant(self._order), places), self.unknown_id)
+        positions = tf.minimum(tf.searchsorted(self._hashes, hashes), len(self._order) - 1)
+        known = tf.gather(tf.constant(self._hashes), positions) == hashes
+        ids = tf.where(known, tf.gather(tf.constant(self._order), positions), self.unknown_id)
         return pieces.with_flat_values(ids)
 
     def detokenize(self, ids: GivenIds) -> tf.Tensor:

@@ -53,7 +53,7 @@ def masked(
     Returns:
         `tf.data.Dataset` of `({"ids", "segments", "masked_positions"}, labels)`:
         `masked_positions` and `labels` are int32 `(rows, predictions)`, with `round(rate * length)`
-        predictions, at least one: the chosen places in rising order, and the ids that stood
+        predictions, at least one: the chosen positions in rising order, and the ids that stood
         there; 0 where a row has fewer.
 
     Raises:
@@ -108,9 +108,7 @@ def _check_ids(vocab_size: int, **given: Any) -> None:
             )
 
 
-def _check(
-    rate: float, length: int, ordinary: Array, starts: Array, vocab_size: int
-) -> None:
+def _check(rate: float, length: int, ordinary: Array, starts: Array, vocab_size: int) -> None:
     """Refuses what cannot be masked."""
     if not 0 < rate <= 1:
         raise ValueError(f"masked: `rate` must be in (0, 1]. Received: {rate}")
@@ -144,11 +142,11 @@ def _mask(
     allowed = allowed[np.where(segments > 0, ids, 0)]  # 0 is padding, whatever stands there
     wanted = np.clip(np.rint(rate * allowed.sum(axis=1)), 1, predictions).astype(int)
     row, column = np.nonzero(allowed)
-    place = row * ids.shape[1] + column
+    position = row * ids.shape[1] + column
     # A word goes on where its last piece is right before, in the same segment.
     begins = starts[ids[row, column]]
     begins[:1] = True
-    begins[1:] |= np.diff(place) > 1
+    begins[1:] |= np.diff(position) > 1
     begins[1:] |= np.diff(row * (segments.max() + 1) + segments[row, column]) != 0
     word = np.cumsum(begins) - 1
     chosen = _chosen(np.bincount(word), row[begins], wanted, generator)[word]

@@ -1,5 +1,4 @@
-"""Several pairs in one row: batches of a single shape in which nearly every place is used."""
-
+"""Several pairs in one row: batches of a single shape in which nearly every position is used."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,7 @@ def balanced_lengths(dataset: tf.data.Dataset, longest: int) -> tuple[int, int]:
 
     Args:
         dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`.
-        longest: Places in a row for the side that has more ids.
+        longest: Positions in a row for the side that has more ids.
 
     Returns:
         Source and target length; that of the side with fewer ids is a multiple of 8.
@@ -45,14 +44,14 @@ def packed(
     padding_id: int = 0,
     epoch: int | tf.Tensor | None = None,
 ) -> tf.data.Dataset:
-    """Puts several pairs into each row, so that all batches have one shape and few empty places.
+    """Puts several pairs into each row, so that all batches have one shape and few empty positions.
 
     The pairs of a chunk of 8,192 are placed largest first, each into the first row with room for
     both its sides (first-fit decreasing; Krell et al. 2021, https://arxiv.org/abs/2107.02027,
     packs likewise), and the chunk's rows are shuffled. Segments keep the pairs of a row apart.
 
     Rows fill evenly only when `source_length / target_length` is near the ratio of the two sides'
-    numbers of ids: with 64 places each, text of 9 source ids to 10 target ids cannot pass 95 %.
+    numbers of ids: with 64 positions each, text of 9 source ids to 10 target ids cannot pass 95 %.
 
     An epoch of several chunks can be a batch longer or shorter than the one before, and Keras takes
     the first epoch's number for all: call `fit` with `streams.epochs`, or with
@@ -61,7 +60,7 @@ def packed(
     Args:
         dataset: Of `{"source": ids, "target": [START, .., END]}`, as from `encode_pairs`: single
             pairs, or ragged batches of some thousands, which go faster and are packed each alone.
-        source_length, target_length: Places in a row on either side.
+        source_length, target_length: Positions in a row on either side.
         rows: Rows in a batch.
         seed: Of the shuffling of rows and of the joining; both differ by epoch.
         join: Share of couples of pairs, neighbours in `dataset`, that are made one longer pair:
@@ -158,7 +157,7 @@ def _pack(
     if np.any(sizes > capacity):
         raise ValueError(
             f"packed: a pair has {sizes.max(axis=0).tolist()} source and target ids, but a row has "
-            f"places for {capacity.tolist()}. Leave such pairs out beforehand, and count them "
+            f"positions for {capacity.tolist()}. Leave such pairs out beforehand, and count them "
             "(PairCorpus.without_long)."
         )
     if join:
@@ -170,7 +169,7 @@ def _pack(
     row = generator.permutation(count)[row]
 
     def lay_out(side: int, values: Array, empty: int = padding_id) -> Array:
-        """An array of rows, with one value for each token of a side at the token's place."""
+        """An array of rows, with one value for each token of a side at the token's position."""
         size = sizes[:, side]
         array = np.full((count, capacity[side]), empty, "int32")
         array[np.repeat(row, size), np.repeat(offset[:, side], size) + within(size)] = values
@@ -191,7 +190,7 @@ def _pack(
 
 
 def _sizes(source_splits: Array, target_splits: Array) -> Array:
-    """Source and target places that each pair of a chunk takes."""
+    """Source and target positions that each pair of a chunk takes."""
     return np.stack([np.diff(source_splits), np.diff(target_splits) - 1], axis=1)
 
 
@@ -221,8 +220,8 @@ def first_fit(sizes: Array, capacity: Array) -> tuple[Array, Array, Array, int]:
     """First-fit decreasing of sequences of one or more sides.
 
     Args:
-        sizes: `(sequences, sides)`: places that each takes.
-        capacity: `(sides,)`: places in a row.
+        sizes: `(sequences, sides)`: positions that each takes.
+        capacity: `(sides,)`: positions in a row.
 
     Returns:
         Each sequence's row, offsets and number in the row, from 1; and the number of rows.
@@ -235,10 +234,10 @@ def first_fit(sizes: Array, capacity: Array) -> tuple[Array, Array, Array, int]:
     # By the sum of both sides: fills rows better than by the longer, by one, or by relative sizes.
     for one in np.argsort(-sizes.sum(axis=1), kind="stable"):
         room = np.all(free[:, : used + 1] >= sizes[one, :, None], axis=0)
-        place = int(room.argmax())
-        used = max(used, place + 1)
-        row[one], offset[one] = place, capacity - free[:, place]
-        filled[place] += 1
-        number[one] = filled[place]
-        free[:, place] -= sizes[one]
+        position = int(room.argmax())
+        used = max(used, position + 1)
+        row[one], offset[one] = position, capacity - free[:, position]
+        filled[position] += 1
+        number[one] = filled[position]
+        free[:, position] -= sizes[one]
     return row, offset, number, used

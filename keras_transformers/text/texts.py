@@ -69,9 +69,7 @@ class TextCorpus:
         """
         pairs = ((text.strip(), label) for text, label in pairs)
         found = numbered(pairs, classes, separator, left_out)
-        corpus = cls(
-            name, found.things, found.labels, found.classes, found.left_out, found.noted
-        )
+        corpus = cls(name, found.things, found.labels, found.classes, found.left_out, found.noted)
         if found.things and not found.classes:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn: no text has a class.")
         return corpus.checked("each line must hold a text, a tab and its class, in UTF-8")
@@ -86,10 +84,10 @@ class TextCorpus:
         """`number` of the texts, drawn at random without repetition, in their order."""
         if number >= len(self):
             return self
-        places = np.sort(np.random.default_rng(seed).permutation(len(self))[:number])
-        labels = None if self.labels is None else [self.labels[place] for place in places]
+        positions = np.sort(np.random.default_rng(seed).permutation(len(self))[:number])
+        labels = None if self.labels is None else [self.labels[position] for position in positions]
         return dataclasses.replace(
-            self, texts=[self.texts[place] for place in places], labels=labels
+            self, texts=[self.texts[position] for position in positions], labels=labels
         )
 
     def summary(self) -> str:

@@ -13,11 +13,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Array, Strings, StrPath
 from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
-from keras_transformers.text.sentencepiece_training import (
-    escapes,
-    training_advice,
-    without_paths,
-)
+from keras_transformers.text.sentencepiece_training import escapes, training_advice, without_paths
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 LOSSLESS = {

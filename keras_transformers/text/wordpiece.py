@@ -87,7 +87,7 @@ class WordPieceTokenizer(tf.Module):
             special = [AddedToken(each, special=True) for each in SPECIAL if each not in given]
             numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
             self._added = AddedTokens((*special, *self.added_tokens), numbers, self._normalized)
-        self.vocab = (*vocab, *(list(numbers)[len(vocab):] if self._added else ()))
+        self.vocab = (*vocab, *(list(numbers)[len(vocab) :] if self._added else ()))
         self.added_ids = tuple(self.vocab.index(each.content) for each in self.added_tokens)
         self.vocab_size = len(self.vocab)
         self.unknown_id, self.class_id, self.separator_id, self.mask_id = map(

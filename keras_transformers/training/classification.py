@@ -101,8 +101,8 @@ def calibration_error(probabilities: Values, labels: Values, bins: int = 15) -> 
     probabilities, labels = _checked(probabilities, labels)
     confidence = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
-    places = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = np.bincount(places, right - confidence, minlength=bins)
+    positions = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = np.bincount(positions, right - confidence, minlength=bins)
     return float(np.abs(gaps).sum() / len(labels))
 
 
@@ -206,7 +206,8 @@ def score_labels(probabilities: Values, labels: Values, classes: Sequence[str]) 
     metrics = _sklearn_metrics("score_labels")
     probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
     fits = probabilities.ndim == 2 and probabilities.shape == labels.shape == (
-        len(labels), len(classes)
+        len(labels),
+        len(classes),
     )
     if not fits or not len(labels) or not np.isin(labels, (0, 1)).all():
         raise ValueError(

@@ -74,7 +74,7 @@ def token_cross_entropy(
     vocab, dtype = logits.shape[-1], logits.dtype
 
     # Derived by hand: `softmax(z) - target`, in one pass over the vocabulary instead of five, and
-    # nothing at a padded place reaches the gradient, as 0 * NaN would.
+    # nothing at a padded position reaches the gradient, as 0 * NaN would.
     @ops.custom_gradient
     def loss_of(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         z = _float(logits)

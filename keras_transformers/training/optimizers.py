@@ -13,9 +13,7 @@ from keras_transformers.annotations import Tensor
 # Of Jordan et al. 2024: they bring singular values near 1 in few steps, not to 1 exactly.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 # Names of biases, norms and their like, and of learned tokens and positions.
-NO_DECAY = (
-    "bias", "beta", "gamma", "factor", "class_token", "query_token", "position_embedding",
-)
+NO_DECAY = ("bias", "beta", "gamma", "factor", "class_token", "query_token", "position_embedding")
 
 
 if TYPE_CHECKING:
@@ -106,7 +104,7 @@ class AdamW(_ByStep, keras.optimizers.AdamW):
 def _dense(gradients: Sequence[Any]) -> list[Any]:
     """Gradients as plain tensors.
 
-    TensorFlow's gradient of an embedding lists a row once for each place that it was taken to, and
+    TensorFlow's gradient of an embedding lists a row once for each position that it was taken to;
     Keras's optimizers square each of the list: for a row taken twice, not the square of the sum.
     """
     return [

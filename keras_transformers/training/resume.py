@@ -27,7 +27,7 @@ class ExactResume(keras.callbacks.Callback):
     """Checkpoints from which `fit` goes on to the very weights of a run that was never stopped.
 
     A checkpoint holds all variables (weights, seeds of dropout, optimizer with its moments, loss
-    scale, averages and accumulators, metrics), Python's and NumPy's random states, the place in
+    scale, averages and accumulators, metrics), Python's and NumPy's random states, the position in
     the data, and what the other callbacks have learned. It is taken right after a step. A resumed
     `fit` begins with the epoch of the checkpoint, passes over the steps that were made, without
     data and without training, makes the last of them again, so that everything is built, takes the
@@ -71,8 +71,8 @@ class ExactResume(keras.callbacks.Callback):
     >>> x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
     >>> def make(epoch):  # the batches of an epoch, in its own order
     ...     rows = tf.data.Dataset.from_tensor_slices((x, x[:, :1]))
-    ...     places = streams.orders(32, 8, seed=1, epoch=epoch)
-    ...     return places.map(lambda i: (tf.gather(x, i), tf.gather(x[:, :1], i)))
+    ...     positions = streams.orders(32, 8, seed=1, epoch=epoch)
+    ...     return positions.map(lambda i: (tf.gather(x, i), tf.gather(x[:, :1], i)))
     >>> resume = ExactResume(tempfile.mkdtemp(), every_steps=3)
     >>> history = model.fit(
     ...     streams.epochs(make, steps=4, start=resume.start),
@@ -89,8 +89,12 @@ class ExactResume(keras.callbacks.Callback):
     _model: keras.Model  # whose property `model` waits for JAX
 
     def __init__(
-        self, folder: StrPath, every_minutes: float | None = 10.0, every_steps: int | None = None,
-        keep: int = 2, resume: bool = True
+        self,
+        folder: StrPath,
+        every_minutes: float | None = 10.0,
+        every_steps: int | None = None,
+        keep: int = 2,
+        resume: bool = True,
     ) -> None:
         super().__init__()
         if any(number is not None and number <= 0 for number in (every_minutes, every_steps)):

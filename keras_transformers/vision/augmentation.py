@@ -13,9 +13,9 @@ from keras_transformers.streams import Draws
 def random_crop(images: tf.Tensor, padding: int, draws: Draws | None = None) -> tf.Tensor:
     """Shifts each image by up to `padding` pixels in each direction; black comes in at the border.
 
-    The same as padding every side and cutting a window of the old size out, at a place of its own
+    The same as padding every side and cutting a window of the old size out, somewhere else
     for each image (He et al. 2016, https://arxiv.org/abs/1512.03385, section 4.2, for CIFAR-10).
-    `keras.layers.RandomCrop` cuts a whole batch at one place and does not pad.
+    `keras.layers.RandomCrop` cuts a whole batch at one position and does not pad.
 
     Args:
         images: `(batch, height, width, c)`, any number dtype.
@@ -37,10 +37,8 @@ def random_crop(images: tf.Tensor, padding: int, draws: Draws | None = None) -> 
     shift = (draws or Draws()).uniform((batch, 2), -padding, padding + 1, tf.int32)
     shift = tf.cast(shift, tf.float32)
     one, zero = tf.ones(batch), tf.zeros(batch)
-    # Rows of the matrix that takes a place in the output to its place in the input.
-    transforms = tf.stack(
-        [one, zero, shift[:, 1], zero, one, shift[:, 0], zero, zero], axis=1
-    )
+    # Rows of the matrix that takes a position in the output to its position in the input.
+    transforms = tf.stack([one, zero, shift[:, 1], zero, one, shift[:, 0], zero, zero], axis=1)
     moved = tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
         transforms=transforms,

@@ -195,9 +195,9 @@ def training_boxes(
         raise ValueError(f"{corpus.summary()}. There is no box to learn from.")
     count, epoch = len(corpus), tf.cast(epoch, tf.int64)
     passes = tf.data.Dataset.counter()
-    places = passes.flat_map(lambda i: orders(count, count, seed, tf.stack([epoch, i]))).unbatch()
-    places = tf.data.Dataset.zip(places, keys(seed, epoch))
-    examples = _examples(corpus, preprocessing, max_boxes, augmentation, places)
+    indices = passes.flat_map(lambda i: orders(count, count, seed, tf.stack([epoch, i]))).unbatch()
+    indices = tf.data.Dataset.zip(indices, keys(seed, epoch))
+    examples = _examples(corpus, preprocessing, max_boxes, augmentation, indices)
     return examples.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
@@ -215,8 +215,8 @@ def evaluation_boxes(
     >>> targets["boxes"].numpy().tolist()
     [[[0.5, 0.25, 1.0, 0.5]]]
     """
-    places = tf.data.Dataset.zip(tf.data.Dataset.range(len(corpus)), keys(0, 0))
-    examples = _examples(corpus, preprocessing, max_boxes, None, places)
+    indices = tf.data.Dataset.zip(tf.data.Dataset.range(len(corpus)), keys(0, 0))
+    examples = _examples(corpus, preprocessing, max_boxes, None, indices)
     number = tf.data.experimental.assert_cardinality(-(-len(corpus) // batch_size))  # for Keras
     return examples.batch(batch_size).prefetch(tf.data.AUTOTUNE).apply(number)
 
@@ -226,7 +226,7 @@ def _examples(
     preprocessing: Preprocessing,
     max_boxes: int,
     augmentation: Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]] | None,
-    places: tf.data.Dataset,
+    indices: tf.data.Dataset,
 ) -> tf.data.Dataset:
     height, width = preprocessing.image_size
     if height != width:
@@ -245,9 +245,9 @@ def _examples(
         )
 
     def example(
-        place: tf.Tensor, key: tf.Tensor
+        index: tf.Tensor, key: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        image, of_image, of_class = read(place), boxes[place], labels[place]
+        image, of_image, of_class = read(index), boxes[index], labels[index]
         if isinstance(augmentation, BoxAugmentation):
             image, of_image, of_class = augmentation(image, of_image, of_class, key)
         elif augmentation is not None:
@@ -268,11 +268,11 @@ def _examples(
             "boxes": tf.ensure_shape(tf.pad(centers, [[0, missing], [0, 0]]), (max_boxes, 4)),
         }
 
-    return places.map(example, tf.data.AUTOTUNE, deterministic=True)
+    return indices.map(example, tf.data.AUTOTUNE, deterministic=True)
 
 
 def _reader(corpus: DetectionCorpus) -> Callable[[tf.Tensor], tf.Tensor]:
-    """A function of a place to the picture there, in the graph."""
+    """A function of a position to the picture there, in the graph."""
     if not isinstance(corpus.images[0], np.ndarray):
         sources = tf.constant(corpus.images)
         files = isinstance(corpus.images[0], str)

@@ -30,7 +30,7 @@ class DetectionCorpus:
             (str).
         sizes: int32 `(n, 2)`, height and width of each picture.
         boxes: List of float32 `(k, 4)`, corner boxes `(left, top, right, bottom)` in pixels.
-        labels: List of int32 `(k,)`, places in `classes`.
+        labels: List of int32 `(k,)`, positions in `classes`.
         read: Number of boxes looked at.
         left_out: Dict of reason -> number of boxes or pictures left out.
         repaired: Dict of reason -> number of boxes repaired.
@@ -142,15 +142,15 @@ class DetectionCorpus:
         text += f"{self.read:,}"
         return text + account(left_out=self.left_out, repaired=self.repaired)
 
-    def select(self, places: Sequence[int]) -> Self:
-        """The pictures at these places, as a corpus."""
-        places = [int(place) for place in places]
+    def select(self, indices: Sequence[int]) -> Self:
+        """The pictures at these positions, as a corpus."""
+        indices = [int(index) for index in indices]
         return dataclasses.replace(
             self,
-            images=[self.images[i] for i in places],
-            sizes=self.sizes[places],
-            boxes=[self.boxes[i] for i in places],
-            labels=[self.labels[i] for i in places],
+            images=[self.images[i] for i in indices],
+            sizes=self.sizes[indices],
+            boxes=[self.boxes[i] for i in indices],
+            labels=[self.labels[i] for i in indices],
         )
 
     def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
@@ -159,9 +159,9 @@ class DetectionCorpus:
         number = min(max(round(share * len(self)), 1), len(self) - 1)
         return self.select(sorted(order[number:])), self.select(sorted(order[:number]))
 
-    def pixels(self, place: int) -> Array:
+    def pixels(self, index: int) -> Array:
         """uint8 `(height, width, 3)` of one picture."""
-        image = self.images[place]
+        image = self.images[index]
         return image if isinstance(image, np.ndarray) else decoded(image).numpy()
 
     def tiles(self, side: float, visible: float = 0.5) -> Self:
@@ -201,9 +201,7 @@ class DetectionCorpus:
                     boxes.append(cut[seen])
                     labels.append(self.labels[i][seen])
         sizes = np.array([image.shape[:2] for image in images], np.int32)
-        return dataclasses.replace(
-            self, images=images, sizes=sizes, boxes=boxes, labels=labels
-        )
+        return dataclasses.replace(self, images=images, sizes=sizes, boxes=boxes, labels=labels)
 
 
 def decoded(image: bytes | str) -> tf.Tensor:
@@ -266,8 +264,13 @@ def _for_picture(
 
 
 def _usable(
-    boxes: Array, labels: Array, crowd: Array, size: tuple[int, int], classes: int,
-    counts: collections.Counter[str], repaired: collections.Counter[str]
+    boxes: Array,
+    labels: Array,
+    crowd: Array,
+    size: tuple[int, int],
+    classes: int,
+    counts: collections.Counter[str],
+    repaired: collections.Counter[str],
 ) -> Array:
     """bool `(k,)`: which boxes stay; the others are counted, and those that are cut `repaired`."""
     finite = np.asarray(np.isfinite(boxes).all(axis=1))

@@ -24,8 +24,8 @@ class ImageCorpus:
     Args:
         name: Where the images come from, for messages.
         classes: Names of the classes, list of str.
-        labels: int32 `(n,)`, places in `classes`; or uint8 `(n, classes)`, 0 and 1, where an image
-            can have several or none.
+        labels: int32 `(n,)`, indices into `classes`; or uint8 `(n, classes)`, 0 and 1, where an
+            image can have several or none.
         images: `(n, height, width, c)` uint8; or a list of encoded images (bytes); or a list of
             paths (str).
         read: Number of images (or files) looked at.
@@ -56,8 +56,12 @@ class ImageCorpus:
 
     @classmethod
     def from_arrays(
-        cls, name: str, images: Values, labels: Values, classes: Sequence[str] | None = None,
-        several: bool = False
+        cls,
+        name: str,
+        images: Values,
+        labels: Values,
+        classes: Sequence[str] | None = None,
+        several: bool = False,
     ) -> Self:
         """Makes a corpus of pixels and labels, after looking at them.
 
@@ -107,8 +111,11 @@ class ImageCorpus:
 
     @classmethod
     def from_encoded(
-        cls, name: str, encoded: Sequence[bytes], labels: Values,
-        classes: Sequence[str] | None = None
+        cls,
+        name: str,
+        encoded: Sequence[bytes],
+        labels: Values,
+        classes: Sequence[str] | None = None,
     ) -> Self:
         """Makes a corpus of encoded images (JPEG, PNG, GIF, BMP or WebP), each decoded once.
 
@@ -184,14 +191,14 @@ class ImageCorpus:
             )
         return max(found)
 
-    def select(self, places: Values) -> Self:
-        """The images at these places, as a corpus."""
-        places = np.asarray(places, int)
+    def select(self, indices: Values) -> Self:
+        """The images at these positions, as a corpus."""
+        indices = np.asarray(indices, int)
         images = (
-            self.images[places] if self.kind == "pixels" else [self.images[i] for i in places]
+            self.images[indices] if self.kind == "pixels" else [self.images[i] for i in indices]
         )
-        bands = None if self.bands is None else self.bands[places]
-        return dataclasses.replace(self, labels=self.labels[places], images=images, bands=bands)
+        bands = None if self.bands is None else self.bands[indices]
+        return dataclasses.replace(self, labels=self.labels[indices], images=images, bands=bands)
 
     def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
         """Two corpora: the second gets `share` of each class at random, but never all or none.
@@ -201,9 +208,9 @@ class ImageCorpus:
         """
         rng = np.random.default_rng(seed)
         second = np.zeros(len(self), bool)
-        for places in of_classes(self.labels):
-            number = min(max(round(share * len(places)), 1), len(places) - 1)
-            second[rng.permutation(places)[:number]] = True
+        for indices in of_classes(self.labels):
+            number = min(max(round(share * len(indices)), 1), len(indices) - 1)
+            second[rng.permutation(indices)[:number]] = True
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
     def sample(self, number: int, seed: int = 0) -> Self:
@@ -221,8 +228,11 @@ class ImageCorpus:
         return dataclasses.replace(self, images=images)
 
     def batches(
-        self, batch_size: int, preprocessing: Preprocessing, shuffle_seed: int | None = None,
-        epoch: int | tf.Tensor | None = None
+        self,
+        batch_size: int,
+        preprocessing: Preprocessing,
+        shuffle_seed: int | None = None,
+        epoch: int | tf.Tensor | None = None,
     ) -> tf.data.Dataset:
         """`tf.data` of `(images uint8, labels)`, files read as they are asked for.
 
@@ -239,21 +249,21 @@ class ImageCorpus:
                 expects, but for grey ones where that is RGB, or a batch is to hold more images than
                 there are.
         """
-        places = orders(len(self), batch_size, shuffle_seed, epoch)
+        indices = orders(len(self), batch_size, shuffle_seed, epoch)
         if shuffle_seed is not None:
             if batch_size > len(self):
                 raise ValueError(
                     f"{self.name}: `batch_size` must be at most {len(self)}, the number of images. "
                     f"Received: {batch_size}"
                 )
-            places = places.take(len(self) // batch_size)  # the whole batches
-            places = places.map(lambda chosen: tf.ensure_shape(chosen, (batch_size,)))
-            places = places.repeat() if epoch is None else places
+            indices = indices.take(len(self) // batch_size)  # the whole batches
+            indices = indices.map(lambda chosen: tf.ensure_shape(chosen, (batch_size,)))
+            indices = indices.repeat() if epoch is None else indices
         with tf.init_scope():  # not as constants of the graph in which `streams.epochs` asks for it
             images, labels = tf.constant(self.images), tf.constant(self.labels)
         repeats = self._repeats(preprocessing.channels)
         if self.kind == "pixels" and self.images.shape[1:3] == preprocessing.image_size:
-            return places.map(  # a batch at a time: one by one is slower
+            return indices.map(  # a batch at a time: one by one is slower
                 lambda i: (tf.repeat(tf.gather(images, i), repeats, -1), tf.gather(labels, i))
             )
         read = {
@@ -261,7 +271,7 @@ class ImageCorpus:
             "encoded": preprocessing.decode,
             "files": lambda path: pixels_of_file(path, preprocessing),
         }[self.kind]
-        one = places.unbatch().map(lambda i: (read(images[i]), labels[i]), tf.data.AUTOTUNE)
+        one = indices.unbatch().map(lambda i: (read(images[i]), labels[i]), tf.data.AUTOTUNE)
         return one.batch(batch_size, drop_remainder=shuffle_seed is not None)
 
     def _repeats(self, expected: int) -> int:

@@ -16,8 +16,9 @@ GREY = (19595, 38470, 7471)  # shares of red, green and blue, of 65,536
 
 def kinds(encoded: tf.Tensor) -> dict[str, tf.Tensor]:
     """Dict of the name of each kind of file to whether an encoded image is one, bool scalars."""
-    found = {name: tf.strings.substr(encoded, 0, len(start)) == start
-             for name, start in STARTS.items()}
+    found = {
+        name: tf.strings.substr(encoded, 0, len(start)) == start for name, start in STARTS.items()
+    }
     webp = tf.strings.regex_full_match(tf.strings.substr(encoded, 0, 12), r"(?s)RIFF\C{4}WEBP")
     return {**found, "WebP": webp}
 
@@ -55,9 +56,7 @@ def with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
     def converted() -> tf.Tensor:
         if channels == 1:
             return tf.cond(own >= 3, lambda: _grey(image), lambda: image[..., :1])
-        return tf.cond(
-            own >= 3, lambda: image[..., :3], lambda: tf.tile(image[..., :1], (1, 1, 3))
-        )
+        return tf.cond(own >= 3, lambda: image[..., :3], lambda: tf.tile(image[..., :1], (1, 1, 3)))
 
     return tf.ensure_shape(
         tf.cond(own == channels, lambda: image, converted), (None, None, channels)

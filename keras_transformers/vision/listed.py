@@ -113,9 +113,7 @@ def _labelled(
     Raises:
         ValueError: If none is left, or none has a label where they say what the classes are.
     """
-    found = numbered(
-        zip(corpus.images, given, strict=True), classes, separator, corpus.left_out
-    )
+    found = numbered(zip(corpus.images, given, strict=True), classes, separator, corpus.left_out)
     kept = set(found.things)
     labels = several_hot(found.labels, len(found.classes), "uint8")
     corpus = dataclasses.replace(

@@ -93,50 +93,50 @@ def _walk(
     """
     size = _size(encoded)
     found, _ = tf.while_loop(
-        lambda found, place: (found < 0) & (place >= 0) & (place + HEAD <= size),
-        lambda found, place: look(encoded, place),
+        lambda found, index: (found < 0) & (index >= 0) & (index + HEAD <= size),
+        lambda found, index: look(encoded, index),
         (tf.constant(-1, tf.int64), tf.constant(start, tf.int64)),
     )
     return found
 
 
-def _is(encoded: tf.Tensor, place: Any, content: bytes) -> tf.Tensor:
+def _is(encoded: tf.Tensor, index: Any, content: bytes) -> tf.Tensor:
     length = tf.constant(len(content), tf.int64)
-    return tf.strings.substr(encoded, place, length) == content
+    return tf.strings.substr(encoded, index, length) == content
 
 
-def _where(found: tf.Tensor, place: int) -> tf.Tensor:
-    return tf.where(found, place, tf.constant(-1, tf.int64))
+def _where(found: tf.Tensor, index: int) -> tf.Tensor:
+    return tf.where(found, index, tf.constant(-1, tf.int64))
 
 
-def _jpeg_segment(encoded: tf.Tensor, place: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _jpeg_segment(encoded: tf.Tensor, index: int) -> tuple[tf.Tensor, tf.Tensor]:
     """A marker, and most often the length of what follows; entropy-coded data are the last."""
-    head = read(encoded, place, 4)
+    head = read(encoded, index, 4)
     marker = head[1]
     alone = ((marker >= 0xD0) & (marker <= 0xD7)) | (marker == 0x01)  # without a length
     step = tf.where(alone, tf.constant(2, tf.int64), 2 + number(head[2:], False))
     step = tf.where(marker == 0xFF, tf.constant(1, tf.int64), step)  # a byte that fills
     last = (head[0] != 0xFF) | (marker == 0xDA) | (marker == 0xD9)
-    exif = (marker == 0xE1) & _is(encoded, place + 4, b"Exif\0\0")
-    return _where(exif & ~last, place + HEAD), _where(~last, place + step)
+    exif = (marker == 0xE1) & _is(encoded, index + 4, b"Exif\0\0")
+    return _where(exif & ~last, index + HEAD), _where(~last, index + step)
 
 
-def _png_chunk(encoded: tf.Tensor, place: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _png_chunk(encoded: tf.Tensor, index: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Its length, its name, what is in it, four bytes to check it by."""
-    length = number(read(encoded, place, 4), False)
-    last = _is(encoded, place + 4, b"IDAT") | _is(encoded, place + 4, b"IEND")
-    exif = _is(encoded, place + 4, b"eXIf")
-    return _where(exif, place + 8), _where(~last, place + 12 + length)
+    length = number(read(encoded, index, 4), False)
+    last = _is(encoded, index + 4, b"IDAT") | _is(encoded, index + 4, b"IEND")
+    exif = _is(encoded, index + 4, b"eXIf")
+    return _where(exif, index + 8), _where(~last, index + 12 + length)
 
 
-def _webp_chunk(encoded: tf.Tensor, place: int) -> tuple[tf.Tensor, tf.Tensor]:
+def _webp_chunk(encoded: tf.Tensor, index: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Its name, its length, what is in it, a byte that makes it even."""
-    length = number(read(encoded, place + 4, 4), True)
-    exif = _is(encoded, place, b"EXIF")
-    begin = place + 8
+    length = number(read(encoded, index + 4, 4), True)
+    exif = _is(encoded, index, b"EXIF")
+    begin = index + 8
     named = (begin + 6 <= _size(encoded)) & _is(encoded, begin, b"Exif\0\0")  # as some write it
     begin = tf.where(named, begin + 6, begin)
-    return _where(exif, begin), place + 8 + length + length % 2
+    return _where(exif, begin), index + 8 + length + length % 2
 
 
 def _of_tiff(encoded: tf.Tensor, start: tf.Tensor) -> tf.Tensor:

@@ -59,7 +59,7 @@ class Preprocessing:
             std: float | Sequence[float] | Array = 0.5,
             crop: bool = True,
             resized: int | Sequence[int] | None = None,
-            method: Literal['bilinear', 'bicubic'] = "bilinear",
+            method: Literal["bilinear", "bicubic"] = "bilinear",
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from keras_transformers.visualization.panels import make_panels, one_panel, save
 
 LARGEST = 30.0  # inches of a side, at 120 pixels each
 
+
 def attention_heat_map(
     weights: Values,
     queries: Sequence[str],

@@ -114,7 +114,11 @@ def images_with_boxes(
         for box, score in zip(np.asarray(boxes), np.asarray(scores), strict=True):
             draw(box, edgecolor="darkorange", linewidth=1.6)
             axes.text(
-                box[0], box[1] - 1, f"{100 * score:.0f}", color="white", fontsize=6,
+                box[0],
+                box[1] - 1,
+                f"{100 * score:.0f}",
+                color="white",
+                fontsize=6,
                 bbox={"facecolor": "darkorange", "edgecolor": "none", "pad": 0.6},
             )
     if title:

@@ -10,6 +10,7 @@ from keras_transformers.visualization.panels import make_panels, one_panel, save
 
 MOST_CLASSES = 40  # of a confusion matrix: 2,700 pixels a side
 
+
 def training_curves(
     history: Mapping[str, Sequence[float]], path: StrPath, groups: Iterable[str] | None = None
 ) -> pathlib.Path:

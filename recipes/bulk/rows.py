@@ -49,10 +49,10 @@ class Rows:
 
     def __iter__(self):
         alone = len(self.files) == 1
-        for place, path in enumerate(self.files, 1):
+        for index, path in enumerate(self.files, 1):
             if self._is_picture(path):
                 # Whole, for a worker may be at work in another folder.
-                yield Row(place, str(path), str(path.absolute()))
+                yield Row(index, str(path), str(path.absolute()))
                 continue
             for number, content, line in self._of_file(path):
                 shown = line if isinstance(content, Refused) else None
@@ -110,7 +110,7 @@ class Rows:
         return found[field] if field in found else Refused(f"must have the field {field!r}.")
 
     def _column(self, path, lines):
-        """The place of the column, from 0, and whether the first line is a head."""
+        """The position of the column, from 0, and whether the first line is a head."""
         if self.column.isdecimal() and int(self.column):
             return int(self.column) - 1, False
         names = next(_lines(path), (0, b""))[1].decode("utf-8", "replace").split("\t")

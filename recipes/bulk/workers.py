@@ -100,8 +100,11 @@ def _cluster(ray, config, cpus):
         ray.init(config.address, **quiet)
     else:
         ray.init(
-            "local", num_cpus=cpus * config.workers, include_dashboard=False,
-            object_store_memory=1 << 28, **quiet,
+            "local",
+            num_cpus=cpus * config.workers,
+            include_dashboard=False,
+            object_store_memory=1 << 28,
+            **quiet,
         )
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False

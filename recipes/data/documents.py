@@ -158,9 +158,9 @@ def _split(corpus, name):
         raise ValueError(f"{corpus.name}: too few texts, {len(corpus)}, to hold out a {name} set.")
 
     def part(keep):
-        places = [i for i in range(len(corpus)) if (i % HELD_OUT == 0) == keep]
-        labels = None if corpus.labels is None else [corpus.labels[i] for i in places]
-        texts = [corpus.texts[i] for i in places]
+        indices = [i for i in range(len(corpus)) if (i % HELD_OUT == 0) == keep]
+        labels = None if corpus.labels is None else [corpus.labels[i] for i in indices]
+        texts = [corpus.texts[i] for i in indices]
         return dataclasses.replace(corpus, texts=texts, labels=labels)
 
     return part(False), part(True)

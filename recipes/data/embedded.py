@@ -34,9 +34,9 @@ def find(name, file, folder=None):
     Raises:
         FileNotFoundError: If it is not there.
     """
-    for place in (HERE, CLONE) if folder is None else (pathlib.Path(folder),):
-        if (place / file).exists():
-            return place / file
+    for there in (HERE, CLONE) if folder is None else (pathlib.Path(folder),):
+        if (there / file).exists():
+            return there / file
     if folder is not None:
         raise FileNotFoundError(f"The data set {name} needs {file}, which is not in {folder}.")
     raise FileNotFoundError(

@@ -24,6 +24,8 @@ from .tfds import download, find, splits
 
 EMBEDDED = ("fashion-mnist-12k",)
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
+
+
 @dataclasses.dataclass(frozen=True)
 class ImageData:
     """Images to learn from, to watch training by, and to score on."""

@@ -13,15 +13,11 @@ FILE = "shakespeare.txt.gz"
 TITLE = re.compile(r"^(\S.*\S)\n+by William Shakespeare$", re.MULTILINE)
 SCENE = re.compile(r"^\s*(?:ACT|SCENE|Scene|PROLOGUE|EPILOGUE|CHORUS|INDUCTION)\b.*$", re.MULTILINE)
 # Who speaks stands alone above what is said, or in capitals; what is done stands in brackets.
-SPEAKER = re.compile(
-    r"(?<=\n\n)(?:[A-Z][^\n]{0,40}\.|[A-Z][A-Z' ]+)\n(?=\S)|\b[A-Z]{3,}\.(?=\s)"
-)
+SPEAKER = re.compile(r"(?<=\n\n)(?:[A-Z][^\n]{0,40}\.|[A-Z][A-Z' ]+)\n(?=\S)|\b[A-Z]{3,}\.(?=\s)")
 DIRECTION = re.compile(r"\[[^\]]*\]")
 SHARES = ("train",) * 8 + ("valid", "test")  # of ten scenes
 # Held out whole: a tragedy to watch training by; a tragedy, a history and a comedy for the test.
-HELD_OUT = {
-    "MACBETH": "valid", "JULIUS CAESAR": "test", "KING JOHN": "test", "THE TEMPEST": "test"
-}
+HELD_OUT = {"MACBETH": "valid", "JULIUS CAESAR": "test", "KING JOHN": "test", "THE TEMPEST": "test"}
 
 
 def works(folder=None):

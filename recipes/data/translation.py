@@ -2,12 +2,7 @@
 
 import dataclasses
 
-from keras_transformers.text import (
-    PairCorpus,
-    SentencePieceTokenizer,
-    encode_pairs,
-    read_pairs,
-)
+from keras_transformers.text import PairCorpus, SentencePieceTokenizer, encode_pairs, read_pairs
 from keras_transformers.training import text_normalization
 
 from .embedded import find as find_embedded
@@ -66,8 +61,8 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
             "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
             "--valid and --test."
         )
-    place = find_embedded(name, name, folder)
-    corpora = (read_pairs(place / f"{split}.tsv.gz") for split in SPLITS)
+    there = find_embedded(name, name, folder)
+    corpora = (read_pairs(there / f"{split}.tsv.gz") for split in SPLITS)
     return TranslationData(name, *corpora, *EMBEDDED[name])
 
 

@@ -75,8 +75,8 @@ def scenes(folder):
         return _example(folder)
     window = settings_of(folder).get("window")
     test = data.test.tiles(window) if window else data.test
-    places = np.linspace(0, len(test) - 1, min(NUMBER, len(test))).astype(int)
-    return [test.pixels(i) for i in places]
+    positions = np.linspace(0, len(test) - 1, min(NUMBER, len(test))).astype(int)
+    return [test.pixels(i) for i in positions]
 
 
 def _column(folder, name, column):

@@ -19,13 +19,17 @@ def image_classifier(predictor, folder):
     why = lacks(predictor, "model", "preprocessing")
     with gr.Row():
         with gr.Column():
-            picture = place()
+            picture = position()
             ask = button("Classify")
             offer(files(examples.pictures(folder)), picture)
         with gr.Column():
             answer = gr.Label(label="Most probable classes", elem_id="answer")
             shown = gr.Image(
-                label="Attention", elem_id="attention", interactive=False, buttons=[], height=320,
+                label="Attention",
+                elem_id="attention",
+                interactive=False,
+                buttons=[],
+                height=320,
                 visible=not why,
             )
             note = message()
@@ -46,7 +50,7 @@ def detector(predictor, folder):
     threshold = examples.threshold(folder)
     with gr.Row():
         with gr.Column():
-            picture = place()
+            picture = position()
             bar = gr.Slider(
                 0, 1, threshold, step=0.01, elem_id="threshold", label="Least score of a box"
             )
@@ -57,7 +61,10 @@ def detector(predictor, folder):
             note = message()
             table = gr.Dataframe(
                 headers=["label", "score %", "left", "top", "right", "bottom"],
-                label="Boxes in pixels", elem_id="boxes", interactive=False, max_height=300,
+                label="Boxes in pixels",
+                elem_id="boxes",
+                interactive=False,
+                max_height=300,
             )
     everything = gr.State()  # so that another threshold needs no other answer
 
@@ -76,18 +83,20 @@ def detector(predictor, folder):
 
     outputs = [shown, table]
     triggers = [ask.click, picture.upload]
-    connect(
-        detect, [picture, bar], [everything, *outputs], note, triggers, preprocess=False
-    )
+    connect(detect, [picture, bar], [everything, *outputs], note, triggers, preprocess=False)
     options = {"show_progress": "hidden", "trigger_mode": "always_last"}
     connect(again, [everything, bar], outputs, note, [bar.change], **options)
 
 
-def place():
+def position():
     """Where a picture is put."""
     return gr.Image(
-        label="Picture", type="filepath", image_mode=None, sources=["upload", "clipboard"],
-        height=320, elem_id="input",
+        label="Picture",
+        type="filepath",
+        image_mode=None,
+        sources=["upload", "clipboard"],
+        height=320,
+        elem_id="input",
     )
 
 

@@ -27,13 +27,22 @@ def translator(predictor, folder):
             answer = gr.Textbox(label="Translation", lines=3, elem_id="answer", buttons=["copy"])
             note = message()
             table = gr.Dataframe(
-                headers=["score", "translation"], label="Alternatives", elem_id="alternatives",
-                interactive=False, wrap=True, column_widths=["18%", "80%"], visible=not why,
+                headers=["score", "translation"],
+                label="Alternatives",
+                elem_id="alternatives",
+                interactive=False,
+                wrap=True,
+                column_widths=["18%", "80%"],
+                visible=not why,
             )
             gr.Markdown(SCORES, visible=not why, elem_classes="caption")
     gr.Markdown(ALIGNED, visible=not why, elem_classes="caption")
     picture = gr.Image(
-        show_label=False, elem_id="alignment", interactive=False, buttons=[], height=460,
+        show_label=False,
+        elem_id="alignment",
+        interactive=False,
+        buttons=[],
+        height=460,
         visible=not why,
     )
     missing("Showing alternatives and the alignment", why)
@@ -62,11 +71,21 @@ def text_generator(predictor, folder):
         with gr.Column():
             prompt = gr.Textbox(label="Beginning", lines=4, elem_id="input", autofocus=True)
             heat = gr.Slider(
-                0.1, 2, own.temperature, step=0.05, label="Temperature: more is bolder",
-                elem_id="temperature", visible=not why,
+                0.1,
+                2,
+                own.temperature,
+                step=0.05,
+                label="Temperature: more is bolder",
+                elem_id="temperature",
+                visible=not why,
             )
             share = gr.Slider(
-                0.05, 1, own.top_p, step=0.05, elem_id="top_p", visible=not why,
+                0.05,
+                1,
+                own.top_p,
+                step=0.05,
+                elem_id="top_p",
+                visible=not why,
                 label="top_p: share of the probability that is drawn from",
             )
             ask = button("Write")

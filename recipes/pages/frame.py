@@ -44,7 +44,7 @@ def connect(answer, inputs, outputs, message, triggers, **options):
 
 def message():
     """Where a sentence on the answer stands."""
-    return gr.Markdown( elem_id="message")
+    return gr.Markdown(elem_id="message")
 
 
 def button(text):

@@ -98,7 +98,7 @@ def with_boxes(picture, found):
             continue
         pen.rectangle((left, top, right, bottom), outline=colour, width=line)
         said = f"{each['label']} {each['score']:.0%}" if len(names) > 1 else f"{each['score']:.0%}"
-        place = pen.textbbox((left + line, top + line), said, font_size=6 * line)
-        pen.rectangle(place, fill=colour)
+        position = pen.textbbox((left + line, top + line), said, font_size=6 * line)
+        pen.rectangle(position, fill=colour)
         pen.text((left + line, top + line), said, fill="white", font_size=6 * line)
     return np.asarray(drawn)

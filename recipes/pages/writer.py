@@ -74,9 +74,7 @@ def writing_of(folder, model=None):
     except (FileNotFoundError, ValueError):
         return asked
     if isinstance(found, Sampling):
-        return dataclasses.replace(
-            asked, temperature=found.temperature, top_p=found.top_p or 1.0
-        )
+        return dataclasses.replace(asked, temperature=found.temperature, top_p=found.top_p or 1.0)
     return asked
 
 

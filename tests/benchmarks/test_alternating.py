@@ -22,10 +22,14 @@ def functions(module):
         if isinstance(node, ast.FunctionDef):
             inside = list(ast.walk(node))
             imported = {n.module.split(".")[0] for n in inside if isinstance(n, ast.ImportFrom)}
-            imported |= {a.name.split(".")[0] for n in inside if isinstance(n, ast.Import)
-                         for a in n.names}
-            called = {n.func.id for n in inside
-                      if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+            imported |= {
+                a.name.split(".")[0] for n in inside if isinstance(n, ast.Import) for a in n.names
+            }
+            called = {
+                n.func.id
+                for n in inside
+                if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            }
             found[node.name] = imported, called
     return found
 

@@ -67,8 +67,8 @@ def test_probabilities_are_those_of_the_equations():
     model_of_one._tables = model._tables[:1]
     document = [START, 3, 4, 5, 3, 3, 8, 8, 6, END]
     found, single = model.probabilities(document), model_of_one.probabilities(document)
-    for place in range(2, len(document)):
-        history, token = tuple(document[place - 2 : place]), document[place]
-        expected = interpolated(pairs, history[1:], token, single[place - 1])
+    for position in range(2, len(document)):
+        history, token = tuple(document[position - 2 : position]), document[position]
+        expected = interpolated(pairs, history[1:], token, single[position - 1])
         expected = interpolated(triples, history, token, expected)
-        assert found[place - 1] == pytest.approx(expected)
+        assert found[position - 1] == pytest.approx(expected)

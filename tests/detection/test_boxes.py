@@ -31,6 +31,7 @@ def corners(boxes):
 
 def agreement(one, other):
     """Intersection over union, plain and generalised, of two corner boxes, number by number."""
+
     def area(left, top, right, bottom):
         return max(right - left, 0.0) * max(bottom - top, 0.0)
 

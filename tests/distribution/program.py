@@ -151,8 +151,7 @@ def compare(name, optimizer_name, dropout, *grids):
 
 
 def refusals(devices, *names):
-    """Case -> what `fit` said and how many steps it had taken, for what is not right on TensorFlow.
-    """
+    """Case -> what `fit` said and the steps it had taken, for what is not right on TensorFlow."""
     with distribution.distribute(devices):
         pass
     cases = {
@@ -236,8 +235,11 @@ def alone(name, folder):
     saved = keras.models.load_model(os.path.join(folder, "model.keras"))
     state = zip(made.optimizer.variables, saved.optimizer.variables, strict=True)
     off = [np.abs(np.asarray(a.value) - np.asarray(b.value)).max() for a, b in state]
-    return {**found, "saved": differences(weights(made), weights(saved))["weights"],
-            "optimizer": float(max(off))}
+    return {
+        **found,
+        "saved": differences(weights(made), weights(saved))["weights"],
+        "optimizer": float(max(off)),
+    }
 
 
 def masks(devices):
@@ -279,14 +281,20 @@ def evaluations(devices):
             guard = {"callbacks": [distribution.Guard()], "verbose": 0}
             made.fit(dataset("vit", 2), validation_data=ragged(), epochs=2, **guard)
             history = made.history.history["val_loss"]
-            found.append([*history, made.evaluate(ragged(), **guard),
-                          np.mean(made.predict(ragged(), **guard) ** 2)])
+            found.append(
+                [
+                    *history,
+                    made.evaluate(ragged(), **guard),
+                    np.mean(made.predict(ragged(), **guard) ** 2),
+                ]
+            )
     return np.abs(np.subtract(*found)).max().item()
 
 
 COMMANDS = {"compare": compare, "refusals": refusals, "unguarded": unguarded, "masks": masks}
 COMMANDS["evaluations"] = evaluations
 COMMANDS |= {"host": host, "alone": alone}
+
 
 def main(arguments):
     while arguments:

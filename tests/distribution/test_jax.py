@@ -26,9 +26,7 @@ def check(found):
 
 
 def test_eight_devices_train_what_one_trains():
-    masks, found = run(
-        "jax", ("masks", "data=8"), ("compare", "vit", "clipped", 0.0, *GRIDS)
-    )
+    masks, found = run("jax", ("masks", "data=8"), ("compare", "vit", "clipped", 0.0, *GRIDS))
     check(found)
     assert masks == {"devices": 8, "different": 8, "as_one_device": True}
 

@@ -9,12 +9,7 @@ import tensorflow as tf
 from keras_transformers import export, models
 from keras_transformers.generation import BeamSearch, Greedy, Sampling
 from keras_transformers.precision import in_precision
-from keras_transformers.text import (
-    SentencePieceTokenizer,
-    WordPieceTokenizer,
-    encode_pairs,
-    packed,
-)
+from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer, encode_pairs, packed
 from keras_transformers.training import SmoothedCrossEntropy
 from keras_transformers.vision import Preprocessing
 

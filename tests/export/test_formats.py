@@ -87,7 +87,7 @@ def settings(folder):
 
 # -------------------------------------------------------------------------------------- images
 
-# The first blocks of a Swin have 4 x 6 places, so that the windows of the second are shifted.
+# The first blocks of a Swin have 4 x 6 positions, so that the windows of the second are shifted.
 PYRAMIDS = {
     "vit": lambda: ViT(3, (8, 12), 4, **VIT),
     "swin": lambda: Swin(3, (8, 12), 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=2, version=2),
@@ -202,9 +202,7 @@ def test_the_best_class_is_found_without_a_look_at_bits():
 
 @BOTH
 def test_texts_are_classified_by_hand_as_by_us(format, tmp_path):
-    path = text_classifier(
-        classifier(), WORDPIECE, tmp_path / "x", CLASSES, (8, 16), format=format
-    )
+    path = text_classifier(classifier(), WORDPIECE, tmp_path / "x", CLASSES, (8, 16), format=format)
     assert settings(path).get("flex_ops", []) == []
     expected = TextClassifier(classifier(), WORDPIECE, CLASSES, (8, 16))(tf.constant(TEXTS))
     found = foreign(path, *TEXTS)
@@ -214,8 +212,7 @@ def test_texts_are_classified_by_hand_as_by_us(format, tmp_path):
 
 @BOTH
 @pytest.mark.parametrize(
-    ("pooling", "normalize"),
-    [pytest.param("mean", True, marks=pytest.mark.slow), ("token", False)],
+    ("pooling", "normalize"), [pytest.param("mean", True, marks=pytest.mark.slow), ("token", False)]
 )
 def test_sentences_are_encoded_by_hand_as_by_us(pooling, normalize, format, tmp_path):
     options = (pooling, normalize, (8, 16))

@@ -61,7 +61,9 @@ def test_every_kind_of_file_of_any_size_is_taken(served):
     grey = tf.constant(RNG.integers(0, 256, (31, 17, 1), dtype="uint8"))
     transparent = tf.constant(RNG.integers(0, 256, (9, 23, 4), dtype="uint8"))
     files = [
-        tf.io.encode_png(grey), tf.io.encode_png(transparent), tf.io.encode_jpeg(grey),
+        tf.io.encode_png(grey),
+        tf.io.encode_png(transparent),
+        tf.io.encode_jpeg(grey),
         tf.io.encode_jpeg(transparent[..., :3]),
     ]
     together = served(tf.stack(files))["probabilities"]

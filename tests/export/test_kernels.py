@@ -81,14 +81,14 @@ def test_a_slice_is_written_where_it_should_be():
 
 
 @pytest.mark.parametrize("beams", [1, 2])
-@pytest.mark.parametrize("places", [3, 4, 9])
-def test_a_window_over_a_cache_of_any_size_is_that_of_the_whole_pass(places, beams):
-    layer, x = LocalAttention(2, window_size=4, causal=True), normal(2, places, 8)
-    expected, steps = layer(x), range(places)  # builds it
+@pytest.mark.parametrize("positions", [3, 4, 9])
+def test_a_window_over_a_cache_of_any_size_is_that_of_the_whole_pass(positions, beams):
+    layer, x = LocalAttention(2, window_size=4, causal=True), normal(2, positions, 8)
+    expected, steps = layer(x), range(positions)  # builds it
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, 8]), tf.TensorSpec([], "int32")])
-    def run(x, places):
-        cache, found = layer.start_cache(ops.shape(x)[0], beams, places), []
+    def run(x, positions):
+        cache, found = layer.start_cache(ops.shape(x)[0], beams, positions), []
         for index in steps:
             token = tf.repeat(x[:, index, None], beams, axis=1)
             y, cache = layer.step(token, cache, index)
@@ -96,7 +96,7 @@ def test_a_window_over_a_cache_of_any_size_is_that_of_the_whole_pass(places, bea
         return tf.stack(found, axis=1)
 
     with portable(TensorFlowKernels()):
-        close(run(x, places).numpy(), expected)
+        close(run(x, positions).numpy(), expected)
 
 
 @pytest.mark.parametrize("search", [Greedy(), BeamSearch(3)], ids=["greedy", "beam"])

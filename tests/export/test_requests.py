@@ -147,9 +147,7 @@ def test_a_megabyte_of_text_is_cut_off_in_good_time(saved, name):
 def test_a_broken_image_is_named_by_its_number(saved, name, file, complaint):
     served = saved(name)
     request = [*served.good, file, *served.good]
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"image number\] \[3\].*{complaint}"
-    ):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"image number\] \[3\].*{complaint}"):
         served.ask(request)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"image number\] \[3\]"):
         served.session()(np.array(request, object))

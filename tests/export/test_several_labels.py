@@ -177,8 +177,11 @@ def test_published_weights_answer_as_in_transformers(names, tmp_path):
     theirs = hf.BertForSequenceClassification.from_pretrained(folder).eval()
     assert theirs.config.problem_type == model.problem_type
     pipeline = hf.pipeline(
-        "text-classification", model=theirs, tokenizer=hf.BertTokenizer.from_pretrained(folder),
-        top_k=None, device="cpu",
+        "text-classification",
+        model=theirs,
+        tokenizer=hf.BertTokenizer.from_pretrained(folder),
+        top_k=None,
+        device="cpu",
     )
     with torch.no_grad():
         expected = pipeline(TEXTS)

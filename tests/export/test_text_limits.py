@@ -134,16 +134,20 @@ def test_a_writer_goes_as_far_as_generate_does(search):
     found = served.portable(tf.constant(texts))
     tf.config.run_functions_eagerly(True)  # nothing is worth compiling
     try:
-        for place, ids in enumerate(words.tokenize(texts).to_list()):
+        for position, ids in enumerate(words.tokenize(texts).to_list()):
             alone = generate(
-                served._model, prompt=np.array([ids], "int32").reshape(1, -1), search=search,
-                max_length=len(ids) + new, start_id=words.start_id, end_id=words.end_id,
+                served._model,
+                prompt=np.array([ids], "int32").reshape(1, -1),
+                search=search,
+                max_length=len(ids) + new,
+                start_id=words.start_id,
+                end_id=words.end_id,
             )["tokens"]
             text = words.detokenize(alone)[0].numpy()
-            assert found["text"][place].numpy() == text
+            assert found["text"][position].numpy() == text
             ends = np.isin(alone[0, len(ids) :], search.constraints.boundaries.ends or [2])
             ends = ends[: new - (search.constraints.boundaries.last is not None)]
-            assert found["finished"][place].numpy() == ends.any()
+            assert found["finished"][position].numpy() == ends.any()
     finally:
         tf.config.run_functions_eagerly(False)
 

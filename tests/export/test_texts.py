@@ -119,12 +119,12 @@ def test_a_mask_becomes_the_most_probable_ordinary_token(filler):
         logits[:, :5] = -np.inf  # the special tokens
         filled = np.where(ids[0] == WORDPIECE.mask_id, logits.argmax(-1), ids[0])
         assert text(result["text"])[number] == WORDPIECE.detokenize(filled).numpy().decode()
-        places = np.flatnonzero(ids[0] == WORDPIECE.mask_id)
+        positions = np.flatnonzero(ids[0] == WORDPIECE.mask_id)
         probabilities = result["probabilities"][number].numpy()
-        if not len(places):
+        if not len(positions):
             assert not probabilities.any()
             continue
-        expected = np.sort(tf.nn.softmax(logits[places[0]]).numpy())[::-1][:5]
+        expected = np.sort(tf.nn.softmax(logits[positions[0]]).numpy())[::-1][:5]
         np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     assert text(result["candidates"][1]) == [""] * 5
 

@@ -13,13 +13,13 @@ def flipped(path, rng):
     """Flips a bit anywhere in a checkpoint's files, each bit as likely as any other."""
     files = sorted(path.iterdir())
     file = rng.choices(files, [file.stat().st_size for file in files])[0]
-    place = rng.randrange(file.stat().st_size)
+    position = rng.randrange(file.stat().st_size)
     with open(file, "r+b") as opened:
-        opened.seek(place)
+        opened.seek(position)
         byte = opened.read(1)[0] ^ 1 << rng.randrange(8)
-        opened.seek(place)
+        opened.seek(position)
         opened.write(bytes([byte]))
-    return f"bit of byte {place} of {file.name}"
+    return f"bit of byte {position} of {file.name}"
 
 
 def cut(path, rng):
@@ -61,9 +61,9 @@ def run(folder, data, tries, seed):
     shutil.copytree(output / "checkpoints" / "training", original)
     for left in original.glob("unfinished-*"):
         shutil.rmtree(left)
-    place = folder / "damaged"
-    flips = [is_passed_over(original, place, flipped, rng) for _ in range(10 * tries)]
-    cuts = [is_passed_over(original, place, cut, rng) for _ in range(5 * tries // 2)]
+    position = folder / "damaged"
+    flips = [is_passed_over(original, position, flipped, rng) for _ in range(10 * tries)]
+    cuts = [is_passed_over(original, position, cut, rng) for _ in range(5 * tries // 2)]
     # And once through the recipe: from the older state to the same weights in the end.
     flipped(checkpoints(output)[-1], rng)
     resumed = Run(recipe, output, *arguments, "--resume")

@@ -37,13 +37,12 @@ def last(run, output, number):
 
 
 def chain(recipe, output, arguments, steps, epochs, kills, rng):
-    """Kills a run and its successors at random steps; the digest in the end, and where they died.
-    """
-    places = sorted(rng.sample(range(2, steps * epochs), kills))
+    """Kills a run and its successors at random steps; the last digest, and where they died."""
+    positions = sorted(rng.sample(range(2, steps * epochs), kills))
     died = []
-    for place in places:
+    for position in positions:
         run = Run(recipe, output, *arguments, "--resume")
-        run.wait_for_step(1 + place // steps, place % steps)
+        run.wait_for_step(1 + position // steps, position % steps)
         time.sleep(rng.uniform(0, 0.4))  # anywhere in a step, or in the writing of a checkpoint
         run.kill()
         died.append(run.step())
@@ -59,14 +58,14 @@ def run(folder, data, tries, seed):
     for title, (recipe, of, arguments, share) in KINDS.items():
         rng = random.Random(f"{seed} {title}")
         arguments = [*arguments, *data[of]]
-        place = folder / title.replace(", ", "-")
-        expected, steps, epochs = whole(recipe, place / "whole", arguments)
+        position = folder / title.replace(", ", "-")
+        expected, steps, epochs = whole(recipe, position / "whole", arguments)
         left, number, same = max(1, round(tries * share)), 0, 0
         done = left
         while left:
             kills = min(IN_A_ROW, left)
             ended, died, said = chain(
-                recipe, place / f"killed-{number}", arguments, steps, epochs, kills, rng
+                recipe, position / f"killed-{number}", arguments, steps, epochs, kills, rng
             )
             equal = expected is not None and ended == expected
             print(f"{title}: killed at {died} of {epochs} x {steps}; same: {equal}", flush=True)

@@ -14,8 +14,16 @@ from keras_transformers.vision import read_coco, read_folder
 from tests.faults import kills
 
 BAD_LINES = [
-    b"no tab", b"one\ttwo\tthree", b"", b"   ", b"\t", b"only a source\t", b"\tonly a target",
-    b"bad \xff\xfe\ttext", b"cut \xe2\x82\ttext", b"\xed\xa0\x80\tsurrogate",
+    b"no tab",
+    b"one\ttwo\tthree",
+    b"",
+    b"   ",
+    b"\t",
+    b"only a source\t",
+    b"\tonly a target",
+    b"bad \xff\xfe\ttext",
+    b"cut \xe2\x82\ttext",
+    b"\xed\xa0\x80\tsurrogate",
 ]
 
 
@@ -48,8 +56,11 @@ def bomb():
     """A PNG of a few bytes that says it has 60,000 x 60,000 pixels."""
 
     def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(
-            ">I", zlib.crc32(kind + content)
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
         )
 
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
@@ -100,8 +111,10 @@ def boxes(folder, rng):
     (folder / "1.png").write_bytes(png(40, 60))
     usual = {"image_id": 1, "category_id": 7}
     good = [{**usual, "bbox": [i, 5, 10, 20]} for i in range(12)]
-    bad = [{**usual, "bbox": [1, 2, 3, 4], **rng.choice(BAD_BOXES)}
-           for _ in range(rng.randrange(1, 15))]
+    bad = [
+        {**usual, "bbox": [1, 2, 3, 4], **rng.choice(BAD_BOXES)}
+        for _ in range(rng.randrange(1, 15))
+    ]
     content = {
         "images": [{"id": 1, "file_name": "1.png"}],
         "categories": [{"id": 7, "name": "cat"}],
@@ -126,8 +139,8 @@ def run(folder, data, tries, seed):
     }
     found = {}
     for title, try_once in kinds.items():
-        places = [folder / f"{title} {number}" for number in range(tries)]
-        found[title] = (tries, sum(map(try_once, places)))
+        positions = [folder / f"{title} {number}" for number in range(tries)]
+        found[title] = (tries, sum(map(try_once, positions)))
     # And once through a recipe: to the same weights as from the good pairs alone.
     recipe, of, arguments, _ = kills.KINDS["translation"]
     arguments = [*arguments, *data[of]]

@@ -53,8 +53,8 @@ def run(folder, data, tries, seed):
     for number in range(tries):
         output = folder / f"lost-{number}"
         begun = Hosts(recipe, output, *arguments)
-        place = rng.randrange(4, steps * epochs)
-        begun.each[0].wait_for_step(1 + place // steps, place % steps)
+        position = rng.randrange(4, steps * epochs)
+        begun.each[0].wait_for_step(1 + position // steps, position % steps)
         lost = rng.randrange(2)
         begun.each[lost].kill()
         ended = begun.each[1 - lost].is_over(PATIENCE)
@@ -62,7 +62,7 @@ def run(folder, data, tries, seed):
             begun.each[1 - lost].kill()
         resumed = Hosts(recipe, output, *arguments, "--resume")
         same = expected is not None and resumed.last(output, steps * epochs) == expected
-        print(f"host {lost} lost at {place}: the other ended: {ended}; same: {same}", flush=True)
+        print(f"host {lost} lost at {position}: the other ended: {ended}; same: {same}", flush=True)
         if not same:
             print(*(host.said[-3000:] for host in resumed.each), sep="\n")
         survived += ended and same

@@ -16,9 +16,16 @@ def writer():
 
 def test_the_generation_settings_of_an_opus_folder_are_all_known(tmp_path):
     asked = {
-        "bad_words_ids": [[22]], "bos_token_id": 0, "decoder_start_token_id": 22,
-        "eos_token_id": 0, "forced_eos_token_id": 0, "max_length": 512, "num_beams": 6,
-        "pad_token_id": 22, "renormalize_logits": True, "transformers_version": "4.32.0",
+        "bad_words_ids": [[22]],
+        "bos_token_id": 0,
+        "decoder_start_token_id": 22,
+        "eos_token_id": 0,
+        "forced_eos_token_id": 0,
+        "max_length": 512,
+        "num_beams": 6,
+        "pad_token_id": 22,
+        "renormalize_logits": True,
+        "transformers_version": "4.32.0",
     }
     (tmp_path / "generation_config.json").write_text(json.dumps(asked))
     search = pretrained.load_search(tmp_path)

@@ -130,14 +130,22 @@ def test_a_hundred_pictures_of_thirteen_channels_go_all_the_way(tmp_path):
     bands = RNG.integers(0, 200, (100, 16, 16, 13), dtype="uint8")
     labels = np.arange(100) % 2
     bands[labels == 1, :8] += 50
-    np.savez(tmp_path / "set.npz", x_train=bands, y_train=labels, x_test=bands[:20],
-             y_test=labels[:20], class_names=["sea", "land"])
+    np.savez(
+        tmp_path / "set.npz",
+        x_train=bands,
+        y_train=labels,
+        x_test=bands[:20],
+        y_test=labels[:20],
+        class_names=["sea", "land"],
+    )
     given = {"dataset": str(tmp_path / "set.npz"), "output": str(tmp_path / "run")}
     config = configure(vit.Config, epochs=2, **given)
     metrics = vit.run(config)
     assert metrics["images_per_second"] > 0
     assert {path.name for path in pathlib.Path(config.output, "figures").iterdir()} >= {
-        "confusion.png", "predictions_attention.png", "patch_filters.png",
+        "confusion.png",
+        "predictions_attention.png",
+        "patch_filters.png",
     }
     predictor = keras_transformers.load(config.output)
     assert predictor.predict(bands[0])["label"] in ("sea", "land")

@@ -68,8 +68,10 @@ def test_the_tokenizer_of_japanese_is_not_taken_for_english(tmp_path):
 def test_an_encoder_with_a_dense_layer_behind_is_refused_not_served_without_it(tmp_path):
     folder = bert(tmp_path)
     start = "sentence_transformers.models."
-    modules = [{"type": f"{start}{name}", "path": path} for name, path in
-               (("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"))]
+    modules = [
+        {"type": f"{start}{name}", "path": path}
+        for name, path in (("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"))
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(ValueError, match="Received: Transformer, Pooling, Dense"):
         keras_transformers.load(folder)

@@ -56,11 +56,12 @@ def test_a_translator_into_chinese(tmp_path):
     draw = random.Random(2)
     lines = []
     for _ in range(300):
-        places = [draw.randrange(len(LETTERS)) for _ in range(draw.randrange(3, 9))]
-        source = " ".join(f"w{place}" for place in places)
-        lines.append(f"{source}\t{''.join(LETTERS[place] for place in places)}，对吗？")
+        positions = [draw.randrange(len(LETTERS)) for _ in range(draw.randrange(3, 9))]
+        source = " ".join(f"w{position}" for position in positions)
+        lines.append(f"{source}\t{''.join(LETTERS[position] for position in positions)}，对吗？")
     files = [
-        part for name, of in (("train", lines), ("valid", lines[:20]), ("test", lines[20:40]))
+        part
+        for name, of in (("train", lines), ("valid", lines[:20]), ("test", lines[20:40]))
         for part in (f"--{name}", write(tmp_path, f"{name}.tsv", of))
     ]
     options = ("--smoke", "--vocab-size", 200, "--epochs", 30)  # one epoch may give empty answers
@@ -83,13 +84,23 @@ def test_texts_with_several_labels_or_none(tmp_path):
         said = [words[name] for name in present] + ["the", "farm"]
         lines.append(f"{' '.join(draw.sample(said, len(said)))}\t{', '.join(present)}")
     files = [
-        part for name, of in (("train", lines), ("valid", lines[:40]), ("test", lines[40:80]))
+        part
+        for name, of in (("train", lines), ("valid", lines[:40]), ("test", lines[40:80]))
         for part in (f"--{name}", write(tmp_path, f"{name}.tsv", of))
     ]
     several = ["--problem-type", "multi_label_classification"]
     metrics = run(
-        "text_classification", tmp_path / "run", "--smoke", "--vocab-size", 60, "--epochs", 15,
-        "--learning-rate", 3e-3, *several, *files,
+        "text_classification",
+        tmp_path / "run",
+        "--smoke",
+        "--vocab-size",
+        60,
+        "--epochs",
+        15,
+        "--learning-rate",
+        3e-3,
+        *several,
+        *files,
     )
     assert metrics["scratch_test_micro_f1"] > 0.8
     farm = keras_transformers.load(tmp_path / "run")

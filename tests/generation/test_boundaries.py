@@ -206,7 +206,7 @@ def test_an_end_inside_a_prompt_that_is_taken_in_ends_nothing():
 @settings(max_examples=4)
 @given(seed=seeds)
 def test_cut_sequences_compete_with_those_that_ended_where_length_is_all(seed):
-    """With places for all, the best is the best of all sequences that end or are cut."""
+    """With positions for all, the best is the best of all sequences that end or are cut."""
     table = random_table(seed, end=-1.0)[:1]
     cut = [
         words

@@ -22,7 +22,7 @@ from keras_transformers.generation import (
 )
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
-from keras_transformers.layers.decoder_attention import visible_slots
+from keras_transformers.layers.attention.decoder import visible_slots
 from keras_transformers.models import Transformer
 from tests.contract import compiled, to_numpy
 
@@ -94,15 +94,15 @@ def uncached(norm_first, search, source, max_length):
     beams, rows = search.beams, np.repeat(source, search.beams, axis=0)
 
     def step(ids, index, state, ancestry, shared):
-        place = int(index)
+        position = int(index)
         tokens = to_numpy(state["tokens"])
         if ancestry is not None:
             tokens = np.take_along_axis(tokens, to_numpy(ancestry.parents)[..., None], axis=1)
         tokens = tokens.reshape(-1, max_length)
-        if place:  # what the search chose last
-            tokens[:, place - 1] = to_numpy(ids).reshape(-1)
+        if position:  # what the search chose last
+            tokens[:, position - 1] = to_numpy(ids).reshape(-1)
         with eager_loops(False):
-            logits = log_probabilities(rows, tokens)[:, place]
+            logits = log_probabilities(rows, tokens)[:, position]
         state = {"tokens": ops.convert_to_tensor(tokens.reshape(-1, beams, max_length))}
         return ops.convert_to_tensor(logits.reshape(-1, beams, VOCAB)), state
 
@@ -134,11 +134,11 @@ def test_scores_are_the_log_probabilities_that_the_model_gives_by_teacher_forcin
     expected = score(whole_pass()(SOURCE, greedy["tokens"]), greedy["tokens"])
     np.testing.assert_allclose(greedy["scores"], expected, atol=1e-4)
     beam = generate(shared_model(), SOURCE, prompt, BEAM, max_length=LENGTH)
-    for place in range(3):
-        tokens, scores = beam["tokens"][:, place], beam["scores"][:, place]
+    for position in range(3):
+        tokens, scores = beam["tokens"][:, position], beam["scores"][:, position]
         real = scores > -1e8  # a prompt up to the end leaves no second sequence
         expected = score(whole_pass()(SOURCE, tokens), tokens)
-        penalty = ops.convert_to_numpy(length_penalty(beam["lengths"][:, place], 0.6))
+        penalty = ops.convert_to_numpy(length_penalty(beam["lengths"][:, position], 0.6))
         np.testing.assert_allclose(scores[real], (expected / penalty)[real], atol=1e-4)
 
 
@@ -254,22 +254,20 @@ def test_the_coverage_penalty_counts_what_the_last_block_attends_to():
     search = BeamSearch(3, length_penalty=0.6, coverage_penalty=0.8, n_best=3)
     model = shared_model()
     result = generate(model, SOURCE, search=search, max_length=LENGTH)
-    for place in range(3):
-        tokens = result["tokens"][:, place]
+    for position in range(3):
+        tokens = result["tokens"][:, position]
         target = np.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=START)
         *_, last = attention_maps(
             model, {"source": SOURCE, "target": target}, match="cross_attention"
         ).values()
         attended = last.mean(axis=1) * (tokens != 0)[..., None]  # each chosen token's step
         covered = np.where(SOURCE != 0, attended.sum(axis=1), 1.0)
-        lengths = result["lengths"][:, place]
+        lengths = result["lengths"][:, position]
         expected = score(whole_pass()(SOURCE, tokens), tokens)
-        np.testing.assert_allclose(
-            result["log_probabilities"][:, place], expected, atol=1e-4
-        )
+        np.testing.assert_allclose(result["log_probabilities"][:, position], expected, atol=1e-4)
         expected = expected / ops.convert_to_numpy(length_penalty(lengths, 0.6))
         expected += ops.convert_to_numpy(coverage_penalty(covered, 0.8))
-        np.testing.assert_allclose(result["scores"][:, place], expected, atol=1e-4)
+        np.testing.assert_allclose(result["scores"][:, position], expected, atol=1e-4)
 
 
 # --------------------------------------------------------------- many sentences, any length
@@ -298,9 +296,7 @@ def test_any_number_of_sentences_come_back_in_order_as_each_gives_alone(search):
         if not isinstance(search, Sampling) or number == 0:  # each has its own random numbers
             received = together["tokens"][number, ..., :size]
             np.testing.assert_array_equal(received, alone["tokens"][0])
-            np.testing.assert_allclose(
-                together["scores"][number], alone["scores"][0], atol=1e-4
-            )
+            np.testing.assert_allclose(together["scores"][number], alone["scores"][0], atol=1e-4)
 
 
 def test_a_thousand_sentences_compile_once_for_each_bucket():

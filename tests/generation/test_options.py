@@ -124,9 +124,7 @@ def test_a_forced_prefix_leaves_the_best_of_its_continuations(seed):
         assert result["scores"][row] == pytest.approx(scores[best], rel=2e-5)
 
 
-CONSTRAINTS = [
-    option["constraints"] for option in OPTIONS.values() if "constraints" in option
-]
+CONSTRAINTS = [option["constraints"] for option in OPTIONS.values() if "constraints" in option]
 
 
 @pytest.mark.parametrize("constraints", CONSTRAINTS, ids=str)
@@ -155,7 +153,7 @@ def test_a_required_word_of_no_probability_is_found_by_a_narrow_beam_too():
         search = BeamSearch(beam_size, 0.0, constraints=Constraints(required=(4, 3)))
         for tokens in find(search, table, max_length=7)["tokens"]:
             assert {4, 3} <= set(words_of(tokens))
-    # A place is kept for those that have it early, where it costs least.
+    # A position is kept for those that have it early, where it costs least.
     everything = [s for s in every_sequence() if {3, 4} <= set(s)]
     best = max(log_probability(table[0], s) for s in everything)
     search = BeamSearch(6, 0.0, constraints=Constraints(required=(4, 3)))

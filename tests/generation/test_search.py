@@ -55,9 +55,9 @@ def test_a_narrow_beam_gives_what_the_plain_algorithm_gives(beam_size, seed):
     table = random_table(seed)
     result = find(BeamSearch(beam_size, 0.6, n_best=2), table, max_length=6)
     for row in range(BATCH):
-        for place, (score, tokens) in enumerate(reference(table[row], beam_size, 0.6, 6)[:2]):
-            assert words_of(result["tokens"][row, place]) == tokens
-            assert result["scores"][row, place] == pytest.approx(score, rel=1e-5)
+        for position, (score, tokens) in enumerate(reference(table[row], beam_size, 0.6, 6)[:2]):
+            assert words_of(result["tokens"][row, position]) == tokens
+            assert result["scores"][row, position] == pytest.approx(score, rel=1e-5)
 
 
 def test_a_finished_sequence_competes_with_those_that_still_grow():
@@ -85,12 +85,12 @@ def test_finished_sequences_are_frozen(seed):
     search = BeamSearch(3, 0.6, n_best=3)
     for max_length in (6, 11):
         result = find(search, table, max_length=max_length)
-        for row, place in np.ndindex(BATCH, 3):
-            tokens = words_of(result["tokens"][row, place])
+        for row, position in np.ndindex(BATCH, 3):
+            tokens = words_of(result["tokens"][row, position])
             assert END not in tokens[:-1]
             expected = log_probability(table[row], tokens) / penalty(len(tokens), 0.6)
-            assert result["scores"][row, place] == pytest.approx(expected, rel=1e-5)
-            assert result["lengths"][row, place] == len(tokens)
+            assert result["scores"][row, position] == pytest.approx(expected, rel=1e-5)
+            assert result["lengths"][row, position] == len(tokens)
 
 
 @given(seed=seeds)
@@ -166,7 +166,7 @@ def test_the_batch_is_halved_when_half_of_it_is_done():
         chosen = ops.where(shared["number"] <= index, END, WORDS[0])
         return ops.where(ops.arange(VOCAB) == chosen[..., None], 3.0, -3.0), state
 
-    shared = {"number": ops.reshape(ops.arange(8), (8, 1))}  # sequence i ends at place i
+    shared = {"number": ops.reshape(ops.arange(8), (8, 1))}  # sequence i ends at position i
     request = Request(ops.zeros((8, 20), "int32"), START, END)
     with eagerly():
         result = Greedy()(step, {}, request, shared, stages=3)
@@ -208,7 +208,7 @@ def test_a_beam_of_one_is_greedy(seed):
 @given(seed=seeds)
 def test_forced_tokens_are_taken_and_scored_like_any_other(search, seed):
     table, forced = random_table(seed), np.zeros((BATCH, 7), "int32")
-    forced[0, :2], forced[1, 1] = (4, 3), 4  # the second row is free at its first place
+    forced[0, :2], forced[1, 1] = (4, 3), 4  # the second row is free at its first position
     table[1, :, END] = -2e9  # ... where it must not end
     result = find(search, table, forced)
     assert words_of(result["tokens"][0])[:2] == (4, 3)

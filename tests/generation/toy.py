@@ -82,8 +82,8 @@ def toy_step(table, beams, max_length):
             past = ops.take_along_axis(stored, ancestry.slots, axis=1)
         folded = next_state(folded, ids)
         again = ops.zeros_like(folded)
-        for place in range(max_length):
-            again = ops.where(place <= index, next_state(again, past[..., place]), again)
+        for position in range(max_length):
+            again = ops.where(position <= index, next_state(again, past[..., position]), again)
         logits = ops.take(flat, row * STATES + folded, axis=0)
         logits = ops.where((folded == again)[..., None], logits, 0.0)
         covered = covered + ops.take(ops.convert_to_tensor(ATTENTION), folded, axis=0)

@@ -82,8 +82,9 @@ def run_text(model, case):
 def run_gpt2(model, case):
     ids, mask = sequences(case)
     result = model(
-        torch.tensor(ids), attention_mask=torch.tensor(mask), labels=torch.tensor(
-            np.where(mask, ids, -100))
+        torch.tensor(ids),
+        attention_mask=torch.tensor(mask),
+        labels=torch.tensor(np.where(mask, ids, -100)),
     )
     found = {"ids": ids, "mask": mask, "logits": numpy(result.logits), "loss": numpy(result.loss)}
     prompts = ids[:, :4]
@@ -163,8 +164,12 @@ def run_detr(model, case):
     x, real = floats(model, pictures).permute(0, 3, 1, 2), torch.tensor(mask).long()
     result = model(x, real, labels=targets)
     return {
-        "mask": mask, "labels": labels, "true_boxes": boxes, "loss": numpy(result.loss),
-        "logits": numpy(result.logits), "boxes": numpy(result.pred_boxes),
+        "mask": mask,
+        "labels": labels,
+        "true_boxes": boxes,
+        "loss": numpy(result.loss),
+        "logits": numpy(result.logits),
+        "boxes": numpy(result.pred_boxes),
     }
 
 

@@ -45,8 +45,14 @@ TEXTS = [
 def spm(lines, size):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=size, num_threads=1,
-        bos_id=-1, eos_id=0, unk_id=1, minloglevel=2,
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=size,
+        num_threads=1,
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+        minloglevel=2,
     )
     return model.getvalue()
 
@@ -70,8 +76,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         protos = {"source.spm": spm(sources, 800), "target.spm": spm(targets, 800)}
-        vocab = list(dict.fromkeys(["</s>", "<unk>", *pieces(protos["source.spm"]),
-                                    *pieces(protos["target.spm"]), ">>fra<<"]))
+        vocab = list(
+            dict.fromkeys(
+                [
+                    "</s>",
+                    "<unk>",
+                    *pieces(protos["source.spm"]),
+                    *pieces(protos["target.spm"]),
+                    ">>fra<<",
+                ]
+            )
+        )
         vocab.append("<pad>")
         for name, proto in protos.items():
             (folder / name).write_bytes(proto)
@@ -83,7 +98,8 @@ def main():
             str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json")
         )
         for name, found in (
-            ("marian", marian(texts)), ("marian_target", marian(text_target=texts))
+            ("marian", marian(texts)),
+            ("marian_target", marian(text_target=texts)),
         ):
             arrays[f"{name}/ids"], arrays[f"{name}/lengths"] = ragged(found["input_ids"])
         decoded = marian.batch_decode(marian(texts)["input_ids"], skip_special_tokens=True)

@@ -41,8 +41,11 @@ def models():
         ),
         "pvt": transformers.PvtV2ForImageClassification(
             transformers.PvtV2Config(
-                hidden_sizes=[4, 8, 12, 16], depths=[1, 2, 1, 1], num_attention_heads=[1, 2, 3, 4],
-                mlp_ratios=[3, 3, 2, 2], **head,
+                hidden_sizes=[4, 8, 12, 16],
+                depths=[1, 2, 1, 1],
+                num_attention_heads=[1, 2, 3, 4],
+                mlp_ratios=[3, 3, 2, 2],
+                **head,
             )
         ),
         "mvit": mvitv2.MultiScaleVit(

@@ -79,7 +79,8 @@ def main():
     models = {
         "masked_language": (bert(transformers.BertForMaskedLM), common),
         "classification": (
-            bert(transformers.BertForSequenceClassification, num_labels=CLASSES), common
+            bert(transformers.BertForSequenceClassification, num_labels=CLASSES),
+            common,
         ),
         "tagging": (bert(transformers.BertForTokenClassification, num_labels=TAGS), common),
         "gpt2": (gpt2(), {"attention_mask": mask}),

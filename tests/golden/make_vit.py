@@ -76,9 +76,7 @@ def main():
     table = torch.randn(1, 5, 7, 6)  # (1, width, rows, columns)
     arrays["grid/7x6"] = table[0].permute(1, 2, 0).numpy()
     for new in ((10, 9), (3, 4), (7, 11)):
-        resized = torch.nn.functional.interpolate(
-            table, size=new, mode="bicubic", antialias=True
-        )
+        resized = torch.nn.functional.interpolate(table, size=new, mode="bicubic", antialias=True)
         arrays[f"grid/{new[0]}x{new[1]}"] = resized[0].permute(1, 2, 0).numpy()
     path = pathlib.Path(__file__).with_name("vit.npz")
     np.savez_compressed(path, **{name: np.float32(array) for name, array in arrays.items()})

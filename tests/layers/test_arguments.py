@@ -151,7 +151,7 @@ def test_in_a_decoder_a_number_of_heads_makes_the_attention_that_is_not_given():
 
 
 @pytest.mark.parametrize(
-    ("word", "place"),
+    ("word", "part"),
     [
         ("attention_dropout", "mixer=SelfAttention"),
         ("attn_dropout", "mixer=SelfAttention"),
@@ -159,8 +159,8 @@ def test_in_a_decoder_a_number_of_heads_makes_the_attention_that_is_not_given():
         ("layer_norm_eps", "norm=LayerNormalization"),
     ],
 )
-def test_a_block_tells_whose_argument_that_of_a_part_is(word, place):
-    message = f"EncoderBlock: `{word}` is an argument of a part.*{place}"
+def test_a_block_tells_whose_argument_that_of_a_part_is(word, part):
+    message = f"EncoderBlock: `{word}` is an argument of a part.*{part}"
     with pytest.raises(ValueError, match=message):
         EncoderBlock(2, 8, **{word: 0.1})
 

@@ -15,7 +15,7 @@ from keras_transformers.layers import (
     dot_product_attention,
     masked_softmax,
 )
-from keras_transformers.layers.decoder_attention import visible_slots
+from keras_transformers.layers.attention.decoder import visible_slots
 from tests.contract import POLICIES, assert_close, call, check_layer, to_numpy
 from tests.oracles import multi_head_attention, softmax
 
@@ -95,12 +95,7 @@ def test_output_and_weights_are_those_of_the_equation(mask, causal):
         visible = visible & np.tril(np.ones((QUERIES, KEYS), bool))
     expected = multi_head_attention(layer.get_weights(), QUERY, VALUE, KEY, visible)
     received = layer(
-        QUERY,
-        VALUE,
-        KEY,
-        attention_mask=mask,
-        use_causal_mask=causal,
-        return_attention_scores=True,
+        QUERY, VALUE, KEY, attention_mask=mask, use_causal_mask=causal, return_attention_scores=True
     )
     assert_close(received, expected, 2e-6)
 
@@ -314,8 +309,8 @@ def test_step_by_step_decoding_is_the_whole_forward_pass():
     whole = to_numpy(layer(x.reshape(-1, QUERIES, WIDTH))).reshape(x.shape)
     cache = layer.start_cache(BATCH, beams, max_length=KEYS)
     for index in range(QUERIES):
-        place = ops.convert_to_tensor(index, "int32") if index % 2 else index
-        y, cache = layer.step(ops.convert_to_tensor(x[:, :, index]), cache, place)
+        position = ops.convert_to_tensor(index, "int32") if index % 2 else index
+        y, cache = layer.step(ops.convert_to_tensor(x[:, :, index]), cache, position)
         assert_close(y, whole[:, :, index], 1e-5)
 
 

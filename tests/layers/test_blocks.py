@@ -80,7 +80,12 @@ LAYER_NORM = keras.layers.LayerNormalization(epsilon=1e-5)
         ),
     ],
     ids=[
-        "encoder", "encoder, every setting", "decoder", "decoder, across", "decoder only", "set",
+        "encoder",
+        "encoder, every setting",
+        "decoder",
+        "decoder, across",
+        "decoder only",
+        "set",
         "other parts",
     ],
 )

@@ -1,4 +1,4 @@
-"""Claims about positions of places in padded pictures, and of boxes."""
+"""Claims about positions of positions in padded pictures, and of boxes."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformers.layers import relative_places, sinusoidal_coordinates
+from keras_transformers.layers import relative_coordinates, sinusoidal_coordinates
 from tests.contract import assert_close, dtype_of, to_numpy
 from tests.oracles import sinusoids
 
@@ -14,7 +14,7 @@ SIDES = st.tuples(st.integers(1, 5), st.integers(1, 7))
 
 
 def frame(*sizes):
-    """Masks of pictures of these sizes in the upper left corner of 5 x 7 places."""
+    """Masks of pictures of these sizes in the upper left corner of 5 x 7 positions."""
     mask = np.zeros((len(sizes), 5, 7), bool)
     for one, (rows, columns) in zip(mask, sizes, strict=True):
         one[:rows, :columns] = True
@@ -22,25 +22,25 @@ def frame(*sizes):
 
 
 @given(sizes=st.lists(SIDES, min_size=1, max_size=3))
-def test_places_are_shares_of_their_own_picture(sizes):
-    found = to_numpy(relative_places(frame(*sizes)))
-    for places, (rows, columns) in zip(found, sizes, strict=True):
+def test_positions_are_shares_of_their_own_picture(sizes):
+    found = to_numpy(relative_coordinates(frame(*sizes)))
+    for positions, (rows, columns) in zip(found, sizes, strict=True):
         down = np.broadcast_to(np.arange(1, rows + 1)[:, None] / rows, (rows, columns))
         right = np.broadcast_to(np.arange(1, columns + 1) / columns, (rows, columns))
         expected = np.stack([down, right], axis=-1).astype("float32")
-        assert_close(places[:rows, :columns], expected, 1e-6)
+        assert_close(positions[:rows, :columns], expected, 1e-6)
     assert np.isfinite(found).all()
 
 
 @given(size=SIDES)
-def test_padding_does_not_move_a_place(size):
+def test_padding_does_not_move_a_position(size):
     rows, columns = size
-    padded = to_numpy(relative_places(frame(size)))[:, :rows, :columns]
-    assert_close(relative_places(np.ones((1, rows, columns), bool)), padded, 0)
+    padded = to_numpy(relative_coordinates(frame(size)))[:, :rows, :columns]
+    assert_close(relative_coordinates(np.ones((1, rows, columns), bool)), padded, 0)
 
 
-def test_a_picture_of_nothing_but_padding_has_places_too():
-    assert np.isfinite(to_numpy(relative_places(np.zeros((2, 3, 5), bool)))).all()
+def test_a_picture_of_nothing_but_padding_has_positions_too():
+    assert np.isfinite(to_numpy(relative_coordinates(np.zeros((2, 3, 5), bool)))).all()
 
 
 @pytest.mark.parametrize("wavelength", [20.0, 10000.0])
@@ -59,7 +59,7 @@ def test_coordinates_are_encoded_side_by_side(number, width, wavelength):
     assert dtype_of(sinusoidal_coordinates(ops.cast(coordinates, "bfloat16"), width)) == "float32"
 
 
-def test_a_box_is_encoded_as_a_place_is_and_its_size_after_it():
+def test_a_box_is_encoded_as_a_position_is_and_its_size_after_it():
     boxes = np.random.default_rng(1).random((3, 5, 4)).astype("float32")
     found = to_numpy(sinusoidal_coordinates(boxes, 16))
     assert_close(found[..., :8], sinusoidal_coordinates(boxes[..., :2], 8), 1e-6)

@@ -35,7 +35,7 @@ class Equations:
         self.weights = {w.path.split("/", 1)[1]: np.float64(to_numpy(w)) for w in layer.weights}
 
     def convolution(self, x, name, stride):
-        """With zeros around, place by place."""
+        """With zeros around, position by position."""
         kernel = self.weights[f"{name}convolution/kernel"]
         side = kernel.shape[0]
         padded = np.pad(x, ((0, 0), *2 * ((side // 2, side // 2),), (0, 0)))
@@ -52,7 +52,7 @@ class Equations:
             self.weights.get(f"{name}norm/{part}")
             for part in ("gamma", "beta", "moving_mean", "moving_variance")
         )
-        if measured[0] is None:  # in groups of channels, over all places
+        if measured[0] is None:  # in groups of channels, over all positions
             groups = next(n for n in range(8, 0, -1) if x.shape[-1] % n == 0)
             parts = x.reshape(len(x), -1, groups, x.shape[-1] // groups)
             measured = [f(parts, axis=(1, 3), keepdims=True) for f in (np.mean, np.var)]

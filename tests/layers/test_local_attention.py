@@ -85,7 +85,7 @@ def test_local_attention_is_attention_under_a_window_mask_at_length_512(causal):
 def test_a_long_sequence_is_cut_into_pieces_that_know_their_neighbours(
     causal, at_a_time, monkeypatch
 ):
-    monkeypatch.setattr("keras_transformers.layers.local_attention.AT_A_TIME", at_a_time)
+    monkeypatch.setattr("keras_transformers.layers.attention.local.AT_A_TIME", at_a_time)
     layer = LocalAttention(HEADS, 6, causal=causal, position=RotaryEmbedding())
     assert_close(layer(X, mask=PADDING), full(layer, X, PADDING), 1e-5)
 
@@ -156,9 +156,7 @@ def test_no_matrix_of_all_pairs_is_formed():
 
 @CAUSAL
 def test_contract_of_linear_attention(causal):
-    check_layer(
-        lambda **kwargs: LinearAttention(HEADS, causal=causal, **kwargs), (X,), None, ()
-    )
+    check_layer(lambda **kwargs: LinearAttention(HEADS, causal=causal, **kwargs), (X,), None, ())
 
 
 @CAUSAL

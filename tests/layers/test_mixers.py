@@ -54,7 +54,7 @@ CAUSAL = pytest.mark.parametrize("name", [name for name in MIXERS if "causal" in
 @EVERY
 def test_contract(name):
     if name == "longer mlp":
-        # Places beyond the sequence have no gradient, those of it have.
+        # Positions beyond the sequence have no gradient, those of it have.
         assert LENGTH < 9
     check_layer(MIXERS[name], (X,))
 
@@ -122,8 +122,8 @@ def test_convolutions_are_their_equations(dynamic, causal):
             scores = (gated[b, t] @ choice).reshape(HEADS, size)[head]
         else:
             scores = np.float64(ops.convert_to_numpy(layer.kernel))[head]
-        for place, weight in enumerate(softmax(scores)):
-            other = t + place - (size - 1 if causal else size // 2)
+        for position, weight in enumerate(softmax(scores)):
+            other = t + position - (size - 1 if causal else size // 2)
             if 0 <= other < LENGTH:
                 expected[b, t, feature] += weight * gated[b, other, feature]
     kernel, bias = map(np.float64, layer.output_dense.get_weights())
@@ -182,9 +182,7 @@ def test_a_causal_mixer_sees_no_later_token(name):
     layer = randomised(MIXERS[name](), X.shape, seed=2)
     changed = X.copy()
     changed[:, 4:] += 1
-    np.testing.assert_array_equal(
-        to_numpy(layer(changed))[:, :4], to_numpy(layer(X))[:, :4]
-    )
+    np.testing.assert_array_equal(to_numpy(layer(changed))[:, :4], to_numpy(layer(X))[:, :4])
 
 
 def test_an_implicit_mask_reaches_the_mixer():

@@ -33,8 +33,8 @@ def cut_by_hand(x, sizes):
     """Patches in the order of the paper, one slice after another."""
     grid = [extent // size for extent, size in zip(x.shape[1:-1], sizes, strict=True)]
     patches = []
-    for place in itertools.product(*map(range, grid)):
-        window = tuple(slice(i * s, (i + 1) * s) for i, s in zip(place, sizes, strict=True))
+    for position in itertools.product(*map(range, grid)):
+        window = tuple(slice(i * s, (i + 1) * s) for i, s in zip(position, sizes, strict=True))
         patches.append(x[(slice(None), *window)].reshape(len(x), -1))
     return np.stack(patches, axis=1)
 
@@ -73,7 +73,9 @@ def test_an_embedding_is_a_convolution_with_its_stride(case):
 
 
 @given(
-    rows=st.integers(1, 4), columns=st.integers(1, 4), size=st.integers(1, 3),
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 4),
+    size=st.integers(1, 3),
     channels=st.integers(1, 3),
 )
 def test_unpatchify_undoes_patchify(rows, columns, size, channels):
@@ -85,18 +87,20 @@ def test_shifted_patches_see_half_a_patch_further_and_no_more():
     layer = ShiftedPatchEmbedding(4, WIDTH)
     x = RNG.normal(size=(1, 12, 12, 1)).astype("float32")
     before = to_numpy(layer(x))[0].reshape(3, 3, WIDTH)
-    for place, changes in (((6, 6), True), ((2, 2), True), ((1, 6), False), ((6, 10), False)):
+    for position, changes in (((6, 6), True), ((2, 2), True), ((1, 6), False), ((6, 10), False)):
         changed = x.copy()
-        changed[0, place[0], place[1]] += 5.0
+        changed[0, position[0], position[1]] += 5.0
         after = to_numpy(layer(changed))[0].reshape(3, 3, WIDTH)
         assert np.allclose(after[1, 1], before[1, 1], atol=1e-6) != changes
 
 
-def test_a_convolutional_stem_halves_until_a_place_is_a_patch():
+def test_a_convolutional_stem_halves_until_a_position_is_a_patch():
     layer = ConvolutionalStem(8, 24)
     layer.build((None, 16, 24, 3))
     assert [tuple(c.kernel.shape) for c in layer.convolutions] == [
-        (3, 3, 3, 6), (3, 3, 6, 12), (3, 3, 12, 24),
+        (3, 3, 3, 6),
+        (3, 3, 6, 12),
+        (3, 3, 12, 24),
     ]
     assert tuple(layer(np.zeros((1, 16, 24, 3), "float32")).shape) == (1, 6, 24)
 

@@ -73,9 +73,9 @@ def test_scores_depend_on_the_difference_of_positions_alone(name, offset):
     key = RNG.normal(size=(1, HEADS, LENGTH, 14)).astype("float32")
 
     def scores(start):
-        places = ops.arange(LENGTH, dtype="int32") + start
-        turned, keys = (layer.position.transform(ops.array(x), places) for x in (query, key))
-        bias = layer.position.bias(turned, places, places)
+        positions = ops.arange(LENGTH, dtype="int32") + start
+        turned, keys = (layer.position.transform(ops.array(x), positions) for x in (query, key))
+        bias = layer.position.bias(turned, positions, positions)
         products = ops.matmul(turned, ops.swapaxes(keys, 2, 3))
         return to_numpy(products if bias is None else products + bias)
 
@@ -134,9 +134,9 @@ def test_ntk_stretches_the_longest_wavelength_by_the_factor_and_keeps_the_shorte
 def test_alibi_is_that_of_bloom_up_to_a_constant_of_the_row():
     """Bloom adds `slope * j`; the softmax does not see the difference, `slope * i`."""
     heads, _, length = GOLDEN["alibi"].shape
-    term, places = ALiBi(), ops.arange(length, dtype="int32")
+    term, positions = ALiBi(), ops.arange(length, dtype="int32")
     term.build((None, heads, None, 8))
-    bias = to_numpy(term.bias(None, places, places))
+    bias = to_numpy(term.bias(None, positions, positions))
     expected = GOLDEN["alibi"] - GOLDEN["alibi"][:, 0, :, None]
     below = np.tril(np.ones((length, length), bool))
     assert_close(np.where(below, bias, 0), np.where(below, expected, 0), 1e-6)
@@ -147,8 +147,8 @@ def test_alibis_slopes_halve_evenly(heads):
     term = ALiBi()
     term.build((None, heads, None, 8))
     expected = [-(2.0 ** (-8 * h / heads)) for h in range(1, heads + 1)]
-    places = ops.arange(2, dtype="int32")
-    received = to_numpy(term.bias(None, places, places))
+    positions = ops.arange(2, dtype="int32")
+    received = to_numpy(term.bias(None, positions, positions))
     np.testing.assert_allclose(received[:, 0, 1], expected, rtol=1e-6)
     np.testing.assert_array_equal(received[:, 1, 0], received[:, 0, 1])
 
@@ -177,8 +177,8 @@ def test_a_grids_bias_is_that_of_the_offset_in_rows_and_columns():
     term.build((None, HEADS, None, 8))
     table = RNG.normal(size=(2 * rows - 1, 2 * columns - 1, HEADS))
     term.set_weights([table.reshape(-1, HEADS)])
-    places = ops.arange(rows * columns, dtype="int32")
-    received = to_numpy(term.bias(None, places, places))
+    positions = ops.arange(rows * columns, dtype="int32")
+    received = to_numpy(term.bias(None, positions, positions))
     for query, key in np.ndindex(6, 6):
         down, across = query // 2 - key // 2, query % 2 - key % 2
         assert_close(received[:, query, key], table[down + 2, across + 1], 1e-6)
@@ -248,7 +248,7 @@ def test_a_bias_of_the_call_is_added_to_that_of_the_positions(name, policy):
 
 
 @pytest.mark.parametrize("term", [RelativePositionBias, ShawRelativePosition])
-def test_a_row_of_a_table_has_one_gradient_for_all_places_that_share_it(term):
+def test_a_row_of_a_table_has_one_gradient_for_all_positions_that_share_it(term):
     """Else Adam, whose first step is the sign of the gradient, would take a smaller one."""
     layer = SelfAttention(2, position=term())
     x = np.random.default_rng(1).normal(size=(2, 9, 8)).astype("float32")

@@ -98,8 +98,8 @@ def test_a_sequence_may_be_given_in_pieces(make, start):
     layer = make()
     whole = to_numpy(layer(X))
     tensor = ops.convert_to_tensor(start, "int32")
-    for place in (start, tensor) if start < LENGTH else ():
-        assert_close(layer(X[:, start:], start=place), whole[:, start:], 1e-6)
+    for position in (start, tensor) if start < LENGTH else ():
+        assert_close(layer(X[:, start:], start=position), whole[:, start:], 1e-6)
 
 
 @LAYERS

@@ -26,15 +26,13 @@ LAYERS = {
     "no reduction": lambda **kw: SpatialReductionAttention(3, **kw),
     "feed-forward": lambda **kw: ConvolutionalFeedForward(13, "gelu", **kw),
     "block of a PVT": lambda **kw: EncoderBlock(
-        norm_first=True, mixer=SpatialReductionAttention(5, 3),
-        feed_forward=ConvolutionalFeedForward(13, "gelu"), **kw,
+        norm_first=True,
+        mixer=SpatialReductionAttention(5, 3),
+        feed_forward=ConvolutionalFeedForward(13, "gelu"),
+        **kw,
     ),
-    "pooling": lambda **kw: PoolingAttention(
-        5, (7, 6), 2, 3, key_dim=4, output_shape=11, **kw
-    ),
-    "block of an MViT": lambda **kw: PoolingBlock(
-        2, 13, 10, (7, 6), 2, 1, layer_scale=0.5, **kw
-    ),
+    "pooling": lambda **kw: PoolingAttention(5, (7, 6), 2, 3, key_dim=4, output_shape=11, **kw),
+    "block of an MViT": lambda **kw: PoolingBlock(2, 13, 10, (7, 6), 2, 1, layer_scale=0.5, **kw),
     "its other blocks": lambda **kw: PoolingBlock(3, 13, 15, (7, 6), key_stride=2, **kw),
 }
 
@@ -57,8 +55,9 @@ def test_overlapping_patches_are_a_convolution_with_zeros_around():
     for row in range(3):
         for column in range(3):
             patch = padded[2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
-            assert_close(found[0, row, column], np.einsum("rci,rcio->o", patch, kernel) + bias,
-                         1e-5)
+            assert_close(
+                found[0, row, column], np.einsum("rci,rcio->o", patch, kernel) + bias, 1e-5
+            )
 
 
 def test_reduction_is_attention_to_projected_patches():

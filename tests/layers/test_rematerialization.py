@@ -16,8 +16,7 @@ def difference(one, other):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["vit", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])],
+    "name", ["vit", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
 )
 def test_training_is_the_same_with_dropout_and_all(name):
     once, _ = trained(name)

@@ -43,13 +43,13 @@ def expected_scores(name, query, key, weights):
     scores = np.zeros((*query.shape[:3], key.shape[2]))
     for b, h, i, j in np.ndindex(scores.shape):
         q, k = query[b, h, i], key[b, h, j]
+        cosine = q @ k / np.sqrt((q @ q) * (k @ k))
         scores[b, h, i, j] = {
             "dot": lambda: q @ k,  # noqa: B023
             "scaled_dot": lambda: q @ k / np.sqrt(len(q)),  # noqa: B023
             "general": lambda: q @ np.float64(weights[0][h]) @ k,  # noqa: B023
             "additive": lambda: np.float64(weights[0][h]) @ np.tanh(q + k),  # noqa: B023
-            "scaled_cosine": lambda: np.exp(weights[0][h, 0, 0])  # noqa: B023
-            * (q @ k / np.sqrt((q @ q) * (k @ k))),  # noqa: B023
+            "scaled_cosine": lambda: np.exp(weights[0][h, 0, 0]) * cosine,  # noqa: B023
         }[name]()
     return scores
 
@@ -114,8 +114,8 @@ def test_the_additive_scores_gradient_is_that_of_the_sum_over_all_pairs():
 @pytest.mark.parametrize("name", [name for name in CLASSES if name != "scaled_cosine"])
 def test_a_far_separated_key_set_is_a_dictionary(name):
     """With matching query and key, and scores far apart, attention looks the value up."""
-    places, width = 5, 8
-    keys = np.eye(places, width, dtype="float32")[None, None]  # one head
+    positions, width = 5, 8
+    keys = np.eye(positions, width, dtype="float32")[None, None]  # one head
     layer = CLASSES[name]()
     layer.build(keys.shape, keys.shape)
     query, key = 60 * keys, 60 * keys
@@ -125,7 +125,7 @@ def test_a_far_separated_key_set_is_a_dictionary(name):
         # Query and key that differ saturate two features, those that match only one.
         layer.set_weights([np.full((1, width), -2e3)])
     weights = to_numpy(ops.softmax(layer(query, key)))[0, 0]
-    np.testing.assert_array_equal(weights, np.eye(places))
+    np.testing.assert_array_equal(weights, np.eye(positions))
 
 
 @EVERY

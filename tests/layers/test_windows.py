@@ -38,9 +38,9 @@ def test_the_mask_is_nearness_in_the_picture_by_brute_force(window, numbers, dat
     real = [data.draw(st.integers(1, side)) for side in whole]
     mask = np.asarray(to_numpy(shifted_window_mask(whole, window, shift, real)))
     # Which token of the picture lies where in the shifted grid, in windows.
-    places = np.stack(np.meshgrid(*map(np.arange, whole), indexing="ij"), axis=-1)
-    places = np.roll(places, [-step for step in shift], axis=(0, 1))
-    cut = places.reshape(numbers[0], window[0], numbers[1], window[1], 2)
+    positions = np.stack(np.meshgrid(*map(np.arange, whole), indexing="ij"), axis=-1)
+    positions = np.roll(positions, [-step for step in shift], axis=(0, 1))
+    cut = positions.reshape(numbers[0], window[0], numbers[1], window[1], 2)
     cut = cut.transpose(0, 2, 1, 3, 4).reshape(np.prod(numbers), -1, 2)
     for windows, seen in zip(cut, mask, strict=True):
         for i, query in enumerate(windows):
@@ -92,10 +92,10 @@ def test_window_attention_is_masked_attention_to_the_whole_grid():
     x = RNG.normal(size=(2, *grid, width)).astype("float32")
     block(x)
     tokens = np.prod(grid)
-    places = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), -1).reshape(-1, 2)
-    moved = (places - shift) % grid  # where a token lies in the shifted grid
+    positions = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), -1).reshape(-1, 2)
+    moved = (positions - shift) % grid  # where a token lies in the shifted grid
     same = np.all((moved // window)[:, None] == (moved // window)[None], axis=-1)
-    wrapped = places < shift
+    wrapped = positions < shift
     same &= np.all(wrapped[:, None] == wrapped[None], axis=-1)
     attention = block.mixer
     table = np.asarray(to_numpy(attention.position.table))

@@ -39,7 +39,8 @@ def classifier(tmp_path_factory):
 def test_a_saved_model_says_what_it_is(classifier):
     about = classifier / "saved_model" / "assets.extra" / "keras_transformers.json"
     assert json.loads(about.read_text()) == {
-        "kind": "image_classifier", "labels": ["Katze", "Hund"],
+        "kind": "image_classifier",
+        "labels": ["Katze", "Hund"],
         "version": keras_transformers.__version__,
     }
 

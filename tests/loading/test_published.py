@@ -38,9 +38,7 @@ ANSWERING = {
     "detector": folders.MADE["detr"],
 }
 OFTEN = ("mask_filler", "text_classifier", "sentence_encoder", "image_classifier")
-TRIED = [
-    pytest.param(kind, marks=() if kind in OFTEN else pytest.mark.slow) for kind in ANSWERING
-]
+TRIED = [pytest.param(kind, marks=() if kind in OFTEN else pytest.mark.slow) for kind in ANSWERING]
 
 
 def publish(folder, make, shape, classes=None):

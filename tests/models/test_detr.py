@@ -20,18 +20,10 @@ from tests.contract import (
     number_of_parameters,
     to_numpy,
 )
-from tests.published import (
-    assign,
-    attention,
-    dense,
-    norm,
-    random_images,
-    random_weights,
-    under,
-)
+from tests.published import assign, attention, dense, norm, random_images, random_weights, under
 
 RNG = np.random.default_rng(4)
-IMAGES = RNG.normal(size=(2, 33, 50, 3)).astype("float32")  # 3 x 4 places of 16 x 16 pixels
+IMAGES = RNG.normal(size=(2, 33, 50, 3)).astype("float32")  # 3 x 4 positions of 16 x 16 pixels
 GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "detr.npz")
 FOCAL = {"classification": "focal", "class_cost": 2.0, "class_weight": 2.0}
 KINDS = {
@@ -45,7 +37,11 @@ NO_GRADIENT = ["key/bias"]
 NO_GRADIENT += [
     f"decoder_0/mixer/{name}"
     for name in (
-        "query/kernel", "query/bias", "key/kernel", "value/kernel", "attention_output/kernel"
+        "query/kernel",
+        "query/bias",
+        "key/kernel",
+        "value/kernel",
+        "attention_output/kernel",
     )
 ]
 NO_GRADIENT += ["decoder_0/mixer_norm/gamma"]
@@ -89,7 +85,7 @@ def function(model):
 
 
 def patches(side=8, width=13):
-    """A backbone whose places see the pixels of their own patch alone."""
+    """A backbone whose positions see the pixels of their own patch alone."""
     images = keras.Input((None, None, 3))
     x = keras.layers.Conv2D(width, side, side, activation="tanh")(images)
     return keras.Model(images, x, name="backbone")
@@ -104,7 +100,7 @@ def patches(side=8, width=13):
     ],
 )
 def test_contract(kind):
-    # In low precision other places may be the best; and on JAX it takes minutes.
+    # In low precision other positions may be the best; and on JAX it takes minutes.
     policies = POLICIES if kind == "learned" and not ON_JAX else {}
     exempt = NO_GRADIENT if kind == "learned" else ["key/bias"]
     check_layer(
@@ -182,8 +178,14 @@ def published():
     """Our model with their weights."""
     backbone = ResNet(None, hidden_dim=4, num_layers=(1, 2, 1, 1), norm="frozen", name="backbone")
     model = DETR(
-        5, backbone, hidden_dim=24, num_heads=3, mlp_dim=20, num_encoder_layers=2,
-        num_decoder_layers=2, num_queries=7,
+        5,
+        backbone,
+        hidden_dim=24,
+        num_heads=3,
+        mlp_dim=20,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        num_queries=7,
     )
     model.build((None, None, None, 3))
     weights = random_weights(json.loads(str(GOLDEN["shapes"])))
@@ -247,7 +249,7 @@ PADDED = pytest.mark.parametrize("kind", ["proposals"] if ON_JAX else KINDS)
 def test_what_stands_at_padding_has_no_influence(kind):
     model = random(make(kind, patches()), None, None, None, 3)
     mask = np.zeros((2, 32, 56), bool)
-    mask[0, :24, :48] = mask[1, :16, :16] = True  # the second has fewer places than queries
+    mask[0, :24, :48] = mask[1, :16, :16] = True  # the second has fewer positions than queries
     noise, picture = RNG.normal(size=(2, 2, 32, 56, 3)).astype("float32")
     other, run = np.where(mask[..., None], picture, 99 * noise), function(model)
     expected = run({"images": picture, "padding_mask": mask})
@@ -282,7 +284,7 @@ def test_a_picture_has_the_same_answers_in_any_batch():
             assert_close(found, whole[name][i : i + 1], 1e-5)
 
 
-def test_proposals_are_the_surest_places_and_lie_around_their_middles():
+def test_proposals_are_the_surest_positions_and_lie_around_their_middles():
     model = make("proposals", patches(), num_queries=4)
     random(model, None, None, None, 3)
     head = model.proposal_box_head.layers[-1]
@@ -336,14 +338,24 @@ def test_at_first_focal_classes_are_rare_and_softmax_ones_even():
 
 BACKBONES = {
     "swin": lambda: Swin(
-        None, image_size=64, hidden_dim=6, num_layers=(1, 1, 1, 1), num_heads=(1, 2, 3, 4),
+        None,
+        image_size=64,
+        hidden_dim=6,
+        num_layers=(1, 1, 1, 1),
+        num_heads=(1, 2, 3, 4),
         window_size=2,
     ),
     "vit": lambda: ViT(
         None, image_size=64, patch_size=16, hidden_dim=12, num_heads=3, mlp_dim=7, num_layers=1
     ),
     "vit, mean": lambda: ViT(
-        None, image_size=64, patch_size=16, hidden_dim=12, num_heads=3, mlp_dim=7, num_layers=1,
+        None,
+        image_size=64,
+        patch_size=16,
+        hidden_dim=12,
+        num_heads=3,
+        mlp_dim=7,
+        num_layers=1,
         pooling="mean",
     ),
     "functional": patches,
@@ -481,8 +493,10 @@ def test_pictures_of_weight_zero_are_not_learned_from():
     model.fit(IMAGES, targets, sample_weight=np.zeros(2), batch_size=2, verbose=0)
     for weight, old in zip(model.trainable_weights, before, strict=True):
         assert_close(weight, old, 0)
-    found = {weights: model.evaluate(IMAGES, targets, sample_weight=np.array(weights), verbose=0)
-             for weights in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (2.0, 5.0))}
+    found = {
+        weights: model.evaluate(IMAGES, targets, sample_weight=np.array(weights), verbose=0)
+        for weights in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (2.0, 5.0))
+    }
     assert found[1.0, 0.0] + found[0.0, 1.0] == pytest.approx(found[1.0, 1.0], rel=1e-5)
     linear = 2 * found[1.0, 0.0] + 5 * found[0.0, 1.0]
     assert found[2.0, 5.0] == pytest.approx(linear, rel=1e-5)

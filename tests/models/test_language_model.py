@@ -128,8 +128,7 @@ def from_llama(weights):
 
 
 @pytest.mark.parametrize(
-    ("family", "style", "convert"),
-    [("gpt2", "gpt2", from_gpt2), ("llama", "modern", from_llama)],
+    ("family", "style", "convert"), [("gpt2", "gpt2", from_gpt2), ("llama", "modern", from_llama)]
 )
 def test_logits_are_those_of_hugging_faces_models(family, style, convert):
     model = make(style, max_length=15)
@@ -185,11 +184,11 @@ def test_loss_of_a_packed_row_is_the_sum_of_the_losses_of_its_texts(style):
         return float(ops.sum(losses))
 
     row, labels, segments = np.zeros((3, 1, 13), "int32")
-    place = 0
+    position = 0
     for number, text in enumerate(texts):
-        part = slice(place, place + len(text) - 1)
+        part = slice(position, position + len(text) - 1)
         row[:, part], labels[:, part], segments[:, part] = text[:-1], text[1:], number + 1
-        place = part.stop
+        position = part.stop
     apart = sum(nats(text[None, :-1], text[None, 1:]) for text in texts)
     assert nats({"ids": row, "segments": segments}, labels) == pytest.approx(apart, rel=1e-5)
 

@@ -76,7 +76,8 @@ def test_configuration_and_reload(tmp_path):
     loaded = keras.models.load_model(tmp_path / "mae.keras")
     noise = RNG.random((3, 15)).astype("float32")
     for found, expected in zip(
-        loaded.reconstruct(IMAGES, noise).values(), model.reconstruct(IMAGES, noise).values(),
+        loaded.reconstruct(IMAGES, noise).values(),
+        model.reconstruct(IMAGES, noise).values(),
         strict=True,
     ):
         assert_close(found, expected, 0)
@@ -221,8 +222,9 @@ def test_sample_weights_multiply_the_errors_of_their_images():
     target = to_numpy(ops.convert_to_tensor(model._targets(IMAGES)[0]))
     error = np.float64((found["patches"] - target) ** 2).mean(-1) * found["masked"]
     for weights in ([1, 1, 1], [0, 2, 0.5], [[3], [0], [0]]):
-        loss = model.compute_loss(IMAGES, None, model.reconstruct(IMAGES, noise),
-                                  np.array(weights, "float32"))
+        loss = model.compute_loss(
+            IMAGES, None, model.reconstruct(IMAGES, noise), np.array(weights, "float32")
+        )
         expected = (error * np.ravel(weights)[:, None]).sum() / found["masked"].sum()
         assert_close(loss, np.float32(expected), 1e-5)
     with pytest.raises(ValueError, match=r"MAE: `sample_weight` must have shape \(batch,\)"):

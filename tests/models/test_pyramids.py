@@ -26,18 +26,36 @@ IMAGES = RNG.normal(size=(2, 37, 50, 3)).astype("float32")
 SMALL = {
     "swin": (
         Swin,
-        {"image_size": (37, 50), "hidden_dim": 6, "num_layers": (1, 2, 1, 1),
-         "num_heads": (1, 2, 3, 4), "window_size": 3},
+        {
+            "image_size": (37, 50),
+            "hidden_dim": 6,
+            "num_layers": (1, 2, 1, 1),
+            "num_heads": (1, 2, 3, 4),
+            "window_size": 3,
+        },
     ),
     "swin2": (
         Swin,
-        {"image_size": (37, 50), "hidden_dim": 6, "num_layers": (2, 1, 1, 1), "version": 2,
-         "num_heads": (1, 2, 3, 4), "window_size": 4, "pretrained_window_size": 3},
+        {
+            "image_size": (37, 50),
+            "hidden_dim": 6,
+            "num_layers": (2, 1, 1, 1),
+            "version": 2,
+            "num_heads": (1, 2, 3, 4),
+            "window_size": 4,
+            "pretrained_window_size": 3,
+        },
     ),
     "pvt": (
         PVT,
-        {"image_size": (37, 50), "hidden_dims": (4, 6, 9, 10), "num_layers": (1, 2, 1, 1),
-         "num_heads": (1, 2, 3, 5), "mlp_ratios": (2, 2, 3, 1), "reductions": (4, 2, 2, 1)},
+        {
+            "image_size": (37, 50),
+            "hidden_dims": (4, 6, 9, 10),
+            "num_layers": (1, 2, 1, 1),
+            "num_heads": (1, 2, 3, 5),
+            "mlp_ratios": (2, 2, 3, 1),
+            "reductions": (4, 2, 2, 1),
+        },
     ),
     "mvit": (MViT, {"image_size": (37, 50), "hidden_dim": 6, "num_layers": (1, 1, 2, 1)}),
 }
@@ -75,8 +93,10 @@ def convolution(weights, name, *shape):
 def from_swin(weights, name):
     second = name == "swinv2"
     table = {
-        **under("patch_embedding/projection", convolution(
-            weights, f"{name}.embeddings.patch_embeddings.projection", 48, 4)),
+        **under(
+            "patch_embedding/projection",
+            convolution(weights, f"{name}.embeddings.patch_embeddings.projection", 48, 4),
+        ),
         **under("embedding_norm", norm(weights, f"{name}.embeddings.norm")),
         **under("norm", norm(weights, f"{name}.layernorm")),
         **under("head", dense(weights, "classifier")),
@@ -144,7 +164,8 @@ def from_pvt(weights, name):
                 "feed_forward/hidden": dense(weights, f"{block}.mlp.dense1"),
                 "feed_forward/output": dense(weights, f"{block}.mlp.dense2"),
                 "feed_forward/depthwise": {
-                    "kernel": depthwise, "bias": weights[f"{block}.mlp.dwconv.dwconv.bias"]
+                    "kernel": depthwise,
+                    "bias": weights[f"{block}.mlp.dwconv.dwconv.bias"],
                 },
             }
             if reductions[stage] > 1:
@@ -194,13 +215,21 @@ PUBLISHED = {
     "swin": (Swin, from_swin, "swin", {"window_size": 3, **STAGES}),
     "swin2": (Swin, from_swin, "swinv2", {"window_size": 4, "version": 2, **STAGES}),
     "swin2_pretrained": (
-        Swin, from_swin, "swinv2",
+        Swin,
+        from_swin,
+        "swinv2",
         {"window_size": 4, "version": 2, "pretrained_window_size": 6, **STAGES},
     ),
     "pvt": (
-        PVT, from_pvt, "",
-        {"hidden_dims": (4, 8, 12, 16), "num_layers": (1, 2, 1, 1), "num_heads": (1, 2, 3, 4),
-         "mlp_ratios": (3, 3, 2, 2)},
+        PVT,
+        from_pvt,
+        "",
+        {
+            "hidden_dims": (4, 8, 12, 16),
+            "num_layers": (1, 2, 1, 1),
+            "num_heads": (1, 2, 3, 4),
+            "mlp_ratios": (3, 3, 2, 2),
+        },
     ),
     "mvit": (MViT, from_mvit, "", {"image_size": 64, "hidden_dim": 6, "num_layers": (1, 2, 2, 1)}),
 }

@@ -18,7 +18,10 @@ IMAGES = RNG.normal(size=(3, 37, 50, 3)).astype("float32")
 SETTINGS = {
     "pooled": {"hidden_dim": 5, "num_layers": (1, 2)},
     "convolutions": {
-        "hidden_dim": 6, "num_layers": (1, 1, 1), "bottleneck": False, "stem": "convolutions",
+        "hidden_dim": 6,
+        "num_layers": (1, 1, 1),
+        "bottleneck": False,
+        "stem": "convolutions",
         "norm": "group",
     },
     "all stages": {"hidden_dim": 2, "num_layers": (1, 1, 1, 1), "norm": "frozen"},

@@ -95,8 +95,12 @@ SIZES = {
 
 def from_timm(weights):
     names = {
-        "head": "head", "norm": "norm" if "norm.weight" in weights else "fc_norm",
-        "block": "blocks.{}", "norm1": "norm1", "norm2": "norm2", "fc1": "mlp.fc1",
+        "head": "head",
+        "norm": "norm" if "norm.weight" in weights else "fc_norm",
+        "block": "blocks.{}",
+        "norm1": "norm1",
+        "norm2": "norm2",
+        "fc1": "mlp.fc1",
         "fc2": "mlp.fc2",
     }
     table = common(weights, "patch_embed.proj", names)
@@ -125,8 +129,12 @@ def from_timm(weights):
 def from_huggingface(weights):
     embeddings = "vit.embeddings"
     names = {
-        "head": "classifier", "norm": "vit.layernorm", "block": "vit.layers.{}",
-        "norm1": "layernorm_before", "norm2": "layernorm_after", "fc1": "mlp.fc1",
+        "head": "classifier",
+        "norm": "vit.layernorm",
+        "block": "vit.layers.{}",
+        "norm1": "layernorm_before",
+        "norm2": "layernorm_after",
+        "fc1": "mlp.fc1",
         "fc2": "mlp.fc2",
     }
     table = common(weights, f"{embeddings}.patch_embeddings.projection", names)

@@ -74,6 +74,8 @@ def tokenizer(module, differs, words=NONE, not_ours=NONE):
     return Peer(f"{HUB}/tokenizers/{module}_test.py", words, differs, not_ours)
 
 
+# The folder of their files of bytes.
+BYTES = r"__import__('os').environ['PEERS_BYTES'] + '/\1'"
 PEERS = [
     Peer(str(pathlib.Path(__file__).with_name("every_layer_cases.py"))),
     Peer(
@@ -180,10 +182,7 @@ PEERS = [
     hub_layer("alibi_bias", {}, {"*_bias_max*": (layers.ALiBi, "with `m_h = 2^(-8 h / H)`")}),
     hub_layer(
         "f_net_encoder",
-        {
-            r"\._mixing_layer_norm": ".mixer_norm",
-            r"\._output_layer_norm": ".feed_forward_norm",
-        },
+        {r"\._mixing_layer_norm": ".mixer_norm", r"\._output_layer_norm": ".feed_forward_norm"},
         {"*_propagation": (layers.EncoderBlock, "dropout: Rate on the output of each branch")},
     ),
     hub_layer(
@@ -209,10 +208,7 @@ PEERS = [
             # Of two newlines KerasHub makes one token, as Llama 3 does.
             "test_whitespace_split": (text.BytePairTokenizer, "Hugging Face's `GPT2Tokenizer`"),
         },
-        {
-            r'(?s)keras.utils.get_file\(\s+None,\s+".*?/([a-z]+\.\w+)",\s+\)':
-            r"__import__('os').environ['PEERS_BYTES'] + '/\1'",
-        },
+        {r'(?s)keras.utils.get_file\(\s+None,\s+".*?/([a-z]+\.\w+)",\s+\)': BYTES},
         SAFE_MODE,
     ),
     tokenizer(
@@ -231,8 +227,16 @@ PEERS = [
         {
             name: (text.WordPieceTokenizer.train, "come from merging the most frequent pairs")
             for name in (
-                "test_dataset_input", "test_filenames_input", "*lowercase", "test_split", "*_cjk",
-                "test_skip_split", "*_accents", "*_tokens", "*_output_file", "*_indicator",
+                "test_dataset_input",
+                "test_filenames_input",
+                "*lowercase",
+                "test_split",
+                "*_cjk",
+                "test_skip_split",
+                "*_accents",
+                "*_tokens",
+                "*_output_file",
+                "*_indicator",
             )
         },
         not_ours={

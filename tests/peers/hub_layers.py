@@ -98,14 +98,15 @@ class RotaryEmbedding(keras.layers.Layer):
     """Ours, on axes of one's choice."""
 
     def __init__(
-        self, max_wavelength=10000.0, scaling_factor=1.0, sequence_axis=1, feature_axis=-1,
-        **kwargs,
+        self, max_wavelength=10000.0, scaling_factor=1.0, sequence_axis=1, feature_axis=-1, **kwargs
     ):
         super().__init__(**kwargs)
         self.options = {"max_wavelength": max_wavelength, "scaling_factor": scaling_factor}
         self.axes = {"sequence_axis": sequence_axis, "feature_axis": feature_axis}
         self.term = layers.RotaryEmbedding(
-            float(max_wavelength), scaling="linear", scaling_factor=scaling_factor,
+            float(max_wavelength),
+            scaling="linear",
+            scaling_factor=scaling_factor,
             dtype=self.dtype_policy,
         )
 

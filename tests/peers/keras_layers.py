@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import DotScore, MultiHeadAttention, TokenEmbedding
-from keras_transformers.layers.scores import masked_softmax, product
+from keras_transformers.layers.attention.scores import masked_softmax, product
 
 
 def __getattr__(name):

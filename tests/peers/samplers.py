@@ -28,7 +28,10 @@ class Sampler:
         forced = ops.where(ops.arange(length) < index, prompt, PADDING)
         uniform = np.random.default_rng(0).random((batch, length, search.beams), "float32")
         request = Request(
-            ops.cast(forced, "int32"), start_id=0, end_id=NO_END, padding_id=PADDING,
+            ops.cast(forced, "int32"),
+            start_id=0,
+            end_id=NO_END,
+            padding_id=PADDING,
             uniform=ops.convert_to_tensor(uniform),
         )
         flat = ops.repeat(prompt, search.beams, axis=0)

@@ -42,7 +42,7 @@ class Tokenizer:
 
     def detokenize(self, ids):
         ids = ids if isinstance(ids, tf.RaggedTensor) else tf.ragged.constant(ids)
-        return self.ours.detokenize(tf.gather(np.argsort(self.numbers)[-len(self.known):], ids))
+        return self.ours.detokenize(tf.gather(np.argsort(self.numbers)[-len(self.known) :], ids))
 
     def vocabulary_size(self):
         return len(self.known)
@@ -161,4 +161,4 @@ def compute_word_piece_vocabulary(
     strings = [pathlib.Path(each).read_text() for each in data] if isinstance(data, list) else data
     room = vocabulary_size + len(SPECIAL)
     vocab = text.WordPieceTokenizer.train(strings, room, lowercase).vocab
-    return list(vocab[len(SPECIAL):])
+    return list(vocab[len(SPECIAL) :])

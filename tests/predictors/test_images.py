@@ -7,11 +7,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from keras_transformers.predictors import (
-    DetectorPredictor,
-    ImageClassifierPredictor,
-    Refused,
-)
+from keras_transformers.predictors import DetectorPredictor, ImageClassifierPredictor, Refused
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), np.uint8)
@@ -41,8 +37,18 @@ def files(tmp_path_factory):
     grey, colour = PIL.Image.fromarray(GREY), PIL.Image.fromarray(COLOUR)
     grey.save(path)
     encoded = path.read_bytes()
-    forms = [path, str(path), encoded, bytearray(encoded), GREY, GREY[..., None], grey,
-             grey.convert("RGB"), grey.convert("RGBA"), tf.constant(GREY)]
+    forms = [
+        path,
+        str(path),
+        encoded,
+        bytearray(encoded),
+        GREY,
+        GREY[..., None],
+        grey,
+        grey.convert("RGB"),
+        grey.convert("RGBA"),
+        tf.constant(GREY),
+    ]
     return forms, [COLOUR, colour, colour.convert("RGBA")]
 
 
@@ -91,8 +97,10 @@ def test_what_is_no_picture_is_named_with_its_number(bad, reason, classifier):
 def test_a_detector_gives_the_sure_boxes_and_with_details_all():
     boxes = tf.constant([[[0.0, 1, 2, 3], [4, 5, 6, 7]]])
     found = {
-        "boxes": boxes, "label": tf.constant([["cat", "dog"]]),
-        "score": tf.constant([[0.75, 0.25]]), "number": tf.constant([1]),
+        "boxes": boxes,
+        "label": tf.constant([["cat", "dog"]]),
+        "score": tf.constant([[0.75, 0.25]]),
+        "number": tf.constant([1]),
     }
     detector = DetectorPredictor(lambda image: found)
     sure = {"label": "cat", "score": 0.75, "box": [0.0, 1.0, 2.0, 3.0]}

@@ -91,17 +91,26 @@ def test_parts_that_there_are_not_are_named():
 
 def test_answers_of_every_kind_go_through_json():
     found = {
-        "translation": ["Tür"], "score": [-1.5], "truncated": [True], "text": ["Tür"],
-        "continuation": ["r"], "finished": [False], "candidates": [["a", ""]],
-        "probabilities": [[0.75, 0.0]], "label": ["x"], "probability": [0.75],
+        "translation": ["Tür"],
+        "score": [-1.5],
+        "truncated": [True],
+        "text": ["Tür"],
+        "continuation": ["r"],
+        "finished": [False],
+        "candidates": [["a", ""]],
+        "probabilities": [[0.75, 0.0]],
+        "label": ["x"],
+        "probability": [0.75],
         "embedding": [[0.5, 2.0]],
     }
     found = {name: tf.constant(value) for name, value in found.items()}
     given = {}
     for kind, made in predictors.KINDS.items():
         if made.takes == "text":
-            given[kind] = [made(lambda text: found, ["x", "y"]).predict("a", details=details)
-                           for details in (False, True)]
+            given[kind] = [
+                made(lambda text: found, ["x", "y"]).predict("a", details=details)
+                for details in (False, True)
+            ]
     assert json.loads(json.dumps(given)) == given
     sentence = {"score": -1.5, "truncated": True}
     assert given["translator"] == ["Tür", {"translation": "Tür", **sentence}]

@@ -322,8 +322,12 @@ LARGE = {
         {
             "detr": (
                 "DetrForObjectDetection",
-                {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None,
-                 "num_labels": 91},
+                {
+                    "use_timm_backbone": False,
+                    "use_pretrained_backbone": False,
+                    "backbone": None,
+                    "num_labels": 91,
+                },
             )
         },
         backbone_config={"out_features": ["stage4"]},

@@ -17,7 +17,11 @@ def marian(folder):
     (folder / "vocab.json").write_text(str(GOLDEN["vocab.json"]))
     tokenizer = pretrained.load_tokenizer(folder)
     return models.Transformer(
-        tokenizer.vocab_size, **WIDTHS, positions="halves", norm_epsilon=1e-5, logits_bias=True,
+        tokenizer.vocab_size,
+        **WIDTHS,
+        positions="halves",
+        norm_epsilon=1e-5,
+        logits_bias=True,
         padding_id=tokenizer.pad_id,
     )
 
@@ -42,9 +46,7 @@ def vit(folder):
 
 def swin(folder):
     pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
-    return models.Swin(
-        4, 16, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=2, mask_padding=False
-    )
+    return models.Swin(4, 16, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=2, mask_padding=False)
 
 
 def detr(folder):

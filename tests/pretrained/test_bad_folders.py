@@ -83,7 +83,7 @@ def test_a_configuration_that_asks_for_all_memory_is_refused(name, changes, tmp_
 
 def test_windows_and_classes_have_limits(tmp_path):
     swin = pretrained.save(picture_models()["swin"], tmp_path)
-    edit(swin, image_size=10**6, window_size=10**5)  # whose pairs of places alone would fill it
+    edit(swin, image_size=10**6, window_size=10**5)  # whose pairs of positions alone would fill it
     with pytest.raises(ValueError, match="`window_size` must be an integer from 1 to 64"):
         pretrained.load(swin)
     edit(swin, image_size=8, window_size=2, id2label=None, num_labels=10**9)

@@ -30,8 +30,11 @@ def folder(tmp_path):
             {"image_size": 224, "resized": 256},
         ),
         (
-            {"size": {"height": 256, "width": 256}, "do_center_crop": True,
-             "crop_size": {"height": 224, "width": 192}},
+            {
+                "size": {"height": 256, "width": 256},
+                "do_center_crop": True,
+                "crop_size": {"height": 224, "width": 192},
+            },
             {"image_size": (224, 192), "resized": (256, 256)},
         ),
         ({"size": {"shortest_edge": 800, "longest_edge": 1333}}, {"image_size": 1333}),  # DETR

@@ -40,8 +40,11 @@ NEW_CLS = {"embedding_dimension": 16, "pooling_mode": "cls", "include_prompt": T
 MEAN = {"embedding_dimension": 16, "pooling_mode": "mean"}
 CASES = {
     "cls": ([START + "Transformer", START + "Pooling"], OLD_CLS, {}),
-    "normalized_cls": ([START + "Transformer", START + "Pooling", START + "Normalize"], NEW_CLS,
-                       {"max_seq_length": 32}),
+    "normalized_cls": (
+        [START + "Transformer", START + "Pooling", START + "Normalize"],
+        NEW_CLS,
+        {"max_seq_length": 32},
+    ),
     "mean": ([NEWER + "Transformer", NEWER + "Pooling"], MEAN, {"max_seq_length": 12}),
 }
 

@@ -108,7 +108,7 @@ def check_loss(published, result):
         )
     else:
         labels, logits = _labels(published), result
-        if isinstance(model, LanguageModel):  # each place says what comes next
+        if isinstance(model, LanguageModel):  # each position says what comes next
             labels, logits = labels[:, 1:], logits[:, :-1]
         losses, weights = token_cross_entropy(labels, ops.convert_to_tensor(logits), ignore_id=-100)
         loss = ops.sum(losses) / ops.sum(weights)
@@ -142,9 +142,7 @@ def test_generated_tokens_are_the_published_ones(published):
         else:
             sources = {"prompt": found["ids"][:, :4], "start_id": None}
         most = case["max_length"] - isinstance(model, Transformer)  # theirs counts START
-        result = generate(
-            model, **sources, search=search, max_length=most, end_id=case["end_id"]
-        )
+        result = generate(model, **sources, search=search, max_length=most, end_id=case["end_id"])
         expected = found[name][:, isinstance(model, Transformer) :]
         for ours, theirs in zip(result["tokens"], expected, strict=True):
             length = len(theirs)

@@ -39,14 +39,28 @@ def make(kind):
     sizes = {"vocab_size": VOCAB, "initializer_range": 0.4, "init_std": 0.4}
     if kind == "gpt2":
         config = hf.GPT2Config(
-            **sizes, n_embd=WIDTH, n_layer=1, n_head=2, n_positions=32,
-            eos_token_id=2, bos_token_id=2,
+            **sizes,
+            n_embd=WIDTH,
+            n_layer=1,
+            n_head=2,
+            n_positions=32,
+            eos_token_id=2,
+            bos_token_id=2,
         )
         return hf.GPT2LMHeadModel(config).eval()
     config = hf.MarianConfig(
-        **sizes, d_model=WIDTH, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, eos_token_id=2,
-        pad_token_id=PADDING, decoder_start_token_id=PADDING, activation_function="relu",
+        **sizes,
+        d_model=WIDTH,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=24,
+        decoder_ffn_dim=24,
+        eos_token_id=2,
+        pad_token_id=PADDING,
+        decoder_start_token_id=PADDING,
+        activation_function="relu",
     )
     return hf.MarianMTModel(config).eval()
 
@@ -93,9 +107,9 @@ def drawn(rng, kind):
 
 def until_end(row, prompt, ends):
     """A row of tokens up to the first END behind the prompt."""
-    for place in range(prompt, len(row)):
-        if row[place] in ends:
-            return row[: place + 1]
+    for position in range(prompt, len(row)):
+        if row[position] in ends:
+            return row[: position + 1]
     return row
 
 
@@ -118,9 +132,14 @@ def test_the_search_of_a_folder_finds_the_tokens_of_transformers(kind, seeds, tm
         ids = rng.integers(2, PADDING, (1, rng.integers(1, 6)))
         with torch.no_grad():
             found = theirs.generate(
-                torch.tensor(ids), attention_mask=torch.ones_like(torch.tensor(ids)),
-                max_new_tokens=new, do_sample=False, pad_token_id=PADDING, output_scores=True,
-                return_dict_in_generate=True, **{"num_return_sequences": 1, **settings},
+                torch.tensor(ids),
+                attention_mask=torch.ones_like(torch.tensor(ids)),
+                max_new_tokens=new,
+                do_sample=False,
+                pad_token_id=PADDING,
+                output_scores=True,
+                return_dict_in_generate=True,
+                **{"num_return_sequences": 1, **settings},
             )
         ours, prompt = pretrained.load(tmp_path), 0
         with eagerly():
@@ -134,14 +153,14 @@ def test_the_search_of_a_folder_finds_the_tokens_of_transformers(kind, seeds, tm
         expected = found.sequences.numpy()[:, 0 if kind == "gpt2" else 1 :].tolist()
         tokens = result["tokens"].reshape(len(expected), -1).tolist()
         scores = getattr(found, "sequences_scores", None)
-        for place, (row, other) in enumerate(zip(tokens, expected, strict=True)):
-            if scores is not None and scores[place] < -1e8:
+        for position, (row, other) in enumerate(zip(tokens, expected, strict=True)):
+            if scores is not None and scores[position] < -1e8:
                 continue  # fewer sequences are allowed than beams
             row, other = (until_end(r, prompt, settings["eos_token_id"]) for r in (row, other))
-            assert row[: len(other)] == other, (seed, place, settings, new)
+            assert row[: len(other)] == other, (seed, position, settings, new)
             if scores is not None:
-                score = np.reshape(result["scores"], -1)[place]
-                assert score == pytest.approx(float(scores[place]), abs=2e-3), (seed, settings)
+                score = np.reshape(result["scores"], -1)[position]
+                assert score == pytest.approx(float(scores[position]), abs=2e-3), (seed, settings)
 
 
 SAMPLED = {

@@ -50,9 +50,15 @@ def test_every_setting_that_the_published_code_reads_is_known(kind):
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_every_setting_that_the_published_configuration_has_is_known(kind):
-    names = {name for each in hf.CONFIG_MAPPING[kind].__mro__ for name in vars(each)
-             if issubclass(each, hf.PretrainedConfig) and each is not hf.PretrainedConfig
-             and not name.startswith("_") and not inspect.isroutine(getattr(each, name, None))}
+    names = {
+        name
+        for each in hf.CONFIG_MAPPING[kind].__mro__
+        for name in vars(each)
+        if issubclass(each, hf.PretrainedConfig)
+        and each is not hf.PretrainedConfig
+        and not name.startswith("_")
+        and not inspect.isroutine(getattr(each, name, None))
+    }
     fields = hf.CONFIG_MAPPING[kind]().to_dict().keys()
     assert fields & names <= known(FAMILIES[kind])
 

@@ -15,20 +15,47 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sa
 PIECES += ["n", "##e", "##w", "[", "]", "<", ">", "/", "s", "e", "1", "x", "covid", "unused", "你"]
 PIECES += ["好", "!", "pad", "|", "im", "##_", "_", "start", "tok", "##en"]
 BERT_TEXTS = [
-    "The cats sat", "the [NEW]cat [NEW]", "[new] NEW newer", "  [NEW]  [MASK] the", "",
-    "covid-19 COVID-19 covid", "你好 x你好x", "<e1>the cat</e1>", "[CLS] the [SEP]", "[NEW][NEW]",
-    "the [NEWER] cat", "aCaT", "<|im_start|> the",
+    "The cats sat",
+    "the [NEW]cat [NEW]",
+    "[new] NEW newer",
+    "  [NEW]  [MASK] the",
+    "",
+    "covid-19 COVID-19 covid",
+    "你好 x你好x",
+    "<e1>the cat</e1>",
+    "[CLS] the [SEP]",
+    "[NEW][NEW]",
+    "the [NEWER] cat",
+    "aCaT",
+    "<|im_start|> the",
     # Of KerasHub's tests of its word pieces.
-    "ah半推zz", "[UNK] THE [MASK] [CLS][SEP][PAD]", "the!!cat", "quirkily", "The",
+    "ah半推zz",
+    "[UNK] THE [MASK] [CLS][SEP][PAD]",
+    "the!!cat",
+    "quirkily",
+    "The",
     "The\u00e9 [N\u0301EW]",
 ]
 GPT2_TEXTS = [
-    "It's what they'll do", "a<|pad|>b  <|pad|>  c", "<|im_start|>user\nHi<|im_end|>\n",
-    "  <sp>  x", "a <mask> b", "newword  newwords", "<|endoftext|>", "<|endoftext|> <|pad|>", "",
+    "It's what they'll do",
+    "a<|pad|>b  <|pad|>  c",
+    "<|im_start|>user\nHi<|im_end|>\n",
+    "  <sp>  x",
+    "a <mask> b",
+    "newword  newwords",
+    "<|endoftext|>",
+    "<|endoftext|> <|pad|>",
+    "",
     "é<é>é",
     # Of KerasHub's tests of its byte pairs: white space of all kinds, and scripts without any.
-    "\n\n\n  s", "  \n\n\ns", "\xa0 \xa0 \u3000 s", "素晴らしい！芭比Q啦～", "구글의 수상작",
-    "\nairplane", "brown.", "black",
+    "\n\n\n  s",
+    "  \n\n\ns",
+    "\xa0 \xa0 \u3000 s",
+    "素晴らしい！芭比Q啦～",
+    "구글의 수상작",
+    "\nairplane",
+    "brown.",
+    "black",
 ]
 
 
@@ -89,7 +116,13 @@ def add(folder, *tokens, special=(), texts, **more):
 def test_tokens_added_to_berts_are_found(lower, tmp_path):
     folder = bert(tmp_path, do_lower_case=lower)
     add(
-        folder, "[NEW]", "COVID-19", "你好", "aCaT", "cat", special=["<e1>", "</e1>", "[NEWER]"],
+        folder,
+        "[NEW]",
+        "COVID-19",
+        "你好",
+        "aCaT",
+        "cat",
+        special=["<e1>", "</e1>", "[NEWER]"],
         texts=BERT_TEXTS,
     )
 
@@ -97,8 +130,13 @@ def test_tokens_added_to_berts_are_found(lower, tmp_path):
 def test_tokens_added_to_gpt2s_are_found(tmp_path):
     space = hf.AddedToken("<sp>", lstrip=True, rstrip=True, special=False)
     mine, theirs = add(
-        gpt2(tmp_path), "newword", space, special=["<|im_start|>", "<|im_end|>"], texts=GPT2_TEXTS,
-        pad_token="<|pad|>", bos_token="<|im_start|>",
+        gpt2(tmp_path),
+        "newword",
+        space,
+        special=["<|im_start|>", "<|im_end|>"],
+        texts=GPT2_TEXTS,
+        pad_token="<|pad|>",
+        bos_token="<|im_start|>",
     )
     assert mine.tokenize(["a"], start=True).to_list()[0][0] == theirs.bos_token_id
     ids = mine.tokenize(GPT2_TEXTS[1:3])

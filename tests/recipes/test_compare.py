@@ -24,7 +24,11 @@ def test_options_that_differ_and_all_metrics_stand_side_by_side(tmp_path, monkey
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == [one, other]
     assert lines[1:] == [
-        ["dropout", "0.1"], [], ["bleu", "21.75", "7"], ["parameters", "1003008"], ["chrf", "1.25"]
+        ["dropout", "0.1"],
+        [],
+        ["bleu", "21.75", "7"],
+        ["parameters", "1003008"],
+        ["chrf", "1.25"],
     ]
 
 

@@ -44,7 +44,7 @@ def test_the_saved_model_finds_boxes_in_a_photograph(smoke):
     assert (corners >= 0).all() and (corners <= 400).all()
 
 
-def test_the_embedded_photographs_are_split_by_place():
+def test_the_embedded_photographs_are_split_by_position():
     data = boxes.load()
     counts = {name: getattr(data, name).number_of_boxes() for name in ("train", "test")}
     assert counts == {"train": 853, "test": 98} and data.train.classes == ["Tree"]

@@ -1,5 +1,4 @@
-"""Claims about recipes on several devices, in less memory, and about what one model leaves behind.
-"""
+"""Claims about recipes on several devices, in less memory, and on what one model leaves behind."""
 
 import importlib.util
 

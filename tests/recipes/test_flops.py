@@ -24,7 +24,7 @@ def test_a_product_counts_two_for_each_multiplication():
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])
-def test_a_convolution_counts_its_kernel_for_each_place(padding):
+def test_a_convolution_counts_its_kernel_for_each_position(padding):
     layer = keras.layers.Conv2D(5, 3, padding=padding, use_bias=False)
     side = 8 if padding == "same" else 6
     assert counted(layer, BATCH, 8, 8, 4) == 2 * BATCH * side**2 * 9 * 4 * 5
@@ -36,9 +36,7 @@ def test_a_fourier_transform_counts_five_n_log_n():
 
 
 def test_a_loop_counts_its_body_as_often_as_it_runs():
-    one, many = (
-        counted(LSTMMixing(causal=True), BATCH, length, WIDTH) for length in (16, LENGTH)
-    )
+    one, many = (counted(LSTMMixing(causal=True), BATCH, length, WIDTH) for length in (16, LENGTH))
     assert many == pytest.approx(2 * one, rel=0.05)  # the weights are touched once
 
 

@@ -175,8 +175,8 @@ def test_arrays_to_watch_by_are_taken_and_may_have_any_number_of_channels(tmp_pa
 SEVERAL = [["red"], ["red", "blue"], [], ["blue"]]
 
 
-def write_table(path, places, names=SEVERAL):
-    lines = [f'pictures/{i}.png,"{",".join(names[i % len(names)])}"' for i in places]
+def write_table(path, positions, names=SEVERAL):
+    lines = [f'pictures/{i}.png,"{",".join(names[i % len(names)])}"' for i in positions]
     path.write_text("\n".join(["file,labels", *lines]), encoding="utf-8")
 
 

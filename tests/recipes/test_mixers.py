@@ -25,9 +25,7 @@ def test_a_run_leaves_table_picture_and_the_best_model(smoke):
     with open(folder / "table.tsv", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert [(row["task"], row["variant"]) for row in rows] == [
-        (task, variant)
-        for task in ("image", "text")
-        for variant in ("fourier", "nothing")
+        (task, variant) for task in ("image", "text") for variant in ("fourier", "nothing")
     ]
     assert float(rows[0]["accuracy"]) == metrics["image_fourier_accuracy"]
     assert [path.name for path in (folder / "figures").iterdir()] == ["comparison.png"]

@@ -91,9 +91,12 @@ def test_the_five_best_classes_come_best_first():
 def test_attention_lies_over_the_picture_as_the_model_sees_it(kind):
     sizes = {"num_classes": 3, "image_size": 16, "patch_size": 4}
     sizes |= {"window_size": 2} if kind is Swin else {"num_layers": 1}
-    model = kind.from_variant("mini/4" if kind is ViT else "mini", **{
-        name: size for name, size in sizes.items() if not (kind is ViT and name == "patch_size")
-    })
+    model = kind.from_variant(
+        "mini/4" if kind is ViT else "mini",
+        **{
+            name: size for name, size in sizes.items() if not (kind is ViT and name == "patch_size")
+        },
+    )
     model.build((None, 16, 16, 1))
     parts = {"model": lambda: model, "preprocessing": lambda: Preprocessing(16, 1)}
     predictor = ImageClassifierPredictor(None, parts=parts)

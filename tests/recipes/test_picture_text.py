@@ -1,6 +1,5 @@
 """Claims about the recipe that fuses pictures and sentences."""
 
-
 import numpy as np
 import pytest
 import tensorflow as tf

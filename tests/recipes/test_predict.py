@@ -40,8 +40,9 @@ def slow_shouter(tmp_path_factory):
 def lines(tmp_path):
     path = tmp_path / "lines.txt"
     content = [f"line {i} of all" for i in range(ROWS)]
-    path.write_bytes(b"".join(b"\xff\n" if i == 7 else content[i].encode() + b"\n"
-                              for i in range(ROWS)))
+    path.write_bytes(
+        b"".join(b"\xff\n" if i == 7 else content[i].encode() + b"\n" for i in range(ROWS))
+    )
     return path
 
 
@@ -96,7 +97,10 @@ def test_answers_come_in_the_order_of_the_lines(shouter, lines, tmp_path, capsys
     printed = capsys.readouterr().out
     assert "400 rows, in" in printed and "rows a second" in printed and "1 bad rows" in printed
     assert {path.name for path in output.iterdir()} == {
-        "predictions.txt", "bad_rows.tsv", "job.json", "lock"
+        "predictions.txt",
+        "bad_rows.tsv",
+        "job.json",
+        "lock",
     }
 
 
@@ -141,8 +145,12 @@ def test_tables_and_json_lines_are_read_with_their_bad_rows(shouter, tmp_path):
 def test_pictures_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatch):
     def classify(image):
         return {
-            "label": tf.map_fn(lambda each: tf.cast(
-                tf.strings.as_string(tf.shape(tf.io.decode_image(each))[0]), tf.string), image),
+            "label": tf.map_fn(
+                lambda each: tf.cast(
+                    tf.strings.as_string(tf.shape(tf.io.decode_image(each))[0]), tf.string
+                ),
+                image,
+            ),
             "probability": tf.ones(tf.shape(image)),
             "probabilities": tf.ones((tf.size(image), 1)),
         }

@@ -11,9 +11,7 @@ from tests.pretrained.folders import MADE
 from tests.recipes.command import command, run
 
 OFTEN = "text_classification"
-TRIED = [
-    pytest.param(name, marks=() if name == OFTEN else pytest.mark.slow) for name in MADE
-]
+TRIED = [pytest.param(name, marks=() if name == OFTEN else pytest.mark.slow) for name in MADE]
 
 
 @pytest.mark.parametrize("recipe", TRIED)
@@ -31,7 +29,9 @@ def test_a_run_goes_on_from_published_weights_and_publishes(recipe, tmp_path):
     for one, other in zip(again.weights, tuned.weights, strict=True):
         np.testing.assert_array_equal(one, other)
     assert (output / "saved_model" / "saved_model.pb").is_file()
-    theirs, ours = (set(path.name for path in place.iterdir()) for place in (folder, published))
+    theirs, ours = (
+        set(path.name for path in position.iterdir()) for position in (folder, published)
+    )
     assert theirs <= ours | {"target.spm"}  # with its tokenizer, or how it wants its pictures
     kept = json.loads((folder / "config.json").read_text())["model_type"]
     assert json.loads((published / "config.json").read_text())["model_type"] == kept

@@ -72,7 +72,10 @@ def test_a_run_leaves_scores_of_labels_and_no_confusion(tuned):
     assert scores | {"valid_accuracy", "parameters", "seconds"} <= set(metrics)
     assert not {"test_top1", "valid_top1"} & set(metrics)
     assert {path.stem for path in (folder / "figures").iterdir()} == {
-        "training_curves", "labels", "predictions_attention", "position_similarity",
+        "training_curves",
+        "labels",
+        "predictions_attention",
+        "position_similarity",
         "patch_filters",
     }
     assert [row["class"] for row in rows_of(folder / "classes.tsv")] == sorted(COLOURS)
@@ -105,8 +108,9 @@ def test_the_saved_model_gives_each_label_its_probability_with_tensorflow_alone(
     for answer, row in zip(predictor.predict(paths), probabilities, strict=True):
         np.testing.assert_allclose(list(answer["probabilities"].values()), row, atol=1e-6)
         assert answer["labels"] == [n for n, p in zip(names, row, strict=True) if p >= 0.5]
-    normal = predictor.preprocessing.normalize([predictor.preprocessing.decode(
-        tf.io.read_file(path)) for path in paths])
+    normal = predictor.preprocessing.normalize(
+        [predictor.preprocessing.decode(tf.io.read_file(path)) for path in paths]
+    )
     logits = np.asarray(predictor.model(normal), "float64")
     np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-logits)), atol=1e-5)
 

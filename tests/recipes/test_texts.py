@@ -61,9 +61,7 @@ def test_a_language_model_leaves_the_whole_folder(language):
 def test_scores_of_a_language_model_follow_from_one_another(language):
     metrics = language[1]
     nats = np.log(metrics["test_perplexity_per_token"]) * metrics["test_tokens"]
-    assert metrics["test_bits_per_byte"] == pytest.approx(
-        nats / np.log(2) / metrics["test_bytes"]
-    )
+    assert metrics["test_bits_per_byte"] == pytest.approx(nats / np.log(2) / metrics["test_bytes"])
     assert np.log(metrics["test_perplexity_per_word"]) == pytest.approx(
         nats / metrics["test_words"]
     )

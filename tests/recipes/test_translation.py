@@ -28,7 +28,7 @@ def test_a_run_leaves_the_whole_folder(smoke):
         assert {"loss", "val_loss", "val_bleu", "val_chrf"} <= set(next(csv.DictReader(file)))
 
 
-def test_most_places_hold_real_tokens(smoke):
+def test_most_positions_hold_real_tokens(smoke):
     assert smoke[1]["real_token_share"] > 0.8
 
 

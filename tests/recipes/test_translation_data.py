@@ -56,10 +56,7 @@ class ToyLabels(ToyTranslation):
 
 @pytest.mark.parametrize(
     ("name", "train", "languages"),
-    [
-        ("ui.en-de", 30957, ("English", "German")),
-        ("bible.en-es", 28803, ("English", "Spanish")),
-    ],
+    [("ui.en-de", 30957, ("English", "German")), ("bible.en-es", 28803, ("English", "Spanish"))],
 )
 def test_an_embedded_set_is_whole_and_its_splits_share_no_pair(name, train, languages):
     data = translation.load(name)

@@ -24,7 +24,10 @@ def smoke(tmp_path_factory):
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, metrics = smoke
     assert {path.stem for path in (folder / "figures").iterdir()} == {
-        "training_curves", "confusion", "predictions_attention", "position_similarity",
+        "training_curves",
+        "confusion",
+        "predictions_attention",
+        "position_similarity",
         "patch_filters",
     }
     assert json.loads((folder / "config.json").read_text())["dataset"] == "fashion-mnist-12k"

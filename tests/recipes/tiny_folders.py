@@ -20,10 +20,12 @@ def translator(folder):
     """A translator's folder."""
     keras.utils.set_random_seed(3)
     tokenizer = SentencePieceTokenizer.train(SENTENCES * 9, vocab_size=23)
-    model = Transformer(
-        tokenizer.vocab_size, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1
-    )
+    model = Transformer(tokenizer.vocab_size, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
     model.build({"source": (None, None), "target": (None, None)})
+    # The end scores zero, so that a sentence does not end before it has begun.
+    embeddings = model.weights[0].numpy()
+    embeddings[tokenizer.end_id] = 0
+    model.weights[0].assign(embeddings)
     tokenizer.save(folder / "tokenizer.model")
     model.save(folder / "model.keras")
     Translator(model, tokenizer, SEARCH, source_lengths=(16,)).save(folder / "saved_model")

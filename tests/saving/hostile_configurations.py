@@ -315,7 +315,10 @@ def _unrolled(config, path):
 @kind("registered name of another class", "is a DropPath")
 def _other(config, path):
     return instead(
-        config, "keras.layers", "Lambda", lambda_of(code(path)),
+        config,
+        "keras.layers",
+        "Lambda",
+        lambda_of(code(path)),
         registered_name="keras_transformers>DropPath",
     )
 

@@ -144,8 +144,8 @@ def _hard_link(file):
     file["layers/dense_1/vars/1"] = file["layers/dense/vars/1"]
 
 
-@kind("array at the wrong place", "is not where Keras keeps weights")
-def _place(file):
+@kind("array at the wrong position", "is not where Keras keeps weights")
+def _position(file):
     file["layers/dense/payload"] = np.zeros(3)
 
 

@@ -131,8 +131,11 @@ def _overflow(header, data):
 
 
 for _name, _extent in {
-    "negative extent": -5, "extent that is no whole number": 5.5, "infinite extent": float("inf"),
-    "extent that is no number": float("nan"), "extent of a thousand digits": 10**1000,
+    "negative extent": -5,
+    "extent that is no whole number": 5.5,
+    "infinite extent": float("inf"),
+    "extent that is no number": float("nan"),
+    "extent of a thousand digits": 10**1000,
 }.items():
 
     @kind(_name, "not a whole safetensors file")

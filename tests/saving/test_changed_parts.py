@@ -27,9 +27,7 @@ def quick(name, mode=None):
 def some(names, more=()):
     """Cases of names, and modes, of which most are slow."""
     cases = [(name, *each) for name in names for each in (more or [()])]
-    return [
-        pytest.param(*case, marks=() if quick(*case) else pytest.mark.slow) for case in cases
-    ]
+    return [pytest.param(*case, marks=() if quick(*case) else pytest.mark.slow) for case in cases]
 
 
 def each_mode(names, modes=MODES):
@@ -160,8 +158,8 @@ def flags(model):
 def test_what_was_frozen_by_hand_is_frozen_in_the_file(name, tmp_path):
     model, _ = made(name)
     inner = [each for each in model._flatten_layers(include_self=False) if each.weights]
-    for place, layer in enumerate(inner):  # some, and inside these some not
-        layer.trainable = place % 3 != 0
+    for position, layer in enumerate(inner):  # some, and inside these some not
+        layer.trainable = position % 3 != 0
     for root in (True, False):
         if not root:
             model.trainable = False

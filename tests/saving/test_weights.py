@@ -87,9 +87,9 @@ def test_a_wrong_bit_anywhere_among_tensors_is_found(tmp_path):
     model = hostile.victim()
     data = save(model, tmp_path / "model.safetensors").read_bytes()
     before, path = model.get_weights(), tmp_path / "flipped.safetensors"
-    for place in np.random.default_rng(0).integers(0, 8 * len(data), 500):
+    for position in np.random.default_rng(0).integers(0, 8 * len(data), 500):
         flipped = bytearray(data)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[position // 8] ^= 1 << position % 8
         path.write_bytes(flipped)
         with pytest.raises(ValueError):
             saving.load_weights(model, path)
@@ -100,9 +100,9 @@ def test_a_wrong_bit_in_an_archive_is_found_or_changes_no_weight(tmp_path):
     model = hostile.victim()
     data = save(model, tmp_path / "model.keras").read_bytes()
     before, path, found = model.get_weights(), tmp_path / "flipped.keras", 0
-    for place in np.random.default_rng(0).integers(0, 8 * len(data), 300):
+    for position in np.random.default_rng(0).integers(0, 8 * len(data), 300):
         flipped = bytearray(data)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[position // 8] ^= 1 << position % 8
         path.write_bytes(flipped)
         try:
             saving.load_weights(model, path)
@@ -118,9 +118,9 @@ def test_a_wrong_bit_in_hdf5_never_ends_the_process(tmp_path):
     model = hostile.victim()
     data = save(model, tmp_path / "model.weights.h5").read_bytes()
     path = tmp_path / "flipped.weights.h5"
-    for place in np.random.default_rng(0).integers(0, 8 * len(data), 5000):
+    for position in np.random.default_rng(0).integers(0, 8 * len(data), 5000):
         flipped = bytearray(data)
-        flipped[place // 8] ^= 1 << place % 8
+        flipped[position // 8] ^= 1 << position % 8
         path.write_bytes(flipped)
         try:
             saving.load_weights(model, path)

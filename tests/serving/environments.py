@@ -25,12 +25,12 @@ def python_of(version, folder):
     Raises:
         subprocess.CalledProcessError: If pip finds no such version for this Python.
     """
-    place = folder / f"tensorflow-{version}"
-    python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    done = place / "installed"  # an installation that was broken off is done again
+    position = folder / f"tensorflow-{version}"
+    python = position / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    done = position / "installed"  # an installation that was broken off is done again
     if not done.exists():
-        print(f"Installing TensorFlow {version} into {place} ...", flush=True)
-        venv.create(place, clear=True, with_pip=True)
+        print(f"Installing TensorFlow {version} into {position} ...", flush=True)
+        venv.create(position, clear=True, with_pip=True)
         wanted = [f"{package}=={version}.*" for package in PACKAGES]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
         done.touch()

@@ -142,7 +142,7 @@ def test_packed_rows_are_shuffled_by_the_seed_and_the_epoch():
 def test_joined_pairs_hold_the_ids_of_both_without_the_marks_between(lengths, join, batch_size):
     pairs = pairs_of(lengths)
     batches = list(packed(as_dataset(pairs, batch_size), 13, 11, 2, seed=3, join=join))
-    wanted = {}  # what a pair, or a couple of neighbours, reads as -> the places of its pairs
+    wanted = {}  # what a pair, or a couple of neighbours, reads as -> the positions of its pairs
     for i, (source, target) in enumerate(pairs):
         wanted[tuple(source), tuple(target)] = [i]
         if i % 2 == 0 and i + 1 < len(pairs):
@@ -178,7 +178,7 @@ def test_repeated_rows_hold_every_pair_once_a_round():
 @pytest.mark.parametrize(("source", "target"), [(14, 3), (3, 12)])
 def test_a_pair_longer_than_a_row_is_refused(source, target):
     batches = packed(as_dataset(pairs_of([(2, 2), (source, target)])), 13, 11, rows=2)
-    with pytest.raises(Exception, match="but a row has places for .13, 11.*without_long"):
+    with pytest.raises(Exception, match="but a row has positions for .13, 11.*without_long"):
         list(batches)
 
 

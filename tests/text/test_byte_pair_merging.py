@@ -24,8 +24,11 @@ def by_definition(word, vocab, merges):
     ranks = {pair: rank for rank, pair in enumerate(merges)}
     word = list(word)
     while True:
-        pairs = [(ranks[pair], i) for i, pair in enumerate(zip(word, word[1:], strict=False))
-                 if pair in ranks]
+        pairs = [
+            (ranks[pair], i)
+            for i, pair in enumerate(zip(word, word[1:], strict=False))
+            if pair in ranks
+        ]
         if not pairs:
             return [vocab[piece] for piece in word]
         _, i = min(pairs)
@@ -52,8 +55,9 @@ def test_pieces_are_those_of_the_definition(in_order):
         vocab = vocabulary(merges)
         merge = Merging(vocab, merges, [vocab[letter] for letter in LETTERS])
         # Up to many times what decides over a pair, so that long words are merged at all ends.
-        words = ["".join(rng.choice(list("abc"), n, p=[0.7, 0.2, 0.1]))
-                 for n in (1, 2, 7, 40, 90, 150)]
+        words = [
+            "".join(rng.choice(list("abc"), n, p=[0.7, 0.2, 0.1])) for n in (1, 2, 7, 40, 90, 150)
+        ]
         found = merge(tf.constant(words)).to_list()
         assert found == [by_definition(word, vocab, merges) for word in words]
 

@@ -1,4 +1,4 @@
-"""Claims about packed documents: no token is lost or doubled, and nearly every place is used."""
+"""Claims about packed documents: no token is lost or doubled, and nearly every position is used."""
 
 import collections
 import gzip
@@ -115,8 +115,9 @@ def test_long_documents_are_cut_elsewhere_in_each_epoch():
 
 def test_without_a_seed_documents_are_cut_at_multiples_and_nothing_is_drawn():
     dataset = packed_documents(as_dataset(documents_of([3 * LENGTH, 4])), LENGTH, 2, seed=None)
-    epochs = [[(inputs["ids"].numpy(), labels.numpy()) for inputs, labels in dataset]
-              for _ in range(2)]
+    epochs = [
+        [(inputs["ids"].numpy(), labels.numpy()) for inputs, labels in dataset] for _ in range(2)
+    ]
     np.testing.assert_equal(epochs[0], epochs[1])
     starts = sorted(ids[0] for ids, _ in pieces_in_rows(dataset))
     assert starts == [1, 1 + LENGTH, 1 + 2 * LENGTH, 1 + 3 * LENGTH]
@@ -160,6 +161,6 @@ def test_documents_of_one_length_fill_rows_as_far_as_it_divides_them():
 
 
 @pytest.mark.parametrize("length, rows", [(0, 2), (5, 0)])
-def test_rows_without_a_place_are_refused(length, rows):
+def test_rows_without_a_position_are_refused(length, rows):
     with pytest.raises(ValueError, match=rf"must be positive. Received: length={length}"):
         packed_documents(as_dataset(documents_of([3])), length, rows)

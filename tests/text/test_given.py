@@ -114,8 +114,8 @@ def test_a_vocabulary_is_learnt_from_texts_and_from_nothing_that_is_none(kind):
         ("the cat sat on the mat", "a str"),
         (b"the cat sat on the mat", "a bytes"),
         (7, "a int"),
-        ([*LINES, ["the cat"]], "a list at place 40"),
-        ([None], "a NoneType at place 0"),
+        ([*LINES, ["the cat"]], "a list at position 40"),
+        ([None], "a NoneType at position 0"),
     ):
         with pytest.raises(ValueError, match=rf"train: `strings` must be .*Received: {received}"):
             kind.train(strings, 40)

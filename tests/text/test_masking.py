@@ -43,8 +43,8 @@ def read(batches):
         positions.append(inputs["masked_positions"].numpy())
         labels.append(wanted.numpy())
     ids, positions, labels = map(np.concatenate, (ids, positions, labels))
-    row, place = np.nonzero(labels)
-    return ids, (row, positions[row, place]), labels[row, place]
+    row, position = np.nonzero(labels)
+    return ids, (row, positions[row, position]), labels[row, position]
 
 
 def words_of(ids, segments):
@@ -121,7 +121,7 @@ def test_four_fifths_are_hidden_a_tenth_replaced_and_a_tenth_kept():
     assert replaced.min() >= 5 and len(set(replaced)) == VOCAB - 5  # any ordinary id
 
 
-def test_every_place_is_as_likely_to_be_chosen():
+def test_every_position_is_as_likely_to_be_chosen():
     rows = rows_of([[LENGTH]] * 50)
     _, (_, columns), _ = read(batches_of(rows, 60))
     shares = np.bincount(columns, minlength=LENGTH) / (50 * 60)

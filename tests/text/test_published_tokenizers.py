@@ -52,7 +52,8 @@ def gpt2(gpt2_folder):
 def test_marians_ids_are_the_published_ones(marian):
     assert isinstance(marian, MarianTokenizer)
     for ours, theirs in (
-        (marian, golden("marian")), (marian.for_targets(), golden("marian_target"))
+        (marian, golden("marian")),
+        (marian.for_targets(), golden("marian_target")),
     ):
         found = ours.tokenize(TEXTS, end=True).to_list()
         different = [pair for pair in zip(found, theirs, strict=True) if pair[0] != pair[1]]
@@ -101,7 +102,8 @@ def test_tokenizers_round_trip(name, request, tmp_path):
     tokenizer = request.getfixturevalue(name)
     folder = pretrained.save_tokenizer(tokenizer, tmp_path)
     for twin in (
-        pretrained.load_tokenizer(folder), type(tokenizer).from_config(tokenizer.get_config())
+        pretrained.load_tokenizer(folder),
+        type(tokenizer).from_config(tokenizer.get_config()),
     ):
         assert twin.tokenize(TEXTS).to_list() == tokenizer.tokenize(TEXTS).to_list()
 

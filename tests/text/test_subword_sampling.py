@@ -78,18 +78,24 @@ def probabilities(kind, text, alpha):
     least, largest = min(normal), max(0, *normal)
     text = processor.normalize(text)
 
-    def splits(place):
-        if place == len(text):
+    def splits(position):
+        if position == len(text):
             yield (), 0.0
             return
         ways = [
-            ((known[text[place:end]],), score(processor, known[text[place:end]], largest), end)
-            for end in range(place + 1, len(text) + 1)
-            if text[place:end] in known
+            (
+                (known[text[position:end]],),
+                score(processor, known[text[position:end]], largest),
+                end,
+            )
+            for end in range(position + 1, len(text) + 1)
+            if text[position:end] in known
         ]
-        if text[place] not in known:
-            ids = tuple(processor.piece_to_id(f"<0x{byte:02X}>") for byte in text[place].encode())
-            ways.append(((3,) if 3 in ids else ids, least - 10, place + 1))
+        if text[position] not in known:
+            ids = tuple(
+                processor.piece_to_id(f"<0x{byte:02X}>") for byte in text[position].encode()
+            )
+            ways.append(((3,) if 3 in ids else ids, least - 10, position + 1))
         for ids, points, end in ways:
             for rest, of_rest in splits(end):
                 yield ids + rest, points + of_rest

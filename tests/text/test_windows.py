@@ -9,9 +9,7 @@ from keras_transformers.text import sliding_windows
 
 
 @given(
-    sizes=st.lists(st.integers(0, 40), max_size=5),
-    length=st.integers(1, 13),
-    share=st.floats(0, 1),
+    sizes=st.lists(st.integers(0, 40), max_size=5), length=st.integers(1, 13), share=st.floats(0, 1)
 )
 def test_every_token_is_predicted_once_with_its_context(sizes, length, share):
     stride = max(1, round(share * length))

@@ -23,7 +23,10 @@ GOLDEN = json.loads(
 )
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LINES = [
-    "The cat sat on the mat.", "A dog chased the old cat!", "日本語 и кот", "café au lait"
+    "The cat sat on the mat.",
+    "A dog chased the old cat!",
+    "日本語 и кот",
+    "café au lait",
 ] * 20
 TRAINED = WordPieceTokenizer.train(LINES, 120)
 KINDS = [pytest.param(True, id="uncased"), pytest.param(False, id="cased")]
@@ -85,8 +88,9 @@ def test_a_thousand_lines_of_many_scripts_get_the_ids_of_transformers(lower_case
     lines = GOLDEN["lines"]
     assert len(lines) > 1000
     ids = tokenizer.tokenize(lines, start=True, end=True).to_list()
-    wrong = [line for line, ours, theirs in zip(lines, ids, case["ids"], strict=True)
-             if ours != theirs]
+    wrong = [
+        line for line, ours, theirs in zip(lines, ids, case["ids"], strict=True) if ours != theirs
+    ]
     assert wrong == []
 
 

@@ -33,7 +33,10 @@ def weights(make, accumulated, optimizer=AdamW, batch=16):
     # Epsilon above the rounding of gradients that are zero, as that of the keys' bias is.
     model.compile(
         optimizer(
-            1e-2, weight_decay=0.05, epsilon=1e-4, global_clipnorm=0.1,
+            1e-2,
+            weight_decay=0.05,
+            epsilon=1e-4,
+            global_clipnorm=0.1,
             gradient_accumulation_steps=steps,
         ),
         loss,
@@ -77,7 +80,8 @@ def test_averaged_weights_are_averaged_once_a_step(optimizer, accumulated):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)])
     settings = {"use_ema": True, "ema_momentum": 0.8}
     model.compile(
-        optimizer(0.05, gradient_accumulation_steps=accumulated, **settings), "mse",
+        optimizer(0.05, gradient_accumulation_steps=accumulated, **settings),
+        "mse",
         jit_compile=False,
     )
     expected, batches = None, accumulated or 1

@@ -21,8 +21,10 @@ CLASSES = list("abcdefg")
 
 def test_scores_are_those_counted_by_hand():
     scores = score_classes(PROBABILITIES, LABELS, CLASSES)
-    ranks = [list(np.argsort(-row)).index(label)
-             for row, label in zip(PROBABILITIES, LABELS, strict=True)]
+    ranks = [
+        list(np.argsort(-row)).index(label)
+        for row, label in zip(PROBABILITIES, LABELS, strict=True)
+    ]
     assert scores.top1 == np.mean([rank == 0 for rank in ranks])
     assert scores.top5 == np.mean([rank < 5 for rank in ranks])
     predicted = PROBABILITIES.argmax(1)

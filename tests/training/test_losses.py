@@ -13,7 +13,7 @@ BATCH, LENGTH, VOCAB = 3, 5, 11
 
 
 def example(seed=0, padding=2):
-    """Labels whose last places are padding, and logits."""
+    """Labels whose last positions are padding, and logits."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(1, VOCAB, (BATCH, LENGTH))
     labels[:, LENGTH - padding :] = 0

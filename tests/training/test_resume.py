@@ -51,8 +51,8 @@ class Kill(keras.callbacks.Callback):
 
 
 def make(epoch):
-    places = streams.orders(len(IDS), 7, seed=3, epoch=epoch)
-    return places.map(lambda i: (tf.gather(IDS, i), tf.gather(LABELS, i)))
+    positions = streams.orders(len(IDS), 7, seed=3, epoch=epoch)
+    return positions.map(lambda i: (tf.gather(IDS, i), tf.gather(LABELS, i)))
 
 
 def new_model(optimizer="adamw", policy="float32"):
@@ -217,6 +217,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_keeps_what_was(tmp_path, m
 def test_a_checkpoint_of_another_model_is_refused_before_anything_is_changed(tmp_path):
     with pytest.raises(Killed):
         fit(tmp_path, 4, plain_model)
+
     def other():
         model = keras.Sequential([keras.Input((7,)), keras.layers.Dense(3)])
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

@@ -16,7 +16,7 @@ LABELS = np.eye(16, dtype="float32")[:, :16]
 def test_a_crop_is_a_window_of_the_padded_image(dtype):
     images = IMAGES.astype(dtype)
     padded = np.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)))
-    places = set()
+    indices = set()
     for image, frame in zip(random_crop(images, 2, Draws([1])).numpy(), padded, strict=True):
         found = [
             (top, left)
@@ -25,8 +25,8 @@ def test_a_crop_is_a_window_of_the_padded_image(dtype):
             if np.array_equal(image, frame[top : top + 9, left : left + 7])
         ]
         assert len(found) == 1
-        places.update(found)
-    assert len(places) > 5  # each image has its own
+        indices.update(found)
+    assert len(indices) > 5  # each image has its own
 
 
 def test_half_of_the_images_are_mirrored():
@@ -67,9 +67,7 @@ def test_labels_are_mixed_as_the_images_are(options, tolerance):
 
 
 def test_everything_together_works_inside_a_pipeline():
-    augment = Augmentation(
-        2, True, rand_augment=2, erasing=0.3, mixup=0.2, cutmix=1.0, seed=3
-    )
+    augment = Augmentation(2, True, rand_augment=2, erasing=0.3, mixup=0.2, cutmix=1.0, seed=3)
     batches = tf.data.Dataset.from_tensors((IMAGES, LABELS)).repeat(4).map(augment)
     for images, labels in batches:
         assert images.shape == IMAGES.shape and np.isfinite(images).all()

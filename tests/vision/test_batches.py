@@ -33,9 +33,9 @@ def test_training_without_augmentation_sees_what_evaluation_sees():
     images, labels = next(iter(training_batches(CORPUS, PREPROCESSING, 10)))
     order = np.argsort(images.numpy().sum((1, 2, 3)))
     expected = PREPROCESSING.normalize(CORPUS.images).numpy()
-    places = np.argsort(expected.sum((1, 2, 3)))
-    np.testing.assert_allclose(images.numpy()[order], expected[places], atol=1e-6)
-    np.testing.assert_array_equal(labels.numpy()[order].argmax(1), CORPUS.labels[places])
+    indices = np.argsort(expected.sum((1, 2, 3)))
+    np.testing.assert_allclose(images.numpy()[order], expected[indices], atol=1e-6)
+    np.testing.assert_array_equal(labels.numpy()[order].argmax(1), CORPUS.labels[indices])
 
 
 def test_a_seed_fixes_the_order():

@@ -256,7 +256,7 @@ def test_targets_are_shares_of_the_square(kind, tmp_path):
     image = {"pixels": PICTURE, "encoded": PNG, "files": str(tmp_path / "1.png")}[kind]
     found = corpus([[[6, 8, 18, 20], [0, 0, 60, 40]], []], [[1, 0], []], images=[image, image])
     batches = list(evaluation_boxes(found, Preprocessing(30, std=0.25), 2, max_boxes=3))
-    (inputs, targets), = batches
+    ((inputs, targets),) = batches
     assert targets["labels"].numpy().tolist() == [[0, 1, -1], [-1, -1, -1]]
     np.testing.assert_allclose(targets["boxes"][0, 0], [0.5, 1 / 3, 1.0, 2 / 3], atol=1e-6)
     np.testing.assert_allclose(targets["boxes"][0, 1], [0.2, 7 / 30, 0.2, 0.2], atol=1e-6)
@@ -279,8 +279,7 @@ def test_training_batches_come_without_end_and_changed():
         found, Preprocessing(32), 2, 4, BoxAugmentation(window=30, turn=True, colour=0.2)
     )
     shapes = {
-        (*inputs["images"].shape, *targets["boxes"].shape)
-        for inputs, targets in batches.take(9)
+        (*inputs["images"].shape, *targets["boxes"].shape) for inputs, targets in batches.take(9)
     }
     assert shapes == {(2, 32, 32, 3, 2, 4, 4)}
     with pytest.raises(ValueError, match="must be a square"):

@@ -86,7 +86,8 @@ def test_a_picture_of_another_size_than_is_stated_is_left_out_and_counted(tmp_pa
     found = read_coco(write(tmp_path, pictures, boxes))
     assert len(found) == 2 and found.number_of_boxes() == 2
     assert found.left_out == {
-        "pictures of another size than is stated": 2, "of pictures left out": 3,
+        "pictures of another size than is stated": 2,
+        "of pictures left out": 3,
     }
 
 
@@ -101,10 +102,16 @@ def test_categories_of_the_same_name_are_one_class(tmp_path):
     truth = {"boxes": found.boxes[0], "labels": found.labels[0]}
     ours = score_boxes([answers], [truth], classes=2)
     coco = COCO()
-    rows = [{**each, "id": i + 1, "area": 64, "iscrowd": 0,
-             "category_id": max(each["category_id"], 1)} for i, each in enumerate(boxes)]
-    coco.dataset = {"images": [{"id": 0}], "categories": [{"id": 1}, {"id": 2}],
-                    "annotations": rows, "info": {}}
+    rows = [
+        {**each, "id": i + 1, "area": 64, "iscrowd": 0, "category_id": max(each["category_id"], 1)}
+        for i, each in enumerate(boxes)
+    ]
+    coco.dataset = {
+        "images": [{"id": 0}],
+        "categories": [{"id": 1}, {"id": 2}],
+        "annotations": rows,
+        "info": {},
+    }
     coco.createIndex()
     scored = coco.loadRes([{**row, "score": 0.9 - 0.1 * i} for i, row in enumerate(rows)])
     evaluation = COCOeval(coco, scored, "bbox")

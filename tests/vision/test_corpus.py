@@ -24,8 +24,8 @@ def folder(tmp_path):
     for label, name in enumerate(["cat", "dog", "eel"]):
         (tmp_path / name / "more").mkdir(parents=True)
         for i in range(4):
-            place = tmp_path / name / ("more" if i == 3 else "")
-            (place / f"{i}.png").write_bytes(png(PIXELS[3 * i + label]))
+            index = tmp_path / name / ("more" if i == 3 else "")
+            (index / f"{i}.png").write_bytes(png(PIXELS[3 * i + label]))
     return tmp_path
 
 
@@ -86,7 +86,8 @@ def test_broken_files_are_counted_and_hidden_ones_passed_over(folder):
     corpus = read_folder(folder)
     assert len(corpus) == 12 and corpus.read == 15
     assert corpus.left_out == {
-        "empty files": 1, "files that are no whole JPEG, PNG, GIF, BMP or WebP": 2,
+        "empty files": 1,
+        "files that are no whole JPEG, PNG, GIF, BMP or WebP": 2,
     }
     assert "12 images of 3 classes kept of 15; left out: " in corpus.summary()
     assert "1 empty files" in corpus.summary()

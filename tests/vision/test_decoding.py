@@ -122,8 +122,8 @@ def test_exif_is_found_behind_other_segments():
     segment = exif(6, before=20)
     segment = b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
     frame = file.index(b"\xff\xdb\x00\x43")  # the tables, behind all others
-    for place in (end, frame):
-        turned = file[:place] + segment + file[place:]
+    for index in (end, frame):
+        turned = file[:index] + segment + file[index:]
         np.testing.assert_array_equal(GRAPHS[3](turned), pillow(turned, 3))
         assert int(measured(turned)[3]) == 6
 
@@ -131,8 +131,14 @@ def test_exif_is_found_behind_other_segments():
 @pytest.mark.parametrize(
     "block",
     [
-        exif(0), exif(9), exif(60000), b"Exif\0\0", b"Exif\0\0II*\0", exif(6)[:20],
-        exif(6)[:16] + b"\xff\xff" + exif(6)[18:], b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\0" * 30,
+        exif(0),
+        exif(9),
+        exif(60000),
+        b"Exif\0\0",
+        b"Exif\0\0II*\0",
+        exif(6)[:20],
+        exif(6)[:16] + b"\xff\xff" + exif(6)[18:],
+        b"Exif\0\0II*\0\xff\xff\xff\xff" + b"\0" * 30,
         b"http://ns.adobe.com/xap/1.0/\0<x/>",
     ],
 )
@@ -149,9 +155,9 @@ def test_what_is_cut_off_anywhere_is_refused(kind):
     if name in ("JPEG", "PNG", "WEBP"):
         options = {**options, "exif": exif(6)}
     file = file_of(image, name, **options)
-    for place in {1, 3, 8, 12, 20, 40, 52, len(file) // 2, len(file) - 9}:
+    for index in {1, 3, 8, 12, 20, 40, 52, len(file) // 2, len(file) - 9}:
         with pytest.raises(tf.errors.InvalidArgumentError):
-            GRAPHS[3](file[:place])
+            GRAPHS[3](file[:index])
 
 
 def test_packed_bitmaps_are_refused_and_not_misread():

@@ -32,8 +32,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def table(folder, name="labels.tsv", places=range(6), more=(), between=","):
-    lines = [f"more/{i}.png\t{between.join(NAMES[i])}" for i in places]
+def table(folder, name="labels.tsv", indices=range(6), more=(), between=","):
+    lines = [f"more/{i}.png\t{between.join(NAMES[i])}" for i in indices]
     (folder / name).write_text("\n".join([*lines, *more]) + "\n", encoding="utf-8")
     return folder / name
 
@@ -67,15 +67,23 @@ def test_every_image_has_the_labels_of_its_line(folder, kind):
 def test_what_is_left_out_is_counted_and_named(folder):
     (folder / "broken.png").write_bytes(b"no image")
     (folder / "stray.PNG").write_bytes(b"")
-    more = ["broken.png\tbroken", "gone.png\tgone", "gone/1.png\tcat", "\tcat", "6.png",
-            "stray.png\tcat, cat"]
+    more = [
+        "broken.png\tbroken",
+        "gone.png\tgone",
+        "gone/1.png\tcat",
+        "\tcat",
+        "6.png",
+        "stray.png\tcat, cat",
+    ]
     (folder / "stray.png").write_bytes((folder / "more/0.png").read_bytes())
     corpus = read_listed({"train": table(folder, more=more)})["train"]
     assert corpus.classes == ["cat", "dog", "eel"] and len(corpus) == 7 and corpus.read == 13
     assert corpus.left_out == {
-        "without a tab": 1, "without a file": 1, "missing files, the first gone.png in line 8": 2,
-        "in the folder, but in no table": 1, "files that are no whole JPEG, PNG, GIF, BMP or WebP":
-        1,
+        "without a tab": 1,
+        "without a file": 1,
+        "missing files, the first gone.png in line 8": 2,
+        "in the folder, but in no table": 1,
+        "files that are no whole JPEG, PNG, GIF, BMP or WebP": 1,
     }
     assert corpus.summary().endswith("; kept but worth knowing: 1 with a label given twice")
 
@@ -107,7 +115,7 @@ def test_tables_that_teach_nothing_are_refused(folder):
     with pytest.raises(FileNotFoundError, match="none.tsv does not exist; give a file of file and"):
         read_listed({"train": folder / "none.tsv"})
     with pytest.raises(ValueError, match="labels.tsv: 2 images.*no image has a label"):
-        read_listed({"train": table(folder, places=[1, 5])})
+        read_listed({"train": table(folder, indices=[1, 5])})
     (folder / "labels.tsv").write_text("1.png\tcat\n2.png\t\n")
     with pytest.raises(ValueError, match="2 missing files, the first 1.png in line 1.*nothing to"):
         read_listed({"train": folder / "labels.tsv"})

@@ -1,0 +1,1 @@
+"""Attention: scores, heads, windows, and what a decoder caches."""

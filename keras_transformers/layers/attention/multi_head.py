@@ -1,0 +1,327 @@
+"""Multi-head attention, and attention of a sequence to itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.annotations import MaybeWeights, Shape, Tensor
+from keras_transformers.layers.attention.scores import product, regroup, softmax_of_visible
+from keras_transformers.layers.attention.settings import AttentionSettings
+from keras_transformers.layers.masks import (
+    causal_mask,
+    combine_masks,
+    given_padding,
+    given_pairs,
+    hidden_from_all,
+    hide_padding,
+)
+from keras_transformers.layers.positions.sequence import with_positions
+from keras_transformers.layers.projections import project, project_each, swap_heads
+from keras_transformers.layers.traced import Traced
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class MultiHeadAttention(Traced, AttentionSettings):
+    """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention` on sequences.
+
+    `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
+    `Concat(head_1 .. head_H) W^O` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section
+    3.2.2). Weights have Keras's names, shapes and order: after
+    `set_weights(keras_layer.get_weights())` the output is Keras's, and `from_config` takes the
+    configuration of Keras's layer. What differs: inputs are of rank 3 and the output has one axis
+    of features, so that there is no `attention_axes`, nor are there `sliding_window`, `use_gate`
+    and `flash_attention`; arguments after `use_bias` are given by name; a query that may attend to
+    nothing gives zeros before the output projection, with and without scores; a padded query is one
+    of zeros, which Keras lets attend to nothing.
+
+    A subclass overrides what differs: `prepare_query`, `prepare_key`, `make_mask` or `attend`.
+
+    Args:
+        num_heads: Number of heads (H).
+        key_dim: Width of a query and a key in one head; by default the query's width / `num_heads`.
+        value_dim: Width of a value in one head; by default `key_dim`.
+        dropout: Rate on the attention weights.
+        use_bias: Whether the four projections have biases; or which of them, "output" or a tuple of
+            some of "query", "key", "value" and "output".
+        score: How well a query and a key match: "scaled_dot", "dot", "general", "additive", or a
+            `Score`.
+        num_key_value_heads: Number of heads of keys and values, which divides `num_heads`; as many
+            by default, 1 for multi-query attention (Shazeer 2019, https://arxiv.org/abs/1911.02150),
+            between for grouped queries (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245).
+        position: What the scores owe to positions: a `PositionTerm`, for instance
+            `RotaryEmbedding()`, or None.
+        output_shape: Width of the output; by default that of the query.
+        kernel_initializer, kernel_regularizer, kernel_constraint: Of the four kernels.
+        bias_initializer, bias_regularizer, bias_constraint: Of the biases.
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        query: `(batch, queries, query_width)`.
+        value: `(batch, keys, value_width)`; None attends to `query` itself.
+        key: `(batch, keys, key_width)`; None means `value`.
+        attention_mask: Optional bool `(queries, keys)`, `(batch, queries, keys)` or
+            `(batch, heads, queries, keys)`; True = attend. A key that it hides from all queries,
+            `(batch, 1, keys)`, changes nothing whatever it holds; one that it hides from some must
+            be finite. Two axes that could be (batch, keys) as well are refused.
+        use_causal_mask: Whether query `i` sees keys `0 .. i` only.
+        attention_bias: Optional, added to the scores; shapes as for `attention_mask`.
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        mask, query_mask, value_mask, key_mask: `(batch, length)` padding masks, filled in by Keras
+            from implicit masks. What stands at padding changes nothing, NaN and infinity neither.
+
+    Returns:
+        `(batch, queries, output width)`; with `return_attention_scores`, also the weights (before
+        dropout) `(batch, heads, queries, keys)`.
+
+    Raises:
+        ValueError: If sizes are not positive, `num_heads` does not divide the width where `key_dim`
+            is None, an input is not of rank 3, keys and values differ in length, or a mask does not
+            fit.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import MultiHeadAttention
+    >>> x, context = np.ones((2, 5, 12), "float32"), np.ones((2, 7, 8), "float32")
+    >>> output, weights = MultiHeadAttention(num_heads=3)(
+    ...     x, context, return_attention_scores=True)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 5, 12), (2, 3, 5, 7))
+    """
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        attention_bias: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+    ) -> MaybeWeights:
+        masks, itself = (mask, query_mask, value_mask, key_mask), value is None
+        value = query if value is None else value
+        key = value if key is None else key
+        for name, x, width in zip(self.input_names, (query, value, key), self._widths, strict=True):
+            if len(x.shape) != 3 or x.shape[-1] not in (None, width):
+                expected = f"of shape (batch, length, {width})"
+                self._refuse(name, expected, f"shape {tuple(x.shape)}")
+        if key.shape[1] != value.shape[1]:
+            self._check_lengths(value.shape[1], key.shape[1])
+        padding = pairs = seen = None
+        if any(each is not None for each in masks):
+            query, value, key, padding = self._without_padding(query, value, key, itself, *masks)
+        full = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
+        if attention_mask is not None:
+            pairs = given_pairs(self, "attention_mask", attention_mask, full)
+            seen = hidden_from_all(pairs)
+        if attention_bias is not None:
+            attention_bias = given_pairs(self, "attention_bias", attention_bias, full, False)
+        visible = self.make_mask(query, key, pairs, padding, use_causal_mask)
+        positions = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
+        if query is key is value:
+            parts = project(query, self.query_dense, self.key_dense, self.value_dense)
+        else:
+            denses = (self.query_dense, self.key_dense, self.value_dense)
+            parts = project_each((query, key, value), denses)
+        query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
+        if seen is not None:
+            key, value = (ops.where(seen, x, ops.zeros((), x.dtype)) for x in (key, value))
+        query, key = self.prepare_query(query, positions[0]), self.prepare_key(key, positions[1])
+        y, weights = self.attend(query, key, value, visible, attention_bias, positions, training)
+        if self.attention_observer is not None and weights is not None:
+            self.attention_observer(weights)
+        (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
+        return (y, weights) if return_attention_scores else y
+
+    def prepare_query(self, query: Tensor, positions: Tensor | None) -> Tensor:
+        """A hook: queries as they are compared.
+
+        Args:
+            query: `(batch, heads, queries, key_dim)`.
+            positions: int32 `(queries,)`; None in cross-attention token by token.
+
+        Returns:
+            Same shape.
+        """
+        if self.position is not None:
+            query = self.position.transform(query, positions)
+        return self.score.prepare_query(query)
+
+    def prepare_key(self, key: Tensor, positions: Tensor | None) -> Tensor:
+        """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
+        if self.position is not None:
+            key = self.position.transform(key, positions)
+        return self.score.prepare_key(key)
+
+    def make_mask(
+        self,
+        query: Tensor,
+        key: Tensor,
+        attention_mask: Tensor | None,
+        padding: Tensor | None,
+        causal: bool,
+    ) -> Tensor | None:
+        """A hook: what each query may attend to.
+
+        Args:
+            query, key: The inputs, `(batch, queries, width)` and `(batch, keys, width)`.
+            attention_mask: The caller's, bool `(queries, keys)` or `(batch, heads, queries, keys)`,
+                axes of which may be 1; or None.
+            padding: Bool `(batch, keys)`, True = real token; or None.
+            causal: Whether query `i` sees keys `0 .. i` only.
+
+        Returns:
+            What `attend` takes as `mask`: bool that broadcasts against `(batch, heads, queries,
+            keys)`, or None for everything.
+        """
+        masks = [] if attention_mask is None else [attention_mask]
+        if causal:
+            masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
+        if padding is not None:
+            masks.append(ops.expand_dims(padding, (1, 2)))  # LiteRT has no `[:, None, None]` here
+        return combine_masks(*masks) if masks else None
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        bias: Tensor | None,
+        positions: Sequence[Tensor],
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """A hook: from what was prepared to the output of the heads.
+
+        Args:
+            query: `(batch, heads, queries, key_dim)`.
+            key: `(batch, key_value_heads, keys, key_dim)`.
+            value: `(batch, key_value_heads, keys, value_dim)`.
+            mask: From `make_mask`.
+            bias: Added to the scores `(batch, heads, queries, keys)`, against which it broadcasts;
+                or None.
+            positions: Those of the queries and of the keys, int32 vectors.
+            training: Whether dropout acts.
+
+        Returns:
+            `(batch, heads, queries, value_dim)`, and the weights before dropout `(batch, heads,
+            queries, keys)`, or None where there are none.
+        """
+        heads, shared = query.shape[1], key.shape[1]
+        if self.position is not None:
+            term = self.position.bias(query, *positions)
+            bias = term if bias is None else bias if term is None else ops.add(bias, term)
+        together = query if heads == shared else regroup(query, shared)
+        scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
+        scores = scores if heads == shared else regroup(scores, heads)
+        weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
+        dropped = self.dropout_layer(weights, training=True) if training else weights
+        y = product(dropped, value)  # (batch, heads, queries, value_dim)
+        more = None if self.position is None else self.position.values(dropped, *positions)
+        return y if more is None else y + more, weights
+
+    def _without_padding(
+        self,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor,
+        itself: bool,
+        mask: Tensor | None,
+        query_mask: Tensor | None,
+        value_mask: Tensor | None,
+        key_mask: Tensor | None,
+    ) -> tuple[Any, ...]:
+        """Inputs with zeros at padding, and the keys' padding; what was one tensor stays one."""
+        of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
+        masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
+        padding = given_padding(self, value, **masks)
+        if itself:
+            padding = of_query = combine_masks(of_query, padding)
+        elif query is value or query is key:
+            of_query = padding
+        hidden = {id(query): hide_padding(query, of_query)}
+        for x in (value, key):
+            if id(x) not in hidden:
+                hidden[id(x)] = hide_padding(x, padding)
+        return *(hidden[id(x)] for x in (query, value, key)), padding
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SelfAttention(MultiHeadAttention):
+    """Multi-head attention of a sequence to itself.
+
+    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.2.3).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        attention_mask: Optional bool `(batch, length, length)`; True = attend. See
+            `MultiHeadAttention`.
+        attention_bias: Optional, added to the scores.
+        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
+            queries and keys are made of, not to the values (Carion et al. 2020,
+            https://arxiv.org/abs/2005.12872, section A.3).
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import SelfAttention
+    >>> tuple(SelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    """
+
+    causal = False
+    input_names = ("x", "x", "x")
+
+    def build(self, x_shape: Shape) -> None:
+        super().build(x_shape)
+
+    def call(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None,
+        positions: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        mask: Tensor | None = None,
+        x_mask: Tensor | None = None,
+    ) -> MaybeWeights:
+        if self.position is not None:
+            x = self.position.fits(x, self.causal)
+        if mask is not None or x_mask is not None:
+            x_mask = given_padding(self, x, mask=mask, x_mask=x_mask)
+        placed = x if positions is None else with_positions(self, "positions", x, positions)
+        return super().call(
+            placed,
+            x,
+            placed,
+            attention_mask=attention_mask,
+            use_causal_mask=self.causal,
+            attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            value_mask=x_mask,
+        )
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return super().compute_output_shape(x_shape)

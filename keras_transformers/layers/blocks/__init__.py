@@ -1,0 +1,1 @@
+"""Blocks: residual branches of attention and feed-forward layers, and pooling by attention."""

@@ -1,0 +1,239 @@
+"""Position-wise networks: the same small network on every token."""
+
+from typing import Any, Unpack
+
+import keras
+
+from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
+from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import rate, whole_number
+from keras_transformers.layers.projections import project_token
+from keras_transformers.layers.regularization import Dropout
+from keras_transformers.layers.vision.depthwise import Depthwise
+from keras_transformers.layers.vision.patch_merging import check_map
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The Gaussian error linear unit by its approximation with a hyperbolic tangent.
+
+    `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016,
+    https://arxiv.org/abs/1606.08415, section 2); GPT-2's. Keras's "gelu" is the exact one.
+
+    Args:
+        x: A floating tensor of any shape.
+
+    Returns:
+        Same shape and dtype.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import gelu_tanh
+    >>> round(float(gelu_tanh(ops.convert_to_tensor(1.0))), 4)
+    0.8412
+    """
+    return keras.ops.gelu(x, approximate=True)
+
+
+class _FeedForward(Arguments, Composite, keras.layers.Layer):
+    """What the plain and the gated network share: configuration, dropout, output projection."""
+
+    def __init__(
+        self,
+        mlp_dim: int,
+        activation: Activation | None = "relu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
+        self.activation = keras.activations.get(activation)
+        self.dropout = rate(self, "dropout", dropout)
+        self.use_bias = use_bias
+        self.seed = seed
+        self.supports_masking = True
+
+    def _dense(
+        self, units: int, name: str, activation: Activation | None = None
+    ) -> keras.layers.Dense:
+        return keras.layers.Dense(
+            units, activation, self.use_bias, name=name, dtype=self.dtype_policy
+        )
+
+    def build(self, x_shape: Shape) -> None:
+        if len(x_shape) < 2 or x_shape[-1] is None:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `x` must have shape (..., hidden_dim) with "
+                f"a known width. Received: shape {tuple(x_shape)}"
+            )
+        self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
+        self.output_dense = self._dense(x_shape[-1], "output")
+        self.output_dense.build((*x_shape[:-1], self.mlp_dim))
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return x_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "mlp_dim": self.mlp_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class FeedForward(_FeedForward):
+    """The position-wise feed-forward network of a Transformer block.
+
+    `FFN(x) = act(x W1 + b1) W2 + b2` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,
+    eq. 2).
+
+    Args:
+        mlp_dim: Width of the hidden layer (d_ff).
+        activation: Any Keras activation; "relu" in 2017, "gelu" in BERT and ViT.
+        dropout: Rate on the hidden layer.
+        use_bias: Whether the two projections have biases.
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        x: `(..., hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `mlp_dim` is not positive or the width of `x` is unknown.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import FeedForward
+    >>> layer = FeedForward(mlp_dim=32)
+    >>> layer(np.zeros((2, 5, 8), "float32")).shape[-1], layer.count_params()
+    (8, 552)
+    """
+
+    def build(self, x_shape: Shape) -> None:
+        super().build(x_shape)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden", self.activation)
+        self.hidden_dense.build(x_shape)
+
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        hidden = self.hidden_dense(x)  # (..., mlp_dim)
+        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
+
+    def step(self, x: Tensor) -> Tensor:
+        """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
+        return project_token(self.output_dense, project_token(self.hidden_dense, x))
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class GatedFeedForward(_FeedForward):
+    """A feed-forward network whose hidden layer is gated.
+
+    `FFN(x) = (act(x W) * (x V)) W2`; with "silu" this is SwiGLU, with "gelu" GEGLU
+    (Shazeer 2020, https://arxiv.org/abs/2002.05202, eq. 6).
+
+    Args:
+        mlp_dim: Width of the hidden layer. Three matrices instead of two: `2/3` of the usual
+            width keeps the number of parameters.
+        activation: Any Keras activation, of the gate.
+        dropout: Rate on the hidden layer.
+        use_bias: Whether the three projections have biases.
+        seed: Optional integer for the dropout.
+
+    Call arguments:
+        x: `(..., hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `mlp_dim` is not positive or the width of `x` is unknown.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import GatedFeedForward
+    >>> layer = GatedFeedForward(mlp_dim=32, activation="silu", use_bias=False)
+    >>> layer(np.zeros((2, 5, 8), "float32")).shape[-1], layer.count_params()
+    (8, 768)
+    """
+
+    def __init__(
+        self,
+        mlp_dim: int,
+        activation: Activation | None = "silu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(mlp_dim, activation, dropout, use_bias, seed, **kwargs)
+
+    def build(self, x_shape: Shape) -> None:
+        super().build(x_shape)
+        self.gate_dense = self._dense(self.mlp_dim, "gate", self.activation)
+        self.gate_dense.build(x_shape)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
+        self.hidden_dense.build(x_shape)
+
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        hidden = self.gate_dense(x) * self.hidden_dense(x)  # (..., mlp_dim)
+        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
+
+    def step(self, x: Tensor) -> Tensor:
+        """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
+        hidden = project_token(self.gate_dense, x) * project_token(self.hidden_dense, x)
+        return project_token(self.output_dense, hidden)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ConvolutionalFeedForward(_FeedForward):
+    """A feed-forward network on a grid, whose hidden layer sees its neighbours.
+
+    `FFN(x) = act(DW(x W1 + b1)) W2 + b2`, `DW` a convolution of 3 x 3 positions of each feature by
+    itself (Wang et al. 2022, "PVT v2", https://arxiv.org/abs/2106.13797, section 3.3). The zeros
+    around the grid tell where its borders are; PVT v2 has no other positions.
+
+    Args:
+        mlp_dim, activation, dropout, use_bias, seed: See `FeedForward`.
+
+    Call arguments:
+        x: `(batch, rows, columns, hidden_dim)`.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`.
+
+    Raises:
+        ValueError: If `mlp_dim` is not positive, or `x` is not of rank 4 with a known width.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ConvolutionalFeedForward
+    >>> layer = ConvolutionalFeedForward(mlp_dim=32, activation="gelu")
+    >>> tuple(layer(np.zeros((2, 5, 6, 8), "float32")).shape)
+    (2, 5, 6, 8)
+    """
+
+    def build(self, x_shape: Shape) -> None:
+        check_map(self, x_shape)
+        super().build(x_shape)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
+        self.hidden_dense.build(x_shape)
+        self.depthwise = Depthwise(
+            3, use_bias=self.use_bias, name="depthwise", dtype=self.dtype_policy
+        )
+        self.depthwise.build((*x_shape[:-1], self.mlp_dim))
+
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        check_map(self, x.shape)
+        hidden = self.activation(self.depthwise(self.hidden_dense(x)))  # (..., mlp_dim)
+        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)

@@ -1,0 +1,178 @@
+"""The block of a Swin Transformer: attention in windows that shift from block to block."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Unpack
+
+import keras
+from keras import ops
+
+from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
+from keras_transformers.layers.attention.windows import (
+    WindowAttention,
+    merge_windows,
+    partition_windows,
+    rolled,
+    shifted_window_mask,
+)
+from keras_transformers.layers.blocks.residual import Block
+from keras_transformers.layers.blocks.settings import SwinOptions
+from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.vision.patch_merging import check_map, pad_map
+from keras_transformers.layers.vision.patches import patch_sizes
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SwinBlock(Block):
+    """Self-attention inside windows and a feed-forward network, with residuals and norms.
+
+    `X' = X + WMSA(LN(X))`, `X'' = X' + FFN(LN(X'))` (Liu et al. 2021,
+    https://arxiv.org/abs/2103.14030, eq. 3). With `norm_first` False the norm ends the branch,
+    `X + LN(f(X))` (res-post-norm; Liu et al. 2022, https://arxiv.org/abs/2111.09883, section 3.2).
+    A grid of any size is taken: it is padded to whole windows, and along an axis that fits into one
+    window nothing is shifted.
+
+    Args:
+        num_heads: Number of heads; must divide the width of `x`. None beside a `mixer`.
+        window_size: Side of a window in tokens, or `(rows, columns)`. None beside a `mixer` that
+            has one.
+        mlp_dim: Width of the feed-forward network's hidden layer. None beside a `feed_forward`.
+        shift: By how many tokens the windows stand off those of the block before, to the lower
+            right; half a window in every second block.
+        norm_first: Whether the norms come first in their branches.
+        mask_padding: Whether padding is hidden. The authors' code lets tokens attend to padding,
+            zeros before the projections; False computes the same.
+        mixer: What stands in the place of `WindowAttention(num_heads, window_size)`: one with
+            settings of its own, or another layer from `(batch * windows, tokens, hidden_dim)` to
+            the same shape.
+        dropout, activation, feed_forward, norm, drop_path, layer_scale: See `EncoderBlock`; the
+            activation is "gelu", and the norm's epsilon 1e-5.
+
+    Call arguments:
+        x: `(batch, rows, columns, hidden_dim)`.
+        return_attention_scores: Whether to return the attention weights too.
+        training: Whether dropout acts.
+
+    Returns:
+        Same shape as `x`, and the weights `(batch * windows, heads, tokens, tokens)` on request.
+
+    Raises:
+        ValueError: If `x` is not of rank 4, `num_heads` does not divide its width, or `shift` is
+            not less than the window.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import SwinBlock
+    >>> block = SwinBlock(num_heads=2, window_size=3, mlp_dim=16, shift=1)
+    >>> tuple(block(np.ones((2, 7, 8, 4), "float32")).shape)
+    (2, 7, 8, 4)
+    """
+
+    default_activation = "gelu"
+
+    def __init__(
+        self,
+        num_heads: int | None = None,
+        window_size: int | Sequence[int] | None = None,
+        mlp_dim: int | None = None,
+        shift: int | Sequence[int] = 0,
+        norm_first: bool = True,
+        mask_padding: bool = True,
+        activation: Activation | None = "gelu",
+        mixer: Part | None = None,
+        norm: Part | None = None,
+        **kwargs: Unpack[SwinOptions],
+    ) -> None:
+        settings: dict[str, Any] = {"activation": activation, "mixer": mixer}
+        settings["norm_first"] = norm_first
+        if norm is None:
+            norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
+        super().__init__(num_heads, mlp_dim, norm=norm, **settings, **kwargs)
+        its = None if mixer is None else getattr(self._given["mixer"].layer, "window_size", None)
+        if (window_size is None) == (its is None):
+            expected = "given" if its is None else "left out beside `mixer`, which has its own"
+            refuse(self, "window_size", expected, window_size)
+        self._window_size = window_size  # as it was given
+        self.window_size = patch_sizes(its or window_size or 0, 2, type(self).__name__)
+        self.shift = (shift, shift) if isinstance(shift, int) else tuple(shift)
+        fits = zip(self.shift, self.window_size, strict=True)
+        if not all(0 <= step < side for step, side in fits):
+            expected = f"at least 0 and less than `window_size`={self.window_size}"
+            refuse(self, "shift", expected, shift)
+        self.mask_padding = mask_padding
+
+    def build(self, x_shape: Shape) -> None:
+        check_map(self, x_shape)
+        windows = (None, math.prod(self.window_size), x_shape[-1])
+        self._check(windows)
+        attention = (WindowAttention, self.num_heads, self.window_size)
+        self._build_branch("mixer", attention, windows, norm_shape=x_shape)
+        self._build_feed_forward(x_shape)
+
+    def call(
+        self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
+    ) -> MaybeWeights:
+        check_map(self, x.shape)
+        settings = {"training": training, "weigh": return_attention_scores}
+        x, weights = self._residual(x, "mixer", self._in_windows, **settings)
+        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        return (x, weights) if return_attention_scores else x
+
+    def _in_windows(
+        self, x: Tensor, training: bool | None = None, weigh: bool = False
+    ) -> tuple[Tensor, Any]:
+        """What the mixer makes of a grid, `(batch, rows, columns, hidden_dim)`, and its weights."""
+        grid = ops.shape(x)[1:3]
+        # Known extents are plain integers, and so is what follows from them.
+        padding = [-side % window for side, window in zip(grid, self.window_size, strict=True)]
+        whole = [side + more for side, more in zip(grid, padding, strict=True)]
+        shift = [
+            _only_if(side > window, step)
+            for step, side, window in zip(self.shift, grid, self.window_size, strict=True)
+        ]
+        moved, padded = (not _zero(sides) for sides in (shift, padding))
+        mask = None
+        if moved or (padded and self.mask_padding):
+            real = grid if self.mask_padding else whole
+            mask = shifted_window_mask(whole, self.window_size, shift, real)
+        x = pad_map(x, *padding)  # (batch, whole rows, whole columns, hidden_dim)
+        if moved:
+            x = rolled(x, shift)
+        x = partition_windows(x, self.window_size)  # (batch * windows, tokens, hidden_dim)
+        options = self._options("mixer", attention_mask=mask, return_attention_scores=weigh)
+        x = self.mixer(x, training=training, **options)
+        x, weights = x if weigh else (x, None)
+        x = merge_windows(x, self.window_size, whole)  # (batch, rows, columns, hidden_dim)
+        if moved:
+            x = rolled(x, [-step for step in shift])
+        return (x[:, : grid[0], : grid[1]] if padded else x), weights
+
+    def _residual(
+        self, x: Tensor, name: str, function: Any, *arguments: Any, **options: Any
+    ) -> tuple[Tensor, Any]:
+        if self.norm_first:
+            return super()._residual(x, name, function, *arguments, **options)
+        y = function(x, *arguments, **options)
+        y, other = y if isinstance(y, tuple) else (y, None)
+        norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
+        y = norm(y) if scale is None else scale(norm(y))
+        return x + (self._drop(y) if options.get("training") else y), other
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "window_size": self._window_size,
+            "shift": list(self.shift),
+            "mask_padding": self.mask_padding,
+        }
+
+
+def _only_if(condition: Any, step: int) -> Any:
+    """`step` or 0, where the condition is known or will be in the call."""
+    if step == 0 or isinstance(condition, bool):
+        return step if condition is True else 0
+    return ops.where(condition, step, 0)
+
+
+def _zero(sides: Iterable[Any]) -> bool:
+    return all(isinstance(side, int) and side == 0 for side in sides)

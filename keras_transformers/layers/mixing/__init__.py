@@ -1,0 +1,1 @@
+"""What can stand in place of attention: convolution, LSTM, learned and pooled mixing."""

@@ -1,0 +1,1 @@
+"""How positions enter: encodings that are added, rotations, biases of scores."""
