@@ -89,13 +89,9 @@ class ExactResume(keras.callbacks.Callback):
     _model: keras.Model  # whose property `model` waits for JAX
 
     def __init__(
-        self,
-        folder: StrPath,
-        every_minutes: float | None = 10.0,
-        every_steps: int | None = None,
-        keep: int = 2,
-        resume: bool = True,
-    ) -> None:
+        self, folder: StrPath, every_minutes: float | None = 10.0, every_steps: int | None = None,
+        keep: int = 2, resume: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         if any(number is not None and number <= 0 for number in (every_minutes, every_steps)):
             raise ValueError(
