@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
