@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.request import (
-    NEVER,
+    MASKED,
     Request,
     limits_of,
     log_normalizer,
@@ -119,7 +119,7 @@ class Constraints:
             )
 
     def restrict(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
-        """Lowers to `NEVER` what must not be chosen now.
+        """Lowers to `MASKED` what must not be chosen now.
 
         Args:
             logits: float32 `(batch, beams, vocab)`.
@@ -141,12 +141,12 @@ class Constraints:
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
         few = self.no_repeat_ngram or self.banned or self.required or self.boundaries.banned_first
         if few:
-            possible = ops.logical_and(allowed, logits > NEVER / 2)
+            possible = ops.logical_and(allowed, logits > MASKED / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
         forced = self.boundaries.forced(index, request)[:, None, None]
         free = forced == request.padding_id
-        return ops.where(ops.where(free, allowed, ids == forced), logits, NEVER)
+        return ops.where(ops.where(free, allowed, ids == forced), logits, MASKED)
 
     def log_probabilities(
         self,
