@@ -24,9 +24,9 @@ from keras_transformers.generation.request import (
     lengths_of,
     limits_of,
     log_normalizer,
-    put,
     take_beams,
     top_tokens,
+    write_at,
 )
 from keras_transformers.generation.search import Search, Step
 
@@ -107,7 +107,7 @@ class BeamSearch(Search):
         return self.early_stopping not in (False, "never")
 
     @property
-    def _cut_compete(self) -> bool:
+    def _truncated_compete(self) -> bool:
         return self.normalization == "length" or not self._stops_at_once
 
     def done(self, hypotheses: Hypotheses) -> Tensor:
@@ -128,13 +128,13 @@ class BeamSearch(Search):
             coverage = coverage_penalty(state.coverage, self.coverage_penalty)
             unfinished = unfinished._replace(coverage=coverage)
         candidates = self._extend(unfinished, logits, index, request)
-        finished = self._set_aside(finished, candidates, unfinished, index)
-        unfinished = self._keep(unfinished, candidates, index)
+        finished = self._finish_candidates(finished, candidates, unfinished, index)
+        unfinished = self._continue_candidates(unfinished, candidates, index)
         done = self._done(finished, unfinished, index, request)
         if request.cut_lengths is not None:
             now = index + 1 >= request.cut_lengths
             cut = ops.logical_and(now, ops.logical_not(finished.done))
-            finished = self._with_cut(finished, unfinished, index + 1, cut)
+            finished = self._with_truncated(finished, unfinished, index + 1, cut)
             done = ops.logical_or(done, now)
         return Hypotheses(unfinished, finished._replace(done=done)), state
 
@@ -149,7 +149,7 @@ class BeamSearch(Search):
                 length = ops.reshape(limits_of(request), (-1, 1))
             best = ops.max(self._score(unfinished, unfinished, length), axis=1)
             enough = ops.logical_and(enough, best <= ops.min(finished.scores, axis=1))
-        elif self._cut_compete:  # also with those that finish in the last step
+        elif self._truncated_compete:  # also with those that finish in the last step
             enough = ops.logical_and(enough, index + 1 < most)
         return ops.logical_or(finished.done, enough)
 
@@ -185,7 +185,7 @@ class BeamSearch(Search):
         ended = boundaries.ended(ids, index, request)
         candidates = Candidates(
             ids=ids,
-            tokens=put(take_beams(unfinished.tokens, parents), ids, index),
+            tokens=write_at(take_beams(unfinished.tokens, parents), ids, index),
             logp=sorted_logp,
             coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
             parents=parents,
@@ -195,7 +195,7 @@ class BeamSearch(Search):
             return candidates
         return by_banks(self.constraints, candidates, beams, (1 + ends) * beams)
 
-    def _set_aside(
+    def _finish_candidates(
         self, finished: Finished, candidates: Candidates, unfinished: Unfinished, index: Index
     ) -> Finished:
         """Freezes the continuations that end among the best `beam_size`."""
@@ -231,7 +231,9 @@ class BeamSearch(Search):
         penalty = ops.power(ops.cast(own, "float32"), self.length_penalty)
         return own_logp / penalty + sequences.coverage
 
-    def _keep(self, unfinished: Unfinished, candidates: Candidates, index: Index) -> Unfinished:
+    def _continue_candidates(
+        self, unfinished: Unfinished, candidates: Candidates, index: Index
+    ) -> Unfinished:
         """The first `beam_size` of the candidates that go on."""
         size = candidates.ids.shape[1]
         positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates.ends, "int32")
@@ -240,7 +242,7 @@ class BeamSearch(Search):
         logp = ops.take_along_axis(logp, best, axis=1)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
         parents = take_beams(candidates.parents, best)
-        slots = put(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
+        slots = write_at(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
         inside = index < unfinished.prompt_lengths
         return Unfinished(
             ids=take_beams(candidates.ids, best),
@@ -258,7 +260,7 @@ class BeamSearch(Search):
         """The `n_best` of each source."""
         unfinished, finished = hypotheses
         cut = ops.logical_not(finished.done)
-        finished = self._with_cut(finished, unfinished, length, cut)
+        finished = self._with_truncated(finished, unfinished, length, cut)
         best = 0 if self.n_best == 1 else slice(self.n_best)
         tokens = finished.tokens[:, best]
         return {
@@ -268,14 +270,14 @@ class BeamSearch(Search):
             "log_probabilities": finished.logp[:, best],
         }
 
-    def _with_cut(
+    def _with_truncated(
         self, finished: Finished, unfinished: Unfinished, length: Index, rows: Tensor
     ) -> Finished:
         """The best of what has finished and, in `rows` of the batch, of what is cut at a length."""
         cut = self._score(unfinished, unfinished, length)
         cut, order = ops.top_k(cut, self.beam_size)
         order = ops.cast(order, "int32")
-        if self._cut_compete:
+        if self._truncated_compete:
             competing = ops.where(rows[:, None], cut, 2 * MASKED)
             scores = ops.concatenate([finished.scores, competing], axis=1)
             best = ops.cast(ops.top_k(scores, self.beam_size)[1], "int32")

@@ -126,7 +126,7 @@ def limits_of(request: Request) -> Index:
     return most
 
 
-def put(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
+def write_at(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
     """Writes `ids` (..., ) at position `index` of the last axis of `tokens` (..., length)."""
     here = ops.arange(ops.shape(tokens)[-1]) == index
     return ops.where(here, ids[..., None], tokens)

@@ -14,8 +14,8 @@ from keras_transformers.generation.request import (
     Request,
     lengths_of,
     log_normalizer,
-    put,
     top_tokens,
+    write_at,
 )
 from keras_transformers.generation.search import Search, Step
 
@@ -67,7 +67,7 @@ class _Stepwise(Search):
         ids = ops.where(finished, request.padding_id, ids)
         hypotheses = Sequences(
             ids,
-            put(tokens, ids, index),
+            write_at(tokens, ids, index),
             scores + ops.where(finished, 0.0, gained),
             ops.logical_or(finished, ended),
         )

@@ -10,7 +10,7 @@ from keras_transformers.annotations import BackPointers, Index, LayerOptions, Sh
 from keras_transformers.layers import CrossAttention, Dropout, padding_mask
 from keras_transformers.layers.attention.learned_scores import GivenScore
 from keras_transformers.layers.initializers import Orthogonal
-from keras_transformers.layers.mixing.bidirectional import BothWays
+from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.decoding import Source
@@ -115,7 +115,7 @@ class RecurrentTranslator(Translator):
         self.embedding_dim = embedding_dim or hidden_dim
         policy = self.dtype_policy
         self._make_tables(self.embedding_dim, scale=False)
-        self.encoder = BothWays("gru", hidden_dim // 2, name="encoder", dtype=policy)
+        self.encoder = BidirectionalRNN("gru", hidden_dim // 2, name="encoder", dtype=policy)
         self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
         self.attention = CrossAttention(
             1,
