@@ -38,7 +38,7 @@ from keras_transformers.visualization import images_with_attention, images_with_
 
 from . import training
 from .data.boxes import load
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 from .published import is_published, publishing, start_from
 
@@ -208,15 +208,15 @@ def score(model, classes, preprocessing, valid, test):
 
 def run(config):
     """Trains, scores on held-out tiles and on the test set, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     classes, preprocessing, batches, watched, valid, test = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, len(classes))
     steps = config.training.steps_per_epoch
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    hand_over()
+    continue_on_tensorflow()
     metrics, served, found, held_out = score(model, classes, preprocessing, valid, test)
     threshold = metrics["test_threshold"]
     return training.finish(

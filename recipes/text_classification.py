@@ -39,7 +39,7 @@ from keras_transformers.visualization import confusion_matrix
 from . import training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main, numbers_of
 from .published import is_published, publishing, start_from
 
@@ -186,9 +186,9 @@ def batches(config, ids, labels, classes, seed=None, epoch=None):
 
 def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it and its history."""
-    training.begin_anew(config, seed)
+    training.start_next_model(config, seed)
     classes = len(data.train.classes)
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
     make = partial(batches, config, ids["train"], data.train.labels, classes, seed)
     valid = batches(config, ids["valid"], data.valid.labels, classes)
@@ -231,7 +231,7 @@ def compare(config, folder, data, tokenizer, ids):
         for start in starts
         for seed in seeds
     }
-    hand_over()
+    continue_on_tensorflow()
     several = separator_of(config.data) is not None
     for start in starts:
         scores = []
@@ -269,7 +269,7 @@ def check(config):
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
     check(config)
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, tokenizer, ids = load_data(config)
     tokenizer.save(folder / "vocab.txt")
     metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)

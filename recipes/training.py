@@ -31,7 +31,7 @@ from .folder import Clock, RunFolder
 from .options import numbers
 
 
-def begin(config):
+def start_run(config):
     """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives."""
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
@@ -43,17 +43,17 @@ def begin(config):
     return folder
 
 
-def begin_anew(config, seed):
+def start_next_model(config, seed):
     """Before the next model of a run: frees the last one, which compiled programs would hold."""
-    spread = keras.distribution.distribution()
+    before = keras.distribution.distribution()
     keras.backend.clear_session()  # which forgets precision and devices too
     keras.config.set_dtype_policy(config.run.precision)
-    if spread is not None:
-        keras.distribution.set_distribution(spread)
+    if before is not None:
+        keras.distribution.set_distribution(before)
     keras.utils.set_random_seed(seed)
 
 
-def making(config):
+def model_scope(config):
     """The scope in which models are made."""
     return rematerialized_blocks() if config.run.rematerialize else contextlib.nullcontext()
 

@@ -59,17 +59,17 @@ from keras_transformers.layers.positions.grid_bias import (
     LogGridBias,
     relative_position_index,
 )
+from keras_transformers.layers.positions.in_attention import (
+    ALiBi,
+    AttentionPositionEncoding,
+    RelativePositionBias,
+    ShawRelativePosition,
+)
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
 from keras_transformers.layers.positions.sequence import (
     PositionalEncoding,
     PositionEmbedding,
     sinusoidal_encoding,
-)
-from keras_transformers.layers.positions.terms import (
-    ALiBi,
-    PositionTerm,
-    RelativePositionBias,
-    ShawRelativePosition,
 )
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rematerialization import rematerialized_blocks
@@ -115,7 +115,7 @@ __all__ = [
     "PoolingAttention",
     "PoolingBlock",
     "PositionEmbedding",
-    "PositionTerm",
+    "AttentionPositionEncoding",
     "PositionalEncoding",
     "RandomSynthesizer",
     "RelativePositionBias",

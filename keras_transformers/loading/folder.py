@@ -67,10 +67,10 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
         return published.predictor(folder)
     if (found := saved_model.newest(folder / SAVED)) is not None:
         return saved_model.predictor(found, signature, _parts_of_run(folder), folder)
-    raise ValueError(f"load: {folder} {_what_it_is(folder)}")
+    raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
 
 
-def _what_it_is(folder: pathlib.Path) -> str:
+def _reason_to_refuse(folder: pathlib.Path) -> str:
     """The end of a sentence on a folder that cannot be loaded."""
     there = sorted(path.name for path in folder.iterdir())
     if {CONFIG, "figures"} <= set(there) or {CONFIG, MODEL} <= set(there):

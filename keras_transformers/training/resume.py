@@ -154,8 +154,10 @@ class ExactResume(keras.callbacks.Callback):
 
     def _refuse_shares_on_other_hosts(self) -> None:
         """ValueError where this host does not hold the whole model; also finds who writes."""
-        spread = keras.distribution.distribution()
-        self._writes = getattr(spread, "num_processes", 1) == 1 or spread.data_shard_id == 0
+        distribution = keras.distribution.distribution()
+        self._writes = (
+            getattr(distribution, "num_processes", 1) == 1 or distribution.data_shard_id == 0
+        )
         if keras.backend.backend() == "jax":
             parts = snapshot.variables_of(self._model).values()
             values = [variable.value for part in parts for variable in part]
@@ -173,9 +175,9 @@ class ExactResume(keras.callbacks.Callback):
             self._write(self._pending)
         if self._terminated:
             self._leave()
-        self._let_go()
+        self._restore_step()
 
-    def _let_go(self) -> None:
+    def _restore_step(self) -> None:
         """Gives `fit` its own step back."""
         self._model.train_function = self._train
         if threading.current_thread() is threading.main_thread():
@@ -198,7 +200,7 @@ class ExactResume(keras.callbacks.Callback):
             self._save_if_due(result)
             return result
         except BaseException:
-            self._let_go()
+            self._restore_step()
             raise
         finally:
             self._working = False
@@ -229,7 +231,7 @@ class ExactResume(keras.callbacks.Callback):
             self._leave()  # else after the next step
 
     def _leave(self) -> NoReturn:
-        self._let_go()
+        self._restore_step()
         print(f"\nEnded by SIGTERM; a checkpoint is in {self.checkpoints.folder}.", flush=True)
         raise SystemExit(128 + signal.SIGTERM)
 
@@ -287,7 +289,7 @@ class ExactResume(keras.callbacks.Callback):
 
     def _assign(self, part: str, variables: Sequence[keras.Variable]) -> None:
         owner = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
-        snapshot.give(self._found[1], part, variables, owner)
+        snapshot.assign(self._found[1], part, variables, owner)
 
     def _check_callbacks(self, state: dict[str, Any]) -> None:
         """ValueError unless the checkpoint is of these callbacks."""

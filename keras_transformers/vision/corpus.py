@@ -14,7 +14,7 @@ from keras_transformers.streams import orders
 from keras_transformers.tables import account
 from keras_transformers.vision.labels import checked_labels, class_names, of_classes
 from keras_transformers.vision.preprocessing import Preprocessing
-from keras_transformers.vision.sources import looked_at, pixels_of_file
+from keras_transformers.vision.sources import inspected, pixels_of_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ class ImageCorpus:
         Raises:
             ValueError: If none can.
         """
-        problems, bands = looked_at(self.images)
+        problems, bands = inspected(self.images)
         kept = [i for i, problem in enumerate(problems) if problem is None]
         counts = collections.Counter(self.left_out)
         counts.update(problem for problem in problems if problem)
@@ -180,7 +180,7 @@ class ImageCorpus:
         """
         if self.kind == "pixels":
             return self.images.shape[-1]
-        bands = looked_at(self.images)[1] if self.bands is None else self.bands
+        bands = inspected(self.images)[1] if self.bands is None else self.bands
         found = {int(each): i for i, each in reversed(list(enumerate(bands))) if each}
         if set(found) <= {1, 3}:
             return max(found, default=3)

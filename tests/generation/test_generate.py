@@ -93,11 +93,11 @@ def uncached(norm_first, search, source, max_length):
     log_probabilities = whole_pass(norm_first)
     beams, rows = search.beams, np.repeat(source, search.beams, axis=0)
 
-    def step(ids, index, state, ancestry, shared):
+    def step(ids, index, state, shared, back_pointers):
         position = int(index)
         tokens = to_numpy(state["tokens"])
-        if ancestry is not None:
-            tokens = np.take_along_axis(tokens, to_numpy(ancestry.parents)[..., None], axis=1)
+        if back_pointers is not None:
+            tokens = np.take_along_axis(tokens, to_numpy(back_pointers.parents)[..., None], axis=1)
         tokens = tokens.reshape(-1, max_length)
         if position:  # what the search chose last
             tokens[:, position - 1] = to_numpy(ids).reshape(-1)
@@ -358,10 +358,10 @@ class Decoder(keras.Model):
     def start_decoding(self, source, beams, max_length):
         return self.block.start_cache(ops.shape(source)[0], beams, max_length), None
 
-    def decode_step(self, ids, index, state, shared, ancestry):
+    def decode_step(self, ids, index, state, shared, back_pointers):
         x = self.embedding(ids)
         x = self.positions(x, positions=ops.broadcast_to(index, ops.shape(ids)))
-        slots = None if ancestry is None else ancestry.slots
+        slots = None if back_pointers is None else back_pointers.slots
         visible = visible_slots(index, state, ids.shape[1], slots)
         x, cache, _ = self.block.step(x, state, index, visible)
         return self.embedding.logits(x), cache

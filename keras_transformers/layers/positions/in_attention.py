@@ -14,7 +14,7 @@ from keras_transformers.layers.positions.sequence import rows_of
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionTerm(Arguments, keras.layers.Layer):
+class AttentionPositionEncoding(Arguments, keras.layers.Layer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
 
     A term of one's own overrides what differs. Weights are made in `build`, from the shape of the
@@ -28,9 +28,9 @@ class PositionTerm(Arguments, keras.layers.Layer):
     >>> import keras
     >>> import numpy as np
     >>> from keras import ops
-    >>> from keras_transformers.layers import PositionTerm, SelfAttention
+    >>> from keras_transformers.layers import AttentionPositionEncoding, SelfAttention
     >>> @keras.saving.register_keras_serializable()
-    ... class Elsewhere(PositionTerm):
+    ... class Elsewhere(AttentionPositionEncoding):
     ...     def bias(self, query, query_positions, key_positions):
     ...         other = query_positions[:, None] != key_positions[None, :]
     ...         return -ops.cast(other, "float32")
@@ -80,7 +80,7 @@ def _distances(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ALiBi(PositionTerm):
+class ALiBi(AttentionPositionEncoding):
     """Linear biases: a score falls with the distance, at a slope of its own in each head.
 
     `a(q_i, k_j) - m_h |i - j|` (Press et al. 2022, https://arxiv.org/abs/2108.12409, section 3),
@@ -109,7 +109,7 @@ class ALiBi(PositionTerm):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RelativePositionBias(PositionTerm):
+class RelativePositionBias(AttentionPositionEncoding):
     """A learned bias for each head and bucket of distances (T5).
 
     Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1: half of the buckets hold one
@@ -191,7 +191,7 @@ class RelativePositionBias(PositionTerm):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ShawRelativePosition(PositionTerm):
+class ShawRelativePosition(AttentionPositionEncoding):
     """A learned key and a learned value for each distance, clipped.
 
     `e_ij = q_i (k_j + a^K_(j-i))^T / sqrt(d_k)`, `z_i = sum_j w_ij (v_j + a^V_(j-i))` (Shaw et al.
