@@ -22,7 +22,7 @@ from keras_transformers.generation import (
 )
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
-from keras_transformers.layers.attention.decoder import visible_slots
+from keras_transformers.layers.attention.cache import visible_slots
 from keras_transformers.models import Transformer
 from tests.contract import compiled, to_numpy
 
