@@ -85,6 +85,28 @@ class Prototype:
         return serialized(self.layer)
 
 
+def part_or_numbers(
+    owner: Any, argument: str, given: Any, kind: type = keras.layers.Layer, **numbers: Any
+) -> Prototype | None:
+    """The `Prototype` of a part that takes the place of numbers; None where they make it.
+
+    Args:
+        owner, argument, given, kind: See `part`.
+        **numbers: Arguments that must be None beside the part.
+
+    Raises:
+        ValueError: If both are given, or the part is none.
+    """
+    if given is None:
+        return None
+    prototype = Prototype(owner, argument, given, kind)
+    for name, number in numbers.items():
+        if number is not None:
+            expected = f"left out beside `{argument}`, which has its own"
+            refuse(owner, name, expected, f"{name}={number}")
+    return prototype
+
+
 def norm_prototype(owner: Any, norm: Part | None) -> Prototype:
     """The `Prototype` of a norm that was given, or of a layer norm with epsilon 1e-6."""
     if norm is None:

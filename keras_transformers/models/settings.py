@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import keras
 
 from keras_transformers.annotations import Activation
-from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.arguments import OURS, Arguments
 
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
@@ -128,6 +128,40 @@ def check_problem(owner: str, settings: Mapping[str, Any]) -> None:
             f"{owner}: `num_classes` must be over 1 for problem_type={SINGLE!r}, which gives one "
             f"class the probability 1; use {SEVERAL!r}. Received: num_classes=1"
         )
+
+
+def check_keywords(
+    owner: str,
+    changes: Mapping[str, Any],
+    known: type,
+    beside: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Raises ValueError unless `from_variant` knows all keywords, and none is in a part's place.
+
+    Args:
+        owner: Name of the class, for the message.
+        changes: What it was given.
+        known: The `TypedDict` of its keywords.
+        beside: Part -> keywords that make it, and are left out where an object is given.
+    """
+    words = known.__annotations__
+    for name, value in changes.items():
+        if name in words:
+            continue
+        known_as = (
+            f", and `{name}` is called `{OURS[name]}` here" if OURS.get(name) in words else ""
+        )
+        raise ValueError(
+            f"{owner}.from_variant: keywords must be some of {', '.join(sorted(words))}{known_as}. "
+            f"Received: {name}={value!r}"
+        )
+    for part, makers in (beside or {}).items():
+        for name in makers:
+            if name in changes and isinstance(changes.get(part), (keras.layers.Layer, dict)):
+                raise ValueError(
+                    f"{owner}.from_variant: `{name}` must be left out beside `{part}`, which has "
+                    f"its own. Received: {name}={changes[name]!r}"
+                )
 
 
 def variant(
