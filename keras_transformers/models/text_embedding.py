@@ -30,6 +30,8 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         token_types: Rows of the table of token types; 0 for none.
         padding_id: The id that stands for padding; where it is a token's in a published vocabulary,
             a negative one, which no token has.
+        first_position: Row of the table that the first token gets; RoBERTa's and OPT's tables have
+            two rows before it, so `max_length` and two in all.
         norm: A norm of the sum, for instance `keras.layers.LayerNormalization()`, of which a copy
             is made; None for none.
 
@@ -62,6 +64,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         max_length: int | None = 512,
         token_types: int = 0,
         padding_id: int = 0,
+        first_position: int = 0,
         norm: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -71,12 +74,13 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.max_length = whole_number(self, "max_length", max_length, optional=True)
         self.token_types = whole_number(self, "token_types", token_types, least=0)
         self.padding_id = padding_id
+        self.first_position = whole_number(self, "first_position", first_position, least=0)
         self.autocast = False  # half precision would round ids that are held in floats
         self.token_embedding = self._table(vocab_size, "token_embedding")
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
-                max_length, name="position_embedding", dtype=self.dtype_policy
+                max_length + first_position, name="position_embedding", dtype=self.dtype_policy
             )
         self.token_type_embedding = None
         if token_types:
@@ -102,7 +106,9 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             ids = ops.maximum(as_ids(self, "ids", ids), 0)
         x = self.token_embedding(ids)
         if self.position_embedding is not None:
-            x = self.position_embedding(x, positions=positions)
+            first = self.first_position
+            positions = None if positions is None else positions + first
+            x = self.position_embedding(x, start=first, positions=positions)
         if self.token_type_embedding is not None:
             types = ops.zeros_like(ids) if token_types is None else token_types
             x = x + self.token_type_embedding(types)
@@ -121,5 +127,6 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             "max_length": self.max_length,
             "token_types": self.token_types,
             "padding_id": self.padding_id,
+            "first_position": self.first_position,
             "norm": serialized(self.norm),
         }

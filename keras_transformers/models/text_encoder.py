@@ -109,7 +109,9 @@ class TextEncoder(Transferable, TextModel):
         self.embedding = self._make_embedding(embedding)
         self.encoder_blocks = self._make_blocks(block, "encoder")
         self.head: Any = None if head is None else part(self, "head", head, keras.layers.Layer)
-        self._head_takes = frozenset() if head is None else arguments_of_call(self.head)
+        self._head_takes: frozenset[str] = frozenset()
+        if self.head is not None:
+            self._head_takes = arguments_of_call(self.head)
 
     @property
     def problem_type(self) -> ProblemType | None:
@@ -143,9 +145,9 @@ class TextEncoder(Transferable, TextModel):
                 `dropout`; `activation` of the feed-forward networks of "bert" and of
                 "masked_language", by default GELU; `norm_epsilon`, by default the published
                 models', 1e-12 and 1e-5; of "bert" `token_types`, by default 2, of which DistilBERT
-                has 0; `padding_id`, by default 0. `head` is a layer, or "masked_language",
-                "classification" or "tagging", with `num_classes`, `pooling`, `pooler_activation`
-                and `problem_type`; see `ClassificationHead`.
+                has 0; `padding_id` and `first_position`, by default 0, see `TextEmbedding`. `head`
+                is a layer, or "masked_language", "classification" or "tagging", with `num_classes`,
+                `pooling`, `pooler_activation` and `problem_type`; see `ClassificationHead`.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the

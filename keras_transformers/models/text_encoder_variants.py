@@ -35,7 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 TASKS = (None, "masked_language", "classification", "tagging")
 # Keywords that make another part than the numbers do.
 BLOCK_WORDS = ("style", "attention_dropout", "activation", "norm_epsilon")
-EMBEDDING_WORDS = ("style", "token_types", "padding_id", "norm_epsilon")
+EMBEDDING_WORDS = ("style", "token_types", "padding_id", "first_position", "norm_epsilon")
 HEAD_WORDS = ("num_classes", "pooling", "pooler_activation", "problem_type")
 
 
@@ -57,6 +57,7 @@ class TextEncoderKeywords(LayerOptions, total=False):
     norm_epsilon: float | None
     token_types: int
     padding_id: int
+    first_position: int
     num_classes: int | None
     pooling: Pooling
     pooler_activation: Activation | None
@@ -80,13 +81,16 @@ def encoder_embedding(
     style: Style = "bert",
     token_types: int = 2,
     padding_id: int = 0,
+    first_position: int = 0,
     norm_epsilon: float | None = None,
 ) -> TextEmbedding:
     """What ids become in a style: "modern" has tables neither of positions nor of token types."""
     norm = encoder_norm(style, norm_epsilon)
     if style == "modern":
         return TextEmbedding(vocab_size, hidden_dim, None, padding_id=padding_id, norm=norm)
-    return TextEmbedding(vocab_size, hidden_dim, max_length, token_types, padding_id, norm)
+    return TextEmbedding(
+        vocab_size, hidden_dim, max_length, token_types, padding_id, first_position, norm
+    )
 
 
 def encoder_block(
@@ -162,7 +166,7 @@ def text_encoder_arguments(
         found["vocab_size"] = 30522 if vocab_size is None else vocab_size
     _check(owner, found)
     dropout, style = found.get("dropout", 0.1), found.get("style", "bert")
-    head = found.get("head")
+    head: Any = found.get("head")
     if head is None or isinstance(head, str):
         norm = encoder_norm(style, found.get("norm_epsilon"))
         more = {name: found[name] for name in HEAD_WORDS if name in found}

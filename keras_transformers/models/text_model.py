@@ -103,7 +103,8 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     ) -> Tensor:
         """From `as_inputs` through the blocks and the last norm: `(batch, length, hidden_dim)`."""
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
-        x = self.embedding(inputs["ids"], positions, inputs.get("token_types"))
+        types = inputs.get("token_types")
+        x = self.embedding(inputs["ids"], positions=positions, token_types=types)
         x = self.dropout_layer(x, training=training)
         for block in blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)

@@ -36,7 +36,9 @@ KINDS = pytest.mark.parametrize("kind", HEADS)
 
 
 def make(kind=None, **changes):
-    return TextEncoder.from_variant("base", VOCAB, **{**SIZES, "max_length": 17, **HEADS[kind], **changes})
+    return TextEncoder.from_variant(
+        "base", VOCAB, **{**SIZES, "max_length": 17, **HEADS[kind], **changes}
+    )
 
 
 def random(kind=None, **changes):
