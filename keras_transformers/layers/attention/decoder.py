@@ -27,16 +27,12 @@ class CausalSelfAttention(SelfAttention):
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3 (the decoder's).
 
     Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`, and there
+            what is refused.
 
-    Call arguments:
-        x, attention_mask, attention_bias, return_attention_scores, training: See `SelfAttention`.
+    Call arguments: Those of `SelfAttention`.
 
-    Returns:
-        `(batch, length, hidden_dim)`, and the weights on request.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`.
+    Returns: `(batch, length, hidden_dim)`, and the weights on request.
 
     Example: token by token gives what the whole sequence gives.
     >>> import numpy as np
@@ -185,17 +181,11 @@ class CrossAttention(MultiHeadAttention):
         super().build(x_shape, context_shape)
 
     def call(
-        self,
-        x: Tensor,
-        context: Tensor,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        positions: Tensor | None = None,
-        context_positions: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        context_mask: Tensor | None = None,
-    ) -> MaybeWeights:
+        self, x: Tensor, context: Tensor, attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None, positions: Tensor | None = None,
+        context_positions: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, context_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
         query, key = x, context
         if positions is not None:
             query = with_positions(self, "positions", x, positions)

@@ -121,17 +121,11 @@ class EncoderBlock(Block):
         self._build_feed_forward(x_shape)
 
     def call(
-        self,
-        x: Tensor,
-        attention_mask: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        mask: Tensor | None = None,
-        x_mask: Tensor | None = None,
-    ) -> MaybeWeights:
+        self, x: Tensor, attention_mask: Tensor | None = None, padding_mask: Tensor | None = None,
+        positions: Tensor | None = None, attention_bias: Tensor | None = None,
+        return_attention_scores: bool = False, training: bool | None = None,
+        mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
         x, padding = self._without_padding(x, padding_mask, mask, x_mask)
         options = self._options(
             "mixer", attention_mask=attention_mask, attention_bias=attention_bias, mask=padding,
@@ -189,19 +183,11 @@ class DecoderBlock(Block):
     """
 
     def __init__(
-        self,
-        num_heads: int | None = None,
-        mlp_dim: int | None = None,
-        dropout: float = 0.0,
-        activation: Activation | None = "relu",
-        norm_first: bool = False,
-        mixer: Part | None = None,
-        cross_attention: Part | None = None,
-        feed_forward: Part | None = None,
-        norm: Part | None = None,
-        causal: bool = True,
-        **kwargs: Unpack[BranchOptions],
-    ) -> None:
+        self, num_heads: int | None = None, mlp_dim: int | None = None, dropout: float = 0.0,
+        activation: Activation | None = "relu", norm_first: bool = False, mixer: Part | None = None,
+        cross_attention: Part | None = None, feed_forward: Part | None = None,
+        norm: Part | None = None, causal: bool = True, **kwargs: Unpack[BranchOptions]
+    ) -> None:  # fmt: skip
         across = mixer is not None and cross_attention is None  # `num_heads` is of that attention
         settings = (dropout, activation, norm_first, mixer, feed_forward, norm)
         super().__init__(None if across else num_heads, mlp_dim, *settings, **kwargs)
@@ -229,20 +215,12 @@ class DecoderBlock(Block):
         self._build_feed_forward(x_shape)
 
     def call(
-        self,
-        x: Tensor,
-        context: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        context_mask: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        context_positions: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        mask: Tensor | None = None,
-        x_mask: Tensor | None = None,
-    ) -> MaybeWeights:
+        self, x: Tensor, context: Tensor | None = None, attention_mask: Tensor | None = None,
+        context_mask: Tensor | None = None, padding_mask: Tensor | None = None,
+        positions: Tensor | None = None, context_positions: Tensor | None = None,
+        attention_bias: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
         if (context is None) != (self.cross_attention is None):
             expected, received = ("given", "None") if context is None else ("None", "a tensor")
             refuse(self, "context", f"{expected}, as when the block was built", received)
