@@ -167,7 +167,7 @@ def text_encoder_arguments(
     _check(owner, found)
     dropout, style = found.get("dropout", 0.1), found.get("style", "bert")
     head: Any = found.get("head")
-    if head is None or isinstance(head, str):
+    if not isinstance(head, (keras.layers.Layer, dict)):
         norm = encoder_norm(style, found.get("norm_epsilon"))
         more = {name: found[name] for name in HEAD_WORDS if name in found}
         more["activation"] = found.get("activation", "gelu")
