@@ -36,6 +36,14 @@ def positions(folder):
     return theirs.get("max_position_embeddings", theirs.get("n_positions"))
 
 
+def pooler_activation(folder):
+    """The activation before the classes that published classifiers of the model's type have."""
+    if not is_published(folder):
+        return "tanh"
+    text = pathlib.Path(folder, "config.json").read_text(encoding="utf-8-sig")
+    return "relu" if json.loads(text).get("model_type") == "distilbert" else "tanh"
+
+
 def start_from(folder, kind, called):
     """The model that `--pretrained` names: of another run, or with published weights.
 

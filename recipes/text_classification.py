@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export import TextClassifier
-from keras_transformers.models import TextEncoder
+from keras_transformers.models import ClassificationHead, TextEncoder
 from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
 from keras_transformers.training import (
@@ -41,7 +41,7 @@ from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
 from .options import Run, main, numbers_of
-from .published import is_published, publishing, start_from
+from .published import is_published, pooler_activation, publishing, start_from
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,12 @@ def lengths(config):
 def build_model(config, num_classes, vocab_size, start):
     """The encoder with a head for classes, from "scratch" or "pretrained", compiled."""
     of, kind = config.model, config.data.problem_type
-    changes = {"head": "classification", "num_classes": num_classes, "pooling": of.pooling}
-    changes |= {"problem_type": kind, "dropout": of.dropout, "attention_dropout": 0.0}
+    activation = pooler_activation(of.pretrained)
+    head = ClassificationHead(num_classes, of.pooling, activation, of.dropout, kind)
+    changes = {"head": head, "dropout": of.dropout}
     if of.pretrained is None:
-        model = TextEncoder.from_variant(of.variant, vocab_size, style=of.style, **changes)
+        rates = {"attention_dropout": 0.0}
+        model = TextEncoder.from_variant(of.variant, vocab_size, style=of.style, **changes, **rates)
     else:
         model = start_from(of.pretrained, TextEncoder, "text encoder")
         if start == "pretrained":

@@ -29,12 +29,14 @@ def transformer(rate):
 
 
 def language_model(rate):
-    return models.LanguageModel(31, num_layers=2, style="modern", dropout=rate, **SIZES)
+    return models.LanguageModel.from_variant(
+        "small", 31, num_layers=2, style="modern", dropout=rate, **SIZES
+    )
 
 
 def text_encoder(rate):
     head = {"head": "masked_language", "max_length": 9}
-    return models.TextEncoder(31, num_layers=2, dropout=rate, **head, **SIZES)
+    return models.TextEncoder.from_variant("base", 31, num_layers=2, dropout=rate, **head, **SIZES)
 
 
 def swin(rate):

@@ -18,7 +18,7 @@ SEGMENTS = np.array([[1, 1, 2, 2, 0], [1, 0, 0, 0, 0], [1, 2, 3, 0, 0]], "int32"
 
 
 def text_encoder(**changes):
-    return models.TextEncoder(VOCAB, max_length=9, **{**SIZES, **changes})
+    return models.TextEncoder.from_variant("base", VOCAB, max_length=9, **{**SIZES, **changes})
 
 
 def transformer(**changes):
@@ -31,7 +31,9 @@ OF_ONE_TEXT = {
     "masked language": lambda: text_encoder(head="masked_language"),
     "tagging": lambda: text_encoder(head="tagging", num_classes=3),
     "language_model": lambda: models.LanguageModel(VOCAB, max_length=9, **SIZES),
-    "modern writer": lambda: models.LanguageModel(VOCAB, style="modern", **SIZES),
+    "modern writer": lambda: models.LanguageModel.from_variant(
+        "small", VOCAB, style="modern", **SIZES
+    ),
 }
 OF_PAIRS = {"transformer": transformer, "recurrent": lambda: models.RecurrentTranslator(VOCAB, 8)}
 
@@ -88,7 +90,9 @@ def test_packed_targets_have_the_mask_of_their_segments():
 @pytest.mark.parametrize("padding_id", [-1, 30])
 def test_padding_is_what_the_model_says(padding_id):
     ids = np.where(RIGHT == 0, padding_id, RIGHT)
-    model = models.LanguageModel(VOCAB, padding_id=padding_id, max_length=9, **SIZES)
+    model = models.LanguageModel.from_variant(
+        "small", VOCAB, padding_id=padding_id, max_length=9, **SIZES
+    )
     np.testing.assert_array_equal(mask_of(model(ids)), RIGHT != 0)
 
 

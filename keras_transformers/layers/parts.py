@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Part
-from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.errors import beside, refuse
 
 # What every layer's configuration has and not every constructor takes.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")
@@ -84,6 +84,27 @@ class Prototype:
     def serialized(self) -> Any:
         """The configuration of the layer, as `part` takes it."""
         return serialized(self.layer)
+
+
+def part_or_numbers(
+    owner: Any, argument: str, given: Any, kind: type = keras.layers.Layer, **numbers: Any
+) -> Prototype | None:
+    """The `Prototype` of a part that takes the place of numbers; None where they make it.
+
+    Args:
+        owner, argument, given, kind: See `part`.
+        **numbers: Arguments that must be None beside the part.
+
+    Raises:
+        ValueError: If both are given, or the part is none.
+    """
+    if given is None:
+        return None
+    prototype = Prototype(owner, argument, given, kind)
+    for name, number in numbers.items():
+        if number is not None:
+            refuse(owner, name, beside(argument), f"{name}={number}")
+    return prototype
 
 
 def norm_prototype(owner: Any, norm: Part | None) -> Prototype:

@@ -34,10 +34,10 @@ def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[
         make = export.Detector if isinstance(model, models.DETR) else export.ImageClassifier
         served = make(model, pretrained.class_names(folder), preprocessing)
         return served, {"preprocessing": lambda: preprocessing}
-    make = _of_text(model, config)
+    make = _of_text(model)
     if make is None:
         raise ValueError(
-            f"load: {folder} holds a {type(model).__name__}{_head(config)}, which answers no "
+            f"load: {folder} holds a {type(model).__name__}{_head(model)}, which answers no "
             "text and no picture; keras_transformers.pretrained.load gives the model."
         )
     words = pretrained.load_tokenizer(folder)
@@ -48,21 +48,21 @@ def _sees(model: Any) -> bool:
     return isinstance(model, models.ViT | models.Swin)
 
 
-def _head(config: Any) -> str:
-    if config.get("head"):
-        return f" with a head for {config['head']}"
-    return " without a head" if "num_classes" in config else ""
+def _head(model: Any) -> str:
+    if not isinstance(model, models.TextEncoder):
+        return " without a head" if "num_classes" in model.get_config() else ""
+    return " without a head" if model.head is None else f" with a {type(model.head).__name__}"
 
 
-def _of_text(model: Any, config: Any) -> Callable[..., Any] | None:
+def _of_text(model: Any) -> Callable[..., Any] | None:
     """What makes a served object of folder, model and tokenizer; None where nothing does."""
     if isinstance(model, models.Transformer):
         return _translator
     if isinstance(model, models.LanguageModel):
         return _generator
     if isinstance(model, models.TextEncoder):
-        heads = {None: _encoder, "masked_language": _filler, "classification": _classifier}
-        return heads.get(config["head"])
+        heads = {models.MaskedLanguageHead: _filler, models.ClassificationHead: _classifier}
+        return _encoder if model.head is None else heads.get(type(model.head))
     return None
 
 

@@ -8,19 +8,25 @@ from keras_transformers.models.pvt import PVT
 from keras_transformers.models.recurrent import RecurrentTranslator
 from keras_transformers.models.resnet import ResNet
 from keras_transformers.models.swin import Swin
+from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_encoder import TextEncoder
+from keras_transformers.models.text_heads import ClassificationHead, MaskedLanguageHead, TaggingHead
 from keras_transformers.models.transformer import Transformer
 from keras_transformers.models.vit import ViT
 
 __all__ = [
     "DETR",
     "MAE",
+    "ClassificationHead",
     "LanguageModel",
     "MViT",
+    "MaskedLanguageHead",
     "PVT",
     "RecurrentTranslator",
     "ResNet",
     "Swin",
+    "TaggingHead",
+    "TextEmbedding",
     "TextEncoder",
     "Transformer",
     "ViT",

@@ -5,46 +5,28 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
-    Activation,
-    BackPointers,
-    Index,
-    LayerOptions,
-    Shape,
-    Tensor,
-)
-from keras_transformers.layers import DecoderBlock, gelu_tanh
+from keras_transformers.annotations import BackPointers, Index, LayerOptions, Part, Shape, Tensor
+from keras_transformers.layers import DecoderBlock
+from keras_transformers.layers.parts import serialized
 from keras_transformers.models.decoding import CachedDecoding, DecodingState, log_probabilities
-from keras_transformers.models.settings import (
-    check_choice,
-    check_divides,
-    keeps_settings,
-    serialized_activation,
-    variant,
+from keras_transformers.models.language_model_variants import (
+    LanguageModelKeywords,
+    decoder_block,
+    decoder_embedding,
+    language_model_arguments,
 )
+from keras_transformers.models.settings import keeps_settings
 from keras_transformers.models.text_model import TextModel
-from keras_transformers.models.text_styles import decoder_norm, decoder_parts
-
-# Radford et al. 2019, table 2 (small to xl), and smaller ones for small data.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
-    "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
-    "small": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
-    "medium": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
-    "large": {"hidden_dim": 1280, "num_heads": 20, "mlp_dim": 5120, "num_layers": 36},
-    "xl": {"hidden_dim": 1600, "num_heads": 25, "mlp_dim": 6400, "num_layers": 48},
-}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class LanguageModel(CachedDecoding, TextModel):
     """Decoder-only Transformer: the probability of each token given those before it.
 
-    Style "gpt2" (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"):
-    learned positions, pre-norm blocks with GELU, a last norm. Style "modern" (Touvron et al. 2023,
-    "LLaMA", https://arxiv.org/abs/2302.13971, section 2.2): rotary positions, RMS norms, SwiGLU, no
-    biases, and keys and values shared by groups of heads on request. Logits are the output times
-    the transposed token table. Padding is masked inside, on either side of the text.
+    By numbers it is GPT-2 (Radford et al. 2019, "Language Models are Unsupervised Multitask
+    Learners"): learned positions, pre-norm blocks with GELU, a last norm. By parts it is another,
+    and `from_variant` makes such from keywords. Logits are the output times the transposed token
+    table. Padding is masked inside, on either side of the text.
 
     Several texts can share a row: with `segments`, tokens attend inside their own only and
     positions start anew in each.
@@ -55,15 +37,14 @@ class LanguageModel(CachedDecoding, TextModel):
         num_heads: Heads of every attention; must divide `hidden_dim`.
         mlp_dim: Width of the feed-forward networks.
         num_layers: Number of blocks.
-        num_key_value_heads: Heads of keys and values; must divide `num_heads`; None for as many.
-        max_length: Number of positions in the table of "gpt2"; "modern" has none.
-        style: "gpt2" or "modern".
-        dropout: Rate on embeddings and on every residual branch.
-        attention_dropout: Rate on the attention weights.
-        activation: Activation of the feed-forward networks of "gpt2"; by default GELU by the tanh.
-        norm_epsilon: Epsilon of all norms.
-        padding_id: The id that stands for padding; where it is a token's in a published vocabulary,
-            a negative one, which no token has.
+        max_length: Number of positions in the table.
+        dropout: Rate on embeddings and on every residual branch; by default that of the `block`. By
+            numbers, 0.1, also on the attention weights.
+        block: What every block is a copy of, in the place of `num_heads` and `mlp_dim`: a
+            `DecoderBlock` without context. If it is pre-norm, a norm like its own stands at the
+            end.
+        embedding: What ids become, in the place of `vocab_size`, `hidden_dim` and `max_length`: a
+            `TextEmbedding`; copied.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers; or a dict of `ids` and
@@ -75,8 +56,8 @@ class LanguageModel(CachedDecoding, TextModel):
         implicit Keras mask of the real tokens.
 
     Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, `style` is
-            unknown, or a text is longer than `max_length`.
+        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a number is
+            given beside the part that it makes, or a text is longer than `max_length`.
 
     Example:
     >>> import numpy as np
@@ -87,80 +68,81 @@ class LanguageModel(CachedDecoding, TextModel):
     (1, 5, 31)
     >>> generate(model, prompt=np.array([[5, 7]]), max_length=6)["tokens"][0, :2].tolist()
     [5, 7]
+
+    By parts: distances between tokens instead of positions, and a gated network.
+
+    >>> from keras_transformers.layers import (
+    ...     ALiBi, CausalSelfAttention, DecoderBlock, GatedFeedForward)
+    >>> from keras_transformers.models import TextEmbedding
+    >>> attention = CausalSelfAttention(2, position=ALiBi())
+    >>> network = GatedFeedForward(32, "silu")
+    >>> block = DecoderBlock(mixer=attention, feed_forward=network, norm_first=True)
+    >>> embedding = TextEmbedding(31, 16, max_length=None)
+    >>> model = LanguageModel(num_layers=2, block=block, embedding=embedding)
+    >>> tuple(model(np.array([[1, 5, 7, 2, 0]])).shape)
+    (1, 5, 31)
     """
 
     optional_inputs = ("segments",)
 
-    @keeps_settings(activation=serialized_activation)
+    defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 1024}
+    block_kind = DecoderBlock
+    default_embedding = staticmethod(decoder_embedding)
+    default_block = staticmethod(decoder_block)
+
+    @keeps_settings(block=serialized, embedding=serialized)
     def __init__(
         self,
-        vocab_size: int,
-        hidden_dim: int = 768,
-        num_heads: int = 12,
-        mlp_dim: int = 3072,
+        vocab_size: int | None = None,
+        hidden_dim: int | None = None,
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
         num_layers: int = 12,
-        num_key_value_heads: int | None = None,
-        max_length: int = 1024,
-        style: Literal["gpt2", "modern"] = "gpt2",
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: Activation | None = gelu_tanh,
-        norm_epsilon: float = 1e-5,
-        padding_id: int = 0,
+        max_length: int | None = None,
+        dropout: float | None = None,
+        block: Part | None = None,
+        embedding: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self._check_settings()
-        self.padding_id = padding_id
-        policy = self.dtype_policy
-        self._make_tables()
-        self._make_dropout()
-        self.decoder_blocks = [
-            DecoderBlock(
-                dropout=dropout,
-                norm_first=True,
-                name=f"decoder_{i}",
-                dtype=policy,
-                norm=decoder_norm(self._settings, "norm", policy),
-                **decoder_parts(self._settings),
-            )
-            for i in range(num_layers)
-        ]
-        self.norm = decoder_norm(self._settings, "norm", policy)
-
-    def _check_settings(self) -> None:
-        settings = self._settings
-        self._check_sizes("num_key_value_heads")
-        if settings["num_key_value_heads"] is not None:
-            check_divides("LanguageModel", settings, "num_key_value_heads", "num_heads")
-        check_choice("LanguageModel", settings, "style", ("gpt2", "modern"))
+        self.embedding = self._make_embedding(embedding)
+        self.decoder_blocks = self._make_blocks(block, "decoder")
 
     @classmethod
     def from_variant(
         cls,
         name: Literal["tiny", "mini", "small", "medium", "large", "xl"],
-        vocab_size: int = 50257,
-        **changes: Any,
+        /,
+        vocab_size: int | None = None,
+        **changes: Unpack[LanguageModelKeywords],
     ) -> Self:
-        """A model of a published (or smaller) size.
+        """A model of a published (or smaller) size, in one of two styles.
+
+        Style "gpt2" is that of the constructor. Style "modern" (Touvron et al. 2023, "LLaMA",
+        https://arxiv.org/abs/2302.13971, section 2.2) has rotary positions, RMS norms, SwiGLU, no
+        biases, and keys and values shared by groups of heads on request.
 
         Parameters of style "gpt2" with 50,257 tokens: "small" 124 M, "medium" 355 M, "large" 774 M,
         "xl" 1,558 M; beside these "tiny" and "mini".
 
         Args:
             name: Name of the variant.
-            vocab_size: Size of the vocabulary; by default that of GPT-2.
-            **changes: Any constructor argument, instead of the variant's. With `style="modern"`
-                `mlp_dim` is two thirds of the variant's, for the gate is a third matrix.
+            vocab_size: Size of the vocabulary; by default that of GPT-2, 50,257.
+            **changes: Any constructor argument, instead of the variant's; or one of these, from
+                which parts are made: `style`, "gpt2" or "modern", where `mlp_dim` is two thirds of
+                the variant's, for the gate is a third matrix; `num_key_value_heads`, which must
+                divide `num_heads`; `attention_dropout`, by default `dropout`; `activation` of the
+                feed-forward networks of "gpt2", by default GELU by the tanh; `norm_epsilon`, by
+                default 1e-5; `padding_id`, by default 0, see `TextEmbedding`.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword, or a keyword is given beside the
+                part that it makes.
         """
-        return cls(vocab_size, **variant("LanguageModel", name, VARIANTS, changes))
+        return cls(**language_model_arguments(name, vocab_size, changes))
 
     def build(self, inputs_shape: Any) -> None:
-        self._build_tables()
-        self._build_in_turn(self.dropout_layer, *self.decoder_blocks, self.norm)
+        self._build_stack(self.decoder_blocks)
 
     def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         x = self._run(self.decoder_blocks, self.as_inputs(inputs), training)
@@ -168,7 +150,7 @@ class LanguageModel(CachedDecoding, TextModel):
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
-        return (*ids, self._settings["vocab_size"])
+        return (*ids, self.embedding.vocab_size)
 
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index
@@ -214,12 +196,12 @@ class LanguageModel(CachedDecoding, TextModel):
         Returns:
             Log-probabilities of `following`, float32 `(batch, length)`, and the new `state`.
         """
-        x = self._embed(ids, ops.arange(ops.shape(ids)[1], dtype="int32")[None])
+        x = self.embedding(ids, ops.arange(ops.shape(ids)[1], dtype="int32")[None])
         caches = []
         for block, cache in zip(self.decoder_blocks, state.caches, strict=True):
             x, cache = block.prefill(x, cache, beams)
             caches.append(cache)
-        scores = log_probabilities(self.token_embedding.logits, self.norm(x), following)
+        scores = log_probabilities(self.token_embedding.logits, self._normed(x), following)
         return scores, state._replace(caches=caches)
 
     def decode_step(
@@ -242,6 +224,6 @@ class LanguageModel(CachedDecoding, TextModel):
         Returns:
             Logits `(batch, beams, vocab_size)` and the new `state`.
         """
-        x = self._embed(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
+        x = self.embedding(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
         x, state, _ = self._step_blocks(x, index, state, back_pointers)
-        return self.token_embedding.step_logits(self.norm(x)), state
+        return self.token_embedding.step_logits(self._normed(x)), state

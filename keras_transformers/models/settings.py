@@ -131,13 +131,19 @@ def refuse_beside(owner: str, argument: str, **numbers: Any) -> None:
             )
 
 
-def check_changes(owner: str, changes: Mapping[str, Any], known: type) -> None:
-    """Raises ValueError if `from_variant` was given a keyword that `known` does not have.
+def check_changes(
+    owner: str,
+    changes: Mapping[str, Any],
+    known: type,
+    beside: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Raises ValueError unless `from_variant` knows all keywords, and none is in a part's place.
 
     Args:
         owner: Name of the class, for the message.
         changes: The keywords.
         known: The `TypedDict` of those that it takes.
+        beside: Part -> keywords that make it, and are left out where an object is given.
     """
     names = typing.get_type_hints(known)
     for name, value in changes.items():
@@ -145,6 +151,10 @@ def check_changes(owner: str, changes: Mapping[str, Any], known: type) -> None:
             ours = OURS.get(name)
             rule = f"is called `{ours}` here" if ours in names else "is no argument"
             raise ValueError(f"{owner}.from_variant: `{name}` {rule}. Received: {name}={value!r}")
+    for part, words in (beside or {}).items():
+        if isinstance(changes.get(part), (keras.layers.Layer, dict)):
+            given = {word: changes[word] for word in words if word in changes}
+            refuse_beside(f"{owner}.from_variant", part, **given)
 
 
 def check_problem(owner: str, settings: Mapping[str, Any]) -> None:

@@ -5,41 +5,28 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, ProblemType, Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import EncoderBlock, padding_mask
-from keras_transformers.models.settings import (
-    check_choice,
-    check_problem,
-    keeps_settings,
-    serialized_activation,
-    variant,
+from keras_transformers.layers.parts import arguments_of_call, part, serialized
+from keras_transformers.models.settings import keeps_settings
+from keras_transformers.models.text_encoder_variants import (
+    TextEncoderKeywords,
+    encoder_block,
+    encoder_embedding,
+    text_encoder_arguments,
 )
-from keras_transformers.models.text_heads import HEADS, make_head
 from keras_transformers.models.text_model import TextModel
-from keras_transformers.models.text_styles import encoder_norm, encoder_parts
 from keras_transformers.models.transfer import Transferable
-
-# Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
-# table 1 (the others).
-VARIANTS: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden_dim": 128, "num_heads": 2, "mlp_dim": 512, "num_layers": 2},
-    "mini": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 4},
-    "small": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 4},
-    "medium": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 8},
-    "base": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
-    "large": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
-}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class TextEncoder(Transferable, TextModel):
-    """Encoder-only Transformer for text, with a head for one of three tasks.
+    """Encoder-only Transformer for text, with a head for a task.
 
-    Style "bert" (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token, position and
-    token-type embeddings, norm, post-norm blocks with GELU. Style "modern" (Warner et al. 2024,
-    "ModernBERT", https://arxiv.org/abs/2412.13663, section 2.1): token embeddings and norm,
-    pre-norm blocks with rotary positions, GEGLU and no biases, and a last norm. Padding (id 0) is
-    masked inside, on either side of the text.
+    By numbers it is BERT (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token,
+    position and token-type embeddings, norm, post-norm blocks with GELU. By parts it is another,
+    and `from_variant` makes such from keywords. Padding is masked inside, on either side of the
+    text.
 
     Several texts can share a row: with `segments`, tokens attend inside their own only and
     positions start anew in each.
@@ -50,29 +37,23 @@ class TextEncoder(Transferable, TextModel):
         num_heads: Heads of every attention; must divide `hidden_dim`.
         mlp_dim: Width of the feed-forward networks.
         num_layers: Number of blocks.
-        head: None for the encoder alone, "masked_language", "classification" or "tagging".
-        num_classes: For the last two: number of classes.
-        max_length: Number of positions in the table of "bert"; "modern" has none.
-        style: "bert" or "modern".
-        pooling: What "classification" looks at: "token", the first real one, or "mean", of all
-            real ones.
-        dropout: Rate on embeddings, on every residual branch, and in the head.
-        attention_dropout: Rate on the attention weights.
-        token_types: Of "bert": rows of the table of token types; 0 for none (Sanh et al. 2019,
-            "DistilBERT", https://arxiv.org/abs/1910.01108, section 3).
-        activation: Activation of the feed-forward networks of "bert" and of "masked_language".
-        norm_epsilon: Epsilon of all norms; by default the published models', 1e-12 and 1e-5.
-        pooler_activation: Activation of the layer before the classes of "classification".
-        problem_type: Of "classification", what the logits are for, which exports go by:
-            "single_label_classification" (a softmax), "multi_label_classification" (a sigmoid of
-            each), "regression", or None: one of several classes, a sigmoid of a single logit.
+        max_length: Number of positions in the table.
+        dropout: Rate on embeddings and on every residual branch; by default that of the `block`. By
+            numbers, 0.1, also on the attention weights.
+        block: What every block is a copy of, in the place of `num_heads` and `mlp_dim`: an
+            `EncoderBlock`. If it is pre-norm, a norm like its own stands at the end.
+        embedding: What ids become, in the place of `vocab_size`, `hidden_dim` and `max_length`: a
+            `TextEmbedding`; copied.
+        head: None for the encoder alone; or `ClassificationHead`, `TaggingHead`,
+            `MaskedLanguageHead` or a layer of your own, which is called with `(batch, length,
+            hidden_dim)`, and with `real`, `logits` and `training` where its `call` names them (see
+            these three); copied.
 
     Call arguments:
-        inputs: Integer ids `(batch, length)`, or floats that hold integers, 0 = padding; or a dict
-            of `ids`, and optionally `token_types` (0 or 1, the sentence of a pair; "bert" only),
-            `segments` (1, 2, 3 ... number the texts of a packed row, 0 = padding), each `(batch,
-            length)`, and, for "masked_language", `masked_positions` `(batch, positions)`: where
-            logits are wanted.
+        inputs: Integer ids `(batch, length)`, or floats that hold integers, or a dict of `ids`,
+            and optionally `token_types` (0 or 1, the sentence of a pair), `segments` (1, 2, 3 ...
+            number the texts of a packed row, 0 = padding), each `(batch, length)`, and, for a
+            `MaskedLanguageHead`, `masked_positions` `(batch, positions)`: where logits are wanted.
         training: Whether dropout acts.
 
     Returns:
@@ -81,161 +62,143 @@ class TextEncoder(Transferable, TextModel):
         for each token has the implicit Keras mask of the real ones.
 
     Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a choice is
-            unknown, `num_classes` is missing, or a text is longer than `max_length`.
+        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a number is
+            given beside the part that it makes, or a text is longer than `max_length`.
 
     Example:
     >>> import numpy as np
-    >>> from keras_transformers.models import TextEncoder
+    >>> from keras_transformers.models import ClassificationHead, TextEncoder
     >>> model = TextEncoder(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1,
-    ...                     head="classification", num_classes=3)
+    ...                     head=ClassificationHead(3))
     >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
     (1, 3)
+
+    By parts: Fourier mixing instead of attention, and no table of positions (FNet).
+
+    >>> from keras_transformers.layers import EncoderBlock, FourierMixing
+    >>> from keras_transformers.models import TextEmbedding
+    >>> block = EncoderBlock(mixer=FourierMixing(), mlp_dim=32, activation="gelu")
+    >>> embedding = TextEmbedding(31, 16, max_length=None)
+    >>> model = TextEncoder(num_layers=2, block=block, embedding=embedding)
+    >>> tuple(model(np.array([[2, 5, 7, 3]])).shape)
+    (1, 4, 16)
     """
 
-    padding_id = 0
+    defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 512}
+    block_kind = EncoderBlock
+    default_embedding = staticmethod(encoder_embedding)
+    default_block = staticmethod(encoder_block)
     optional_inputs = ("token_types", "segments", "masked_positions")
 
-    @keeps_settings(activation=serialized_activation)
+    @keeps_settings(block=serialized, embedding=serialized, head=serialized)
     def __init__(
         self,
-        vocab_size: int,
-        hidden_dim: int = 768,
-        num_heads: int = 12,
-        mlp_dim: int = 3072,
+        vocab_size: int | None = None,
+        hidden_dim: int | None = None,
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
         num_layers: int = 12,
-        head: Literal["masked_language", "classification", "tagging"] | None = None,
-        num_classes: int | None = None,
-        max_length: int = 512,
-        style: Literal["bert", "modern"] = "bert",
-        pooling: Literal["token", "mean"] = "token",
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        token_types: int = 2,
-        activation: Activation | None = "gelu",
-        norm_epsilon: float | None = None,
-        pooler_activation: Activation | None = "tanh",
-        problem_type: ProblemType | None = None,
+        max_length: int | None = None,
+        dropout: float | None = None,
+        block: Part | None = None,
+        embedding: Part | None = None,
+        head: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self._check_settings()
-        policy = self.dtype_policy
-        self._make_tables()
-        self.token_type_embedding = None
-        if style == "bert" and token_types:
-            self.token_type_embedding = self._table(token_types, "token_type_embedding")
-        self.embedding_norm = self._norm("embedding_norm")
-        self._make_dropout()
-        self.encoder_blocks = [
-            EncoderBlock(
-                dropout=dropout,
-                name=f"encoder_{i}",
-                dtype=policy,
-                norm=self._norm("norm"),
-                **encoder_parts(self._settings),
-            )
-            for i in range(num_layers)
-        ]
-        self.norm = self._norm("norm") if style == "modern" else None
-        self.head: Any = make_head(self._settings, self._norm("norm"), policy)
-
-    def _norm(self, name: str) -> keras.layers.Layer:
-        return encoder_norm(self._settings, name, self.dtype_policy)
-
-    def _check_settings(self) -> None:
-        settings = self._settings
-        self._check_sizes("num_classes")
-        check_choice("TextEncoder", settings, "head", HEADS)
-        check_choice("TextEncoder", settings, "style", ("bert", "modern"))
-        check_choice("TextEncoder", settings, "pooling", ("token", "mean"))
-        check_problem("TextEncoder", settings)
-        needed = settings["head"] in ("classification", "tagging")
-        if needed and settings["num_classes"] is None:
-            raise ValueError(
-                f"TextEncoder: `num_classes` must be given for head={settings['head']!r}. "
-                "Received: None"
-            )
+        self.embedding = self._make_embedding(embedding)
+        self.encoder_blocks = self._make_blocks(block, "encoder")
+        self.head: Any = None if head is None else part(self, "head", head, keras.layers.Layer)
+        self._head_takes: frozenset[str] = frozenset()
+        if self.head is not None:
+            self._head_takes = arguments_of_call(self.head)
 
     @property
     def problem_type(self) -> ProblemType | None:
-        """What the logits of classes are for, as given."""
-        return self._settings["problem_type"]
+        """What the logits of classes are for, as the head was told."""
+        return getattr(self.head, "problem_type", None)
 
     @classmethod
     def from_variant(
         cls,
         name: Literal["tiny", "mini", "small", "medium", "base", "large"],
-        vocab_size: int = 30522,
-        **changes: Any,
+        /,
+        vocab_size: int | None = None,
+        **changes: Unpack[TextEncoderKeywords],
     ) -> Self:
-        """A model of a published size.
+        """A model of a published size, in one of two styles.
+
+        Style "bert" is that of the constructor. Style "modern" (Warner et al. 2024, "ModernBERT",
+        https://arxiv.org/abs/2412.13663, section 2.1) has token embeddings and a norm, pre-norm
+        blocks with rotary positions, GEGLU and no biases, and a last norm.
 
         Parameters of style "bert" with 30,522 tokens and a pooler: "tiny" 4.4 M, "mini" 11.2 M,
         "small" 28.8 M, "medium" 41.4 M, "base" 109.5 M, "large" 335 M.
 
         Args:
             name: Name of the variant.
-            vocab_size: Size of the vocabulary; by default that of the published models in English.
-            **changes: Any constructor argument, instead of the variant's. With `style="modern"`
-                `mlp_dim` is two thirds of the variant's, for the gate is a third matrix.
+            vocab_size: Size of the vocabulary; by default that of the published models in English,
+                30,522.
+            **changes: Any constructor argument, instead of the variant's; or one of these, from
+                which parts are made: `style`, "bert" or "modern", where `mlp_dim` is two thirds of
+                the variant's, for the gate is a third matrix; `attention_dropout`, by default
+                `dropout`; `activation` of the feed-forward networks of "bert" and of
+                "masked_language", by default GELU; `norm_epsilon`, by default the published
+                models', 1e-12 and 1e-5; of "bert" `token_types`, by default 2, of which DistilBERT
+                has 0; `padding_id` and `first_position`, by default 0, see `TextEmbedding`. `head`
+                is a layer, or "masked_language", "classification" or "tagging", with `num_classes`,
+                `pooling`, `pooler_activation` and `problem_type`; see `ClassificationHead`.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword, or a keyword is given beside the
+                part that it makes.
         """
-        return cls(vocab_size, **variant("TextEncoder", name, VARIANTS, changes))
+        return cls(**text_encoder_arguments(name, vocab_size, changes))
 
     def build(self, inputs_shape: Any) -> None:
-        self._build_tables()
-        if self.token_type_embedding is not None:
-            self.token_type_embedding.build((None, None))
-        layers = (self.embedding_norm, self.dropout_layer, *self.encoder_blocks)
-        self._build_in_turn(*layers, self.norm, self.head)
+        shape = self._build_stack(self.encoder_blocks)
+        if self.head is not None:
+            self.head.build(shape, **self._shape_of_logits(shape))
+
+    def _shape_of_logits(self, hidden: Shape) -> dict[str, Shape]:
+        """What a head that takes `logits` is told of them."""
+        vocab_size = self.embedding.vocab_size
+        return {"logits_shape": (*hidden[:-1], vocab_size)} if self._restores else {}
+
+    @property
+    def _restores(self) -> bool:
+        return "logits" in self._head_takes
 
     def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
         x = self.encode(inputs, training=training)
-        kind = self._settings["head"]
-        if kind == "classification":
-            return self.head(x, padding_mask(inputs["ids"]), training=training)
-        if kind == "tagging":
-            return self.head(x, training=training)
-        if kind == "masked_language":
-            if "masked_positions" in inputs:
-                positions = ops.cast(inputs["masked_positions"], "int32")[..., None]
-                x = ops.take_along_axis(x, positions, axis=1)
-            return self.head(x, logits=self.token_embedding.logits)
-        return x
+        if self.head is None:
+            return x
+        if self._restores and "masked_positions" in inputs:
+            positions = ops.cast(inputs["masked_positions"], "int32")[..., None]
+            x = ops.take_along_axis(x, positions, axis=1)
+        options: dict[str, Any] = {"training": training, "logits": self.token_embedding.logits}
+        options["real"] = padding_mask(inputs["ids"], self.padding_id)
+        return self.head(x, **{k: v for k, v in options.items() if k in self._head_takes})
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
         positions = ids = inputs_shape
         if isinstance(inputs_shape, dict):
             ids = inputs_shape["ids"]
             positions = inputs_shape.get("masked_positions", ids)
-        hidden = (*ids, self._settings["hidden_dim"])
-        if self._settings["head"] == "masked_language":
-            return (*positions, self._settings["vocab_size"])
-        return hidden if self.head is None else self.head.compute_output_shape(hidden)
+        hidden = (*(positions if self._restores else ids), self.embedding.hidden_dim)
+        if self.head is None:
+            return hidden
+        shape: Shape = self.head.compute_output_shape(hidden, **self._shape_of_logits(hidden))
+        return shape
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which positions of the output stand for a real token; None where it has others."""
         chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
-        if chosen or self._settings["head"] == "classification":
+        if chosen or len(self.compute_output_shape((None, None))) != 3:
             return None
         return super().compute_mask(inputs, previous_mask)
 
     def encode(self, inputs: Any, training: bool | None = None) -> Tensor:
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""
         return self._run(self.encoder_blocks, self.as_inputs(inputs), training)
-
-    def _embed(self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None) -> Tensor:
-        x = super()._embed(ids, positions)
-        if self.token_type_embedding is not None:
-            types = ops.zeros_like(ids) if token_types is None else token_types
-            x = x + self.token_type_embedding(types)
-        elif token_types is not None:
-            raise ValueError(
-                f"TextEncoder '{self.name}': `token_types` must be left out, for this model knows "
-                "none. Received: one"
-            )
-        return self.embedding_norm(x)

@@ -1,17 +1,25 @@
 """What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import (
+    Activation,
+    LayerOptions,
+    Part,
+    ProblemType,
+    Shape,
+    Tensor,
+)
 from keras_transformers.layers import Dropout
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.parts import part
-
-HEADS = (None, "masked_language", "classification", "tagging")
+from keras_transformers.layers.errors import rate, refuse, whole_number
+from keras_transformers.layers.parts import Prototype
+from keras_transformers.models.settings import check_problem
 
 
 def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal["token", "mean"]) -> Tensor:
@@ -29,7 +37,7 @@ def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal["token", "mean"]) ->
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ClassificationHead(Composite, keras.layers.Layer):
+class ClassificationHead(Arguments, Composite, keras.layers.Layer):
     """One class for a whole text.
 
     With pooling "token", `tanh(W h_1 + b)` of the first real token, dropout, and a dense layer
@@ -38,9 +46,12 @@ class ClassificationHead(Composite, keras.layers.Layer):
 
     Args:
         num_classes: Number of classes.
-        dropout: Rate before the last layer.
         pooling: "token" or "mean".
         activation: Instead of tanh.
+        dropout: Rate before the last layer.
+        problem_type: What the logits are for, which exports go by: "single_label_classification" (a
+            softmax), "multi_label_classification" (a sigmoid of each), "regression", or None: one
+            of several classes, a sigmoid of a single logit.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -49,21 +60,38 @@ class ClassificationHead(Composite, keras.layers.Layer):
 
     Returns:
         Logits `(batch, num_classes)`.
+
+    Raises:
+        ValueError: If `num_classes` is not positive, or a choice is unknown.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import ClassificationHead, TextEncoder
+    >>> head = ClassificationHead(3, pooling="mean", problem_type="multi_label_classification")
+    >>> model = TextEncoder(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1, head=head)
+    >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
+    (1, 3)
     """
 
     def __init__(
         self,
         num_classes: int,
-        dropout: float = 0.1,
         pooling: Literal["token", "mean"] = "token",
         activation: Activation | None = "tanh",
+        dropout: float = 0.1,
+        problem_type: ProblemType | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self.num_classes = num_classes
-        self.dropout = dropout
+        self.num_classes = whole_number(self, "num_classes", num_classes)
+        if pooling not in ("token", "mean"):
+            refuse(self, "pooling", "one of token, mean", repr(pooling))
         self.pooling = pooling
         self.activation = keras.activations.get(activation)
+        self.dropout = rate(self, "dropout", dropout)
+        settings = {"problem_type": problem_type, "num_classes": num_classes}
+        check_problem("ClassificationHead", settings)
+        self.problem_type = problem_type
 
     def build(self, x_shape: Shape, real_shape: Shape | None = None) -> None:
         width = x_shape[-1]
@@ -86,14 +114,15 @@ class ClassificationHead(Composite, keras.layers.Layer):
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
-            "dropout": self.dropout,
             "pooling": self.pooling,
             "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "problem_type": self.problem_type,
         }
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TaggingHead(Composite, keras.layers.Layer):
+class TaggingHead(Arguments, Composite, keras.layers.Layer):
     """One class for each token: dropout and a dense layer (Devlin et al. 2018, section 5.3).
 
     Args:
@@ -106,14 +135,24 @@ class TaggingHead(Composite, keras.layers.Layer):
 
     Returns:
         Logits `(batch, length, num_classes)`.
+
+    Raises:
+        ValueError: If `num_classes` is not positive.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import TaggingHead, TextEncoder
+    >>> model = TextEncoder.from_variant("tiny", 31, head=TaggingHead(num_classes=3))
+    >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
+    (1, 5, 3)
     """
 
     def __init__(
         self, num_classes: int, dropout: float = 0.1, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
-        self.num_classes = num_classes
-        self.dropout = dropout
+        self.num_classes = whole_number(self, "num_classes", num_classes)
+        self.dropout = rate(self, "dropout", dropout)
 
     def build(self, x_shape: Shape) -> None:
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
@@ -131,16 +170,15 @@ class TaggingHead(Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MaskedLanguageHead(Composite, keras.layers.Layer):
+class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
     """Which token stood at a position: `norm(act(W h + b)) E^T + c`, `E` the token table.
 
     The table is the encoder's own (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section
     3.1, and their code).
 
     Args:
-        vocab_size: Size of the vocabulary.
-        norm: A norm layer, of which a copy is made.
         activation: `act` above.
+        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-12)`; copied.
 
     Call arguments:
         x: `(batch, positions, hidden_dim)`.
@@ -149,58 +187,46 @@ class MaskedLanguageHead(Composite, keras.layers.Layer):
 
     Returns:
         Logits `(batch, positions, vocab_size)`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import MaskedLanguageHead, TextEncoder
+    >>> model = TextEncoder.from_variant("tiny", 31, head=MaskedLanguageHead("relu"))
+    >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
+    (1, 5, 31)
     """
 
     def __init__(
         self,
-        vocab_size: int,
-        norm: Part,
         activation: Activation | None = "gelu",
+        norm: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self.vocab_size = vocab_size
         self.activation = keras.activations.get(activation)
-        self.norm = part(self, "norm", norm, keras.layers.Layer)
+        norm = keras.layers.LayerNormalization(epsilon=1e-12) if norm is None else norm
+        self._norm = Prototype(self, "norm", norm, keras.layers.Layer)
 
-    def build(self, x_shape: Shape) -> None:
+    def build(self, x_shape: Shape, logits_shape: Shape) -> None:
+        """For `x`, and for what `logits` makes of it, whose width is that of the vocabulary."""
         self.transform = keras.layers.Dense(
             x_shape[-1], self.activation, name="transform", dtype=self.dtype_policy
         )
         self.transform.build(x_shape)
+        self.norm = self._norm.copy(self, "norm")
         self.norm.build(x_shape)
-        self.bias = self.add_weight(name="bias", shape=(self.vocab_size,), initializer="zeros")
+        self.bias = self.add_weight(name="bias", shape=(logits_shape[-1],), initializer="zeros")
 
     def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
         scores = logits(self.norm(self.transform(x)))
         return scores + ops.cast(self.bias, scores.dtype)
 
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
-        return (*x_shape[:-1], self.vocab_size)
+    def compute_output_shape(self, x_shape: Shape, logits_shape: Shape) -> Shape:
+        return tuple(logits_shape)
 
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "norm": keras.saving.serialize_keras_object(self.norm),
             "activation": keras.activations.serialize(self.activation),
+            "norm": self._norm.serialized(),
         }
-
-
-def make_head(settings: Mapping[str, Any], norm: Part, dtype: Any) -> keras.layers.Layer | None:
-    """The head that a `TextEncoder`'s settings ask for, None for None.
-
-    Args:
-        settings: The model's.
-        norm: That of "masked_language".
-        dtype: Dtype policy.
-    """
-    kind, common = settings["head"], {"name": "head", "dtype": dtype}
-    classes, dropout = settings["num_classes"], settings["dropout"]
-    if kind == "masked_language":
-        return MaskedLanguageHead(settings["vocab_size"], norm, settings["activation"], **common)
-    if kind == "classification":
-        return ClassificationHead(
-            classes, dropout, settings["pooling"], settings["pooler_activation"], **common
-        )
-    return TaggingHead(classes, dropout, **common) if kind == "tagging" else None

@@ -1,77 +1,115 @@
-"""What models of one text share: its tokens and positions as vectors, and a stack of blocks."""
+"""What models of one text share: ids as vectors, and a stack of blocks."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
 
-from keras_transformers.annotations import Tensor
-from keras_transformers.layers import Dropout, PositionEmbedding, TokenEmbedding
+from keras_transformers.annotations import Part, Tensor
+from keras_transformers.layers import Dropout, TokenEmbedding
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import rate
+from keras_transformers.layers.parts import Prototype, part_or_numbers
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.settings import ModelSettings, check_divides, check_sizes
-from keras_transformers.models.text_inputs import TakesIds, masks_and_positions, rows_of_table
+from keras_transformers.models.text_embedding import TextEmbedding
+from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 
 
 class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     """Base of `TextEncoder` and `LanguageModel`.
 
     Settings of both are `vocab_size`, `hidden_dim`, `num_heads`, `mlp_dim`, `num_layers`,
-    `max_length`, `style` and `dropout`; "modern" has no table of positions. A subclass makes
-    `self.norm`, the last one, or None.
+    `max_length`, `dropout`, and the parts that take the place of numbers, `block` and `embedding`.
+
+    Attributes:
+        defaults: Numbers where neither they nor the part that they make are given.
+        block_kind: What a `block` must be.
+        default_embedding, default_block: Functions of numbers, by name, that make the default part.
     """
 
-    def _check_sizes(self, *optional: str) -> None:
-        owner, settings = type(self).__name__, self._settings
-        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers", "max_length")
-        check_sizes(owner, settings, sizes, optional)
-        check_divides(owner, settings, "num_heads", "hidden_dim")
+    defaults: ClassVar[Mapping[str, int]]
+    block_kind: ClassVar[type[keras.layers.Layer]]
+    default_embedding: ClassVar[Any]
+    default_block: ClassVar[Any]
 
-    def _make_tables(self) -> None:
-        settings, policy = self._settings, self.dtype_policy
-        self.token_embedding = self._table(settings["vocab_size"], "token_embedding")
-        self.position_embedding = None
-        if settings["style"] != "modern":
-            self.position_embedding = PositionEmbedding(
-                settings["max_length"], name="position_embedding", dtype=policy
-            )
+    def _make_embedding(self, given: Part | None) -> TextEmbedding:
+        names = ("vocab_size", "hidden_dim", "max_length")
+        prototype = part_or_numbers(self, "embedding", given, TextEmbedding, **self._of(names))
+        if prototype is None:
+            made = self.default_embedding(**self._settled(names))
+            prototype = Prototype(self, "embedding", made, TextEmbedding)
+        embedding: TextEmbedding = prototype.copy(self, "embedding")
+        return embedding
 
-    def _table(self, rows: int, name: str) -> TokenEmbedding:
-        width = self._settings["hidden_dim"]
-        return TokenEmbedding(rows, width, scale=False, name=name, dtype=self.dtype_policy)
+    def _make_blocks(self, given: Part | None, name: str) -> list[Any]:
+        """The blocks, called `name`_0 and so on; and the norm behind those that are pre-norm."""
+        check_sizes(type(self).__name__, self._settings, ("num_layers",))
+        names, dropout = ("num_heads", "mlp_dim"), self._settings["dropout"]
+        prototype = part_or_numbers(self, "block", given, self.block_kind, **self._of(names))
+        if prototype is None:
+            numbers = self._settled(names)
+            width = {"hidden_dim": self.embedding.hidden_dim}
+            check_divides(type(self).__name__, {**numbers, **width}, "num_heads", "hidden_dim")
+            numbers |= {} if dropout is None else {"dropout": dropout}
+            made = self.default_block(**numbers)
+            prototype = Prototype(self, "block", made, self.block_kind)
+        if dropout is None:
+            self._settle(dropout=prototype.layer.dropout)
+        dropout = rate(self, "dropout", self._settings["dropout"])
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
+        blocks = [prototype.copy(self, f"{name}_{i}") for i in range(self._settings["num_layers"])]
+        for block in blocks:
+            block.dropout = dropout
+        pre_norm = prototype.layer.norm_first
+        self.norm = prototype.layer.copied_norm(self, "norm") if pre_norm else None
+        return blocks
 
-    def _make_dropout(self) -> None:
-        self.dropout_layer = Dropout(self._settings["dropout"], dtype=self.dtype_policy)
+    def _of(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._settings[name] for name in names}
 
-    def _build_tables(self) -> None:
-        self.token_embedding.build((None, None))
-        self._build_in_turn(self.position_embedding)
+    def _settled(self, names: Sequence[str]) -> dict[str, Any]:
+        """The numbers of these names, checked, the default where there is none."""
+        missing = [name for name in names if self._settings[name] is None and name in self.defaults]
+        self._settle(**{name: self.defaults[name] for name in missing})
+        check_sizes(type(self).__name__, self._settings, names)
+        return self._of(names)
 
-    def _build_in_turn(self, *layers: Any) -> None:
-        """Builds those of the layers that are there, for `(batch, length, hidden_dim)`."""
-        for layer in layers:
-            if layer is not None:
-                layer.build((None, None, self._settings["hidden_dim"]))
+    @property
+    def padding_id(self) -> int:
+        """The id that stands for padding."""
+        return self.embedding.padding_id
+
+    @property
+    def token_embedding(self) -> TokenEmbedding:
+        """The table of tokens, from which logits come."""
+        return self.embedding.token_embedding
 
     @property
     def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
-        return None if self.position_embedding is None else self._settings["max_length"]
+        return self.embedding.max_length
 
-    def _embed(self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None) -> Tensor:
-        """Vectors `(batch, length, hidden_dim)` of ids at positions; before dropout."""
-        x = self.token_embedding(rows_of_table(self, ids))
-        if self.position_embedding is None:
-            return x
-        return self.position_embedding(x, positions=positions)
+    def _build_stack(self, blocks: Sequence[Any]) -> tuple[None, None, int]:
+        """Builds all but a head; returns the shape of what comes out, `(None, None, width)`."""
+        shape = (None, None, self.embedding.hidden_dim)
+        self.embedding.build(shape[:2])
+        for layer in (self.dropout_layer, *blocks, *([] if self.norm is None else [self.norm])):
+            layer.build(shape)
+        return shape
 
     def _run(
         self, blocks: Sequence[Any], inputs: dict[str, Tensor], training: bool | None = None
     ) -> Tensor:
         """From `as_inputs` through the blocks and the last norm: `(batch, length, hidden_dim)`."""
         same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
-        x = self._embed(inputs["ids"], positions, inputs.get("token_types"))
+        types = inputs.get("token_types")
+        x = self.embedding(inputs["ids"], positions=positions, token_types=types)
         x = self.dropout_layer(x, training=training)
         for block in blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
+        return self._normed(x)
+
+    def _normed(self, x: Tensor) -> Tensor:
+        """What the blocks give, after the last norm, if there is one."""
         return x if self.norm is None else self.norm(x)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from keras_transformers.models import TextEncoder
-from keras_transformers.pretrained.family import Family, activation, number, size
+from keras_transformers.pretrained.family import Family, activation, number, positive, size
+from keras_transformers.pretrained.text_parts import encoder_keywords
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
     WeightMapping,
@@ -13,32 +14,26 @@ from keras_transformers.pretrained.weight_mapping import (
 )
 
 
-def _make(arguments: dict[str, Any]) -> Any:
-    model = TextEncoder(**arguments)
+def make_encoder(arguments: dict[str, Any]) -> TextEncoder:
+    """A built encoder of flat keywords."""
+    model = TextEncoder.from_variant("base", **arguments)
     model.build((None, None))
     return model
-
-
-def _arguments(model: Any) -> dict[str, Any]:
-    """The arguments of a model, the epsilon that it has by default among them."""
-    arguments = model.get_config()
-    if arguments["norm_epsilon"] is None and arguments["style"] == "bert":
-        arguments["norm_epsilon"] = 1e-12
-    return arguments
 
 
 def _embeddings(start: str) -> Mappings:
     table = f"{start}.word_embeddings.weight"
     tied = ("cls.predictions.decoder.weight", "vocab_projector.weight")
     return [
-        WeightMapping("token_embedding/token_embedding", table, also=tied),
+        WeightMapping("embedding/token_embedding/token_embedding", table, also=tied),
         WeightMapping(
-            "position_embedding/position_embedding", f"{start}.position_embeddings.weight"
+            "embedding/position_embedding/position_embedding", f"{start}.position_embeddings.weight"
         ),
         WeightMapping(
-            "token_type_embedding/token_embedding", f"{start}.token_type_embeddings.weight"
+            "embedding/token_type_embedding/token_embedding",
+            f"{start}.token_type_embeddings.weight",
         ),
-        *norm("embedding_norm", f"{start}.LayerNorm"),
+        *norm("embedding/norm", f"{start}.LayerNorm"),
     ]
 
 
@@ -87,6 +82,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "ForSequenceClassification": {"head": "classification"},
     "ForTokenClassification": {"head": "tagging"},
 }
+STYLE = {"style": "bert", "pooling": "token", "padding_id": 0, "first_position": 0}
 TASKS = {given["head"] or "features": ending for ending, given in HEADS.items()}
 
 BERT = Family(
@@ -104,7 +100,7 @@ BERT = Family(
         size("num_attention_heads", "num_heads", 12),
         size("intermediate_size", "mlp_dim", 3072),
         size("max_position_embeddings", "max_length", 512),
-        size("type_vocab_size", "token_types", 2),
+        size("type_vocab_size", "token_types", 2, write=positive),
         activation("hidden_act", "activation", "gelu"),
         number("hidden_dropout_prob", "dropout", 0.1),
         number("attention_probs_dropout_prob", "attention_dropout", 0.1),
@@ -112,9 +108,9 @@ BERT = Family(
     ),
     classes=True,
     mappings=lambda model: BERT_ROWS,
-    make=_make,
-    arguments=_arguments,
-    fixed={"style": "bert", "pooling": "token", "pooler_activation": "tanh"},
+    make=make_encoder,
+    arguments=encoder_keywords,
+    fixed={**STYLE, "pooler_activation": "tanh"},
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
     without_effect=frozenset({"classifier_dropout", "directionality", "pooler_fc_size"})
     | {"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}
@@ -147,15 +143,9 @@ DISTILBERT = Family(
     ),
     classes=True,
     mappings=lambda model: DISTILBERT_ROWS,
-    make=_make,
-    arguments=_arguments,
-    fixed={
-        "style": "bert",
-        "pooling": "token",
-        "token_types": 0,
-        "norm_epsilon": 1e-12,
-        "pooler_activation": "relu",
-    },
+    make=make_encoder,
+    arguments=encoder_keywords,
+    fixed={**STYLE, "token_types": 0, "norm_epsilon": 1e-12, "pooler_activation": "relu"},
     settled={"pad_token_id": (0, None)},
     # The table of positions is in the file, however it was made.
     without_effect=frozenset({"sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout"})

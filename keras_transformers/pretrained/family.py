@@ -92,7 +92,7 @@ class Setting:
 
 def size(theirs: str, ours: str, default: Any, **kwargs: Any) -> Setting:
     """A setting that is a positive integer."""
-    return Setting(theirs, ours, default, _positive, **kwargs)
+    return Setting(theirs, ours, default, positive, **kwargs)
 
 
 def activation(theirs: str, ours: str, default: str) -> Setting:
@@ -105,7 +105,8 @@ def number(theirs: str, ours: str, default: float) -> Setting:
     return Setting(theirs, ours, default, _number)
 
 
-def _positive(value: Any) -> int:
+def positive(value: Any) -> int:
+    """The value itself; ValueError unless it is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError("a positive integer")
     return value
@@ -229,7 +230,7 @@ class Family:
         """
         arguments = self.arguments(model)
         for name, value in self.fixed.items():
-            if arguments[name] != value:
+            if arguments.get(name, value) != value:  # nothing is said of heads that are not there
                 raise ValueError(
                     f"save: models of type {self.name} must have {name}={value!r}. "
                     f"Received: {arguments[name]!r}"

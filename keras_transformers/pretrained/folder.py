@@ -85,7 +85,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     (True, ())
     """
     model = read_model(folder, task)
-    if isinstance(model, TextEncoder) and model.get_config()["head"] is None:
+    if isinstance(model, TextEncoder) and model.head is None:
         _warn_of_pooling(folder)
     return model
 
@@ -225,16 +225,16 @@ def save(
     Example:
     >>> import tempfile
     >>> from keras_transformers import models, pretrained
-    >>> model = models.LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1, padding_id=-1)
+    >>> model = models.LanguageModel.from_variant("tiny", 31, padding_id=-1)
     >>> model.build((None, None))
     >>> sorted(path.name for path in pretrained.save(model, tempfile.mkdtemp()).iterdir())
     ['config.json', 'model.safetensors']
     """
-    family, architecture, config = _described(model, family)
+    family, architecture, config, arguments = _described(model, family)
     bare = family.prefix if architecture in family.bare else ""
     tensors = gather(model, family.mappings(model), bare)
     config["architectures"] = [architecture]
-    number = model.get_config().get("num_classes")
+    number = arguments.get("num_classes")
     if family.classes and number is not None:
         names = [f"LABEL_{i}" for i in range(number)] if classes is None else list(classes)
         if len(names) != number:
@@ -251,8 +251,8 @@ def save(
     return folder
 
 
-def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any]]:
-    """The family and class that a model is saved as, and its configuration."""
+def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any], dict[str, Any]]:
+    """The family and class that a model is saved as, its configuration, and its arguments."""
     if name is not None and name not in FAMILIES:
         raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")
     refused = []
@@ -266,6 +266,6 @@ def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any
             continue
         for architecture, given in family.architectures.items():
             if all(arguments[key] == value for key, value in given.items()):
-                return family, architecture, config
+                return family, architecture, config, arguments
     reasons = refused or [f"save: no family has models like {type(model).__name__}."]
     raise ValueError(" ".join(reasons))

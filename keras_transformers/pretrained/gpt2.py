@@ -5,11 +5,12 @@ from typing import Any
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.family import Family, activation, number, size
 from keras_transformers.pretrained.tensor_layouts import FLAT, FusedPart, Matrix
+from keras_transformers.pretrained.text_parts import decoder_keywords
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, norm
 
 
 def _make(arguments: dict[str, Any]) -> Any:
-    model = LanguageModel(**arguments)
+    model = LanguageModel.from_variant("small", **arguments)
     model.build((None, None))
     return model
 
@@ -37,9 +38,11 @@ def _attention(ours: str, theirs: str) -> Mappings:
 LAYER = "transformer.h.{i}"
 MAPPINGS = [
     WeightMapping(
-        "token_embedding/token_embedding", "transformer.wte.weight", also=("lm_head.weight",)
+        "embedding/token_embedding/token_embedding",
+        "transformer.wte.weight",
+        also=("lm_head.weight",),
     ),
-    WeightMapping("position_embedding/position_embedding", "transformer.wpe.weight"),
+    WeightMapping("embedding/position_embedding/position_embedding", "transformer.wpe.weight"),
     *norm("decoder_{i}/mixer_norm", f"{LAYER}.ln_1"),
     *_attention("decoder_{i}/mixer", f"{LAYER}.attn"),
     *norm("decoder_{i}/feed_forward_norm", f"{LAYER}.ln_2"),
@@ -68,7 +71,7 @@ GPT2 = Family(
     ),
     mappings=lambda model: MAPPINGS,
     make=_make,
-    arguments=LanguageModel.get_config,
+    arguments=decoder_keywords,
     # No id is set aside for padding.
     fixed={"style": "gpt2", "num_key_value_heads": None, "padding_id": -1},
     settled={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},

@@ -51,10 +51,10 @@ def model(name, dropout):
         return models.Transformer(48, **SIZES, **rate)
     if name == "text_encoder":
         sizes = {**SIZES, "head": "classification", "num_classes": 8, "max_length": 8}
-        return models.TextEncoder(48, **sizes, **rate, attention_dropout=dropout)
+        return models.TextEncoder.from_variant("base", 48, **sizes, **rate)
     # 47 rows in its table, which no number of devices divides, and fewer key heads than devices.
     sizes = {**SIZES, "style": "modern", "num_key_value_heads": 1}
-    return models.LanguageModel(48 - 1 + 2, **sizes, **rate, attention_dropout=dropout)
+    return models.LanguageModel.from_variant("small", 48 - 1 + 2, **sizes, **rate)
 
 
 def loss(name):

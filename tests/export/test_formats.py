@@ -60,13 +60,13 @@ def vit():
 @functools.cache
 def classifier():
     head = {"head": "classification", "num_classes": 3, "pooling": "mean"}
-    model = TextEncoder(WORDPIECE.vocab_size, **head, **TEXT)
+    model = TextEncoder.from_variant("base", WORDPIECE.vocab_size, **head, **TEXT)
     return random(model, (None, None))
 
 
 @functools.cache
 def encoder():
-    return random(TextEncoder(37, style="modern", **TEXT), (None, None))
+    return random(TextEncoder.from_variant("base", 37, style="modern", **TEXT), (None, None))
 
 
 def foreign(folder, *raw):

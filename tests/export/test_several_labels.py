@@ -36,7 +36,7 @@ def spread(model, shape):
 def of_text(classes, problem_type=None):
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1, "max_length": 32}
     head = {"head": "classification", "num_classes": classes, "problem_type": problem_type}
-    return spread(TextEncoder(WORDS.vocab_size, **sizes, **head), (None, None))
+    return spread(TextEncoder.from_variant("base", WORDS.vocab_size, **sizes, **head), (None, None))
 
 
 def of_pictures(classes, problem_type=None):

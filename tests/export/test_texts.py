@@ -38,11 +38,15 @@ def random(model):
 
 
 CLASSIFIER = random(
-    TextEncoder(WORDPIECE.vocab_size, head="classification", num_classes=3, **SIZES)
+    TextEncoder.from_variant(
+        "base", WORDPIECE.vocab_size, head="classification", num_classes=3, **SIZES
+    )
 )
-MASKED = random(TextEncoder(WORDPIECE.vocab_size, head="masked_language", **SIZES))
+MASKED = random(
+    TextEncoder.from_variant("base", WORDPIECE.vocab_size, head="masked_language", **SIZES)
+)
 ENCODER = random(TextEncoder(WORDPIECE.vocab_size, **SIZES))
-WRITER = random(LanguageModel(PIECES.vocab_size, style="modern", **SIZES))
+WRITER = random(LanguageModel.from_variant("small", PIECES.vocab_size, style="modern", **SIZES))
 
 
 def text(strings):

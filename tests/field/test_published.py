@@ -21,7 +21,7 @@ def gpt2(folder):
     pieces = [*byte_letters(), "at", "cat", "<|endoftext|>"]
     vocab = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = text.BytePairTokenizer(vocab, [("a", "t"), ("c", "at")])
-    model = LanguageModel(len(pieces), **SMALL, max_length=16, padding_id=-1)
+    model = LanguageModel.from_variant("small", len(pieces), **SMALL, max_length=16, padding_id=-1)
     model.build((None, None))
     pretrained.save_tokenizer(tokenizer, folder)
     return pretrained.save(model, folder)
@@ -31,7 +31,7 @@ def bert(folder, **settings):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
     (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    model = TextEncoder(len(pieces), **SMALL, max_length=16, token_types=2)
+    model = TextEncoder.from_variant("base", len(pieces), **SMALL, max_length=16, token_types=2)
     model.build((None, None))
     return pretrained.save(model, folder)
 

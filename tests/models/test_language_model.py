@@ -45,7 +45,7 @@ SEARCH_OF_STYLE = pytest.mark.parametrize(
 
 def make(style="gpt2", **changes):
     settings = {**SIZES, "max_length": 17, "style": style, **GROUPED[style]}
-    return LanguageModel(VOCAB, **{**settings, **changes})
+    return LanguageModel.from_variant("small", VOCAB, **{**settings, **changes})
 
 
 def random(style="gpt2", **changes):
@@ -72,8 +72,8 @@ def from_gpt2(weights):
         return {"kernel": weights[f"{name}.weight"], "bias": weights[f"{name}.bias"]}
 
     table = {
-        "token_embedding/token_embedding": weights["transformer.wte.weight"],
-        "position_embedding/position_embedding": weights["transformer.wpe.weight"],
+        "embedding/token_embedding/token_embedding": weights["transformer.wte.weight"],
+        "embedding/position_embedding/position_embedding": weights["transformer.wpe.weight"],
         **under("norm", norm(weights, "transformer.ln_f")),
     }
     for i in range(SIZES["num_layers"]):
@@ -97,7 +97,7 @@ def from_llama(weights):
     """Llama of transformers under our names."""
     width, heads = SIZES["hidden_dim"], SIZES["num_heads"]
     table = {
-        "token_embedding/token_embedding": weights["model.embed_tokens.weight"],
+        "embedding/token_embedding/token_embedding": weights["model.embed_tokens.weight"],
         "norm/scale": weights["model.norm.weight"],
     }
     for i in range(SIZES["num_layers"]):
@@ -288,7 +288,7 @@ def test_it_writes_in_fewer_bits(precision):
 
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="LanguageModel: `style` must be one of gpt2, modern.*'x'"):
-        LanguageModel(VOCAB, **SIZES, style="x")
+        LanguageModel.from_variant("small", VOCAB, **SIZES, style="x")
     with pytest.raises(ValueError, match="`num_key_value_heads` must divide `num_heads`=4.*3"):
         make(num_key_value_heads=3)
     with pytest.raises(ValueError, match=r"`ids` must be at most max_length=17 long.*\(1, 18\)"):
@@ -307,7 +307,7 @@ def test_a_prompt_of_a_length_that_nobody_knows_when_tracing_scores_the_same(len
     model = LanguageModel.from_variant("tiny", 101)
     model(np.ones((1, 2), "int32"))
     ids = np.random.default_rng(0).integers(3, 101, (3, length)).astype("int32")
-    x, following = model.norm(model._embed(ids, np.arange(length)[None])), np.roll(ids, -1, 1)
+    x, following = model.norm(model.embedding(ids, np.arange(length)[None])), np.roll(ids, -1, 1)
     specs = [tf.TensorSpec([None, None, 128]), tf.TensorSpec([None, None], tf.int32)]
     score = functools.partial(log_probabilities, model.token_embedding.logits)
     for compiled in (False, True):

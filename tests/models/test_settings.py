@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.models import LanguageModel, TextEncoder, ViT
+from keras_transformers.layers import EncoderBlock
+from keras_transformers.models import ClassificationHead, LanguageModel, TextEncoder, ViT
 
 SIZES = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 9, "num_layers": 1}
 
@@ -35,8 +36,9 @@ def test_numbers_of_numpy_are_written_as_those_of_python():
 
 
 def test_activations_are_written_by_name():
-    model = TextEncoder(31, **SIZES, activation=keras.activations.relu)
-    assert model.get_config()["activation"] == "relu"
+    block = EncoderBlock(2, 9, activation=keras.activations.relu)
+    model = TextEncoder(31, 8, num_layers=1, block=block)
+    assert model.get_config()["block"]["config"]["activation"] == "relu"
 
 
 def test_settings_cannot_be_changed():
@@ -51,7 +53,7 @@ def test_a_class_that_comes_from_a_model_has_the_models_settings():
 
 
 def test_python_says_which_argument_is_missing_or_too_much():
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'vocab_size'"):
-        LanguageModel()
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'num_classes'"):
+        ClassificationHead()
     with pytest.raises(TypeError, match="multiple values for argument 'hidden_dim'"):
         LanguageModel(31, 8, hidden_dim=8)

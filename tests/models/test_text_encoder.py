@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.models import TextEncoder
+from keras_transformers.models import ClassificationHead, TaggingHead, TextEncoder
 from keras_transformers.training import SmoothedCrossEntropy
 from tests.contract import (
     POLICIES,
@@ -36,7 +36,9 @@ KINDS = pytest.mark.parametrize("kind", HEADS)
 
 
 def make(kind=None, **changes):
-    return TextEncoder(VOCAB, **{**SIZES, "max_length": 17, **HEADS[kind], **changes})
+    return TextEncoder.from_variant(
+        "base", VOCAB, **{**SIZES, "max_length": 17, **HEADS[kind], **changes}
+    )
 
 
 def random(kind=None, **changes):
@@ -70,14 +72,16 @@ def test_contract_of_the_modern_style():
 def from_bert(weights, kind):
     """BERT of transformers under our names."""
     table = {
-        "token_embedding/token_embedding": weights["bert.embeddings.word_embeddings.weight"],
-        "position_embedding/position_embedding": weights[
+        "embedding/token_embedding/token_embedding": weights[
+            "bert.embeddings.word_embeddings.weight"
+        ],
+        "embedding/position_embedding/position_embedding": weights[
             "bert.embeddings.position_embeddings.weight"
         ],
-        "token_type_embedding/token_embedding": weights[
+        "embedding/token_type_embedding/token_embedding": weights[
             "bert.embeddings.token_type_embeddings.weight"
         ],
-        **under("embedding_norm", norm(weights, "bert.embeddings.LayerNorm")),
+        **under("embedding/norm", norm(weights, "bert.embeddings.LayerNorm")),
     }
     for i in range(SIZES["num_layers"]):
         layer = f"bert.encoder.layer.{i}"
@@ -142,7 +146,7 @@ def test_parameters_are_as_many_as_published(name, exact):
     model = TextEncoder.from_variant(name, head="classification", num_classes=1)
     found = number_of_parameters(model, (None, None))
     # The published numbers count a pooler, and no class.
-    assert found - (model.get_config()["hidden_dim"] + 1) == exact
+    assert found - (model.embedding.hidden_dim + 1) == exact
 
 
 def test_a_modern_model_of_a_size_has_about_as_many_parameters():
@@ -214,21 +218,22 @@ def test_token_types_matter():
 @STYLES
 def test_another_head_starts_from_the_same_encoder(style):
     model = random("masked_language", style=style)
-    other = model.transferred(head="classification", num_classes=3)
+    other = model.transferred(head=ClassificationHead(3))
     assert_close(to_numpy(other.encode(IDS)), to_numpy(model.encode(IDS)), 0)
     assert run(other, IDS).shape == (3, 3)
     same = other.transferred(dropout=0.3)
     assert_close(run(same, IDS), run(other, IDS), 0)
     assert same.get_config()["dropout"] == 0.3
+    assert {block.dropout for block in same.encoder_blocks} == {0.3}
 
 
 def test_a_model_without_weights_has_nothing_to_transfer():
     with pytest.raises(ValueError, match="`transferred` must be called on a built model"):
-        make("tagging").transferred(num_classes=3)
+        make("tagging").transferred(head=TaggingHead(3))
 
 
 def test_another_body_is_refused():
-    with pytest.raises(ValueError, match="cannot take over token_embedding.* of shape"):
+    with pytest.raises(ValueError, match="cannot take over embedding/token_embedding.* of shape"):
         random("tagging").transferred(hidden_dim=28)
 
 

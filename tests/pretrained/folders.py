@@ -31,13 +31,15 @@ def gpt2(folder):
     for name in ("vocab.json", "merges.txt"):
         (folder / name).write_text(str(GOLDEN[f"gpt2/{name}"]), encoding="utf-8")
     size = pretrained.load_tokenizer(folder).vocab_size
-    return models.LanguageModel(size, **WIDTHS, max_length=80, padding_id=-1)
+    return models.LanguageModel.from_variant("small", size, **WIDTHS, max_length=80, padding_id=-1)
 
 
 def bert(folder, head="masked_language", **options):
     words = text.WordPieceTokenizer.train(["the king and the queen, to be or not to be"], 60)
     pretrained.save_tokenizer(words, folder)
-    return models.TextEncoder(words.vocab_size, **WIDTHS, head=head, max_length=64, **options)
+    return models.TextEncoder.from_variant(
+        "base", words.vocab_size, **WIDTHS, head=head, max_length=64, **options
+    )
 
 
 def vit(folder):

@@ -65,7 +65,9 @@ def test_every_setting_that_the_published_configuration_has_is_known(kind):
 
 @pytest.fixture
 def folder(tmp_path):
-    model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1, padding_id=-1)
+    model = LanguageModel.from_variant(
+        "small", 31, hidden_dim=12, num_heads=3, mlp_dim=20, num_layers=1, padding_id=-1
+    )
     model.build((None, None))
     return pretrained.save(model, tmp_path / "gpt2")
 

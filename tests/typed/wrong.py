@@ -27,7 +27,9 @@ tokenizer = text.SentencePieceTokenizer.train(["a cat"])
 found = generation.generate(translator, ids)
 
 models.TextEncoder(100, hidden_dim="sixteen")  # wrong: no number
-models.TextEncoder(100, head="clasification")  # wrong: misspelt
+models.TextEncoder(100, head="classification")  # wrong: a word where a layer is due
+models.TextEncoder.from_variant("tiny", head="clasification")  # wrong: misspelt
+models.LanguageModel.from_variant("tiny", num_head=4)  # wrong: no such keyword
 models.Transformer.from_variant("bigger", 100)  # wrong: no such size
 models.Transformer(100, num_head=8)  # wrong: no such argument
 models.Swin(10, version=3)  # wrong: there are two

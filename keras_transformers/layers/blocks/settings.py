@@ -9,7 +9,12 @@ from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.blocks.feed_forward import FeedForward
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import beside, check_sequence, rate, refuse, whole_number
-from keras_transformers.layers.parts import Prototype, arguments_of_call, norm_prototype, part
+from keras_transformers.layers.parts import (
+    Prototype,
+    arguments_of_call,
+    norm_prototype,
+    part_or_numbers,
+)
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
 from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.layers.traced import Traced
@@ -91,12 +96,10 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
 
         It becomes an attribute in `build`, so that weights come in the order of the branches.
         """
-        if given is None:
+        prototype = part_or_numbers(self, argument, given, **numbers)
+        if prototype is None:
             return {}
-        made = part(self, argument, given, keras.layers.Layer)
-        for name, number in numbers.items():
-            if number is not None:
-                refuse(self, name, beside(argument), f"{name}={number}")
+        made = prototype.copy(self, argument)
         return {argument: Prototype(self, argument, made, keras.layers.Layer)}
 
     def _check(self, x_shape: Shape) -> None:
@@ -143,6 +146,10 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
             scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
             scale.build(branch_shape or norm_shape or shapes[0])
         setattr(self, f"{name}_scale", scale)
+
+    def copied_norm(self, owner: Any, name: str) -> Any:
+        """A norm like those of the branches, for instance the one behind a pre-norm stack."""
+        return self._norm.copy(owner, name)
 
     def _build_feed_forward(self, x_shape: Shape) -> None:
         default = (FeedForward, self.mlp_dim, self.activation)

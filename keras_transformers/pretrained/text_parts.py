@@ -1,0 +1,161 @@
+"""The keywords that would make a model of text, read from its parts: what `config.json` can say."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import keras
+
+from keras_transformers.layers.parts import serialized
+from keras_transformers.models import (
+    ClassificationHead,
+    LanguageModel,
+    MaskedLanguageHead,
+    TaggingHead,
+    TextEncoder,
+)
+from keras_transformers.models.language_model_variants import decoder_block, decoder_embedding
+from keras_transformers.models.text_encoder_variants import (
+    encoder_block,
+    encoder_embedding,
+    encoder_norm,
+)
+
+# What changes nothing that a model computes: names, precision, and how it was started or trained.
+UNSAID = ("name", "dtype", "trainable", "seed", "dropout", "drop_path", "module", "registered_name")
+UNSAID_ENDS = ("_initializer", "_regularizer", "_constraint")
+# Of each part, the function that makes it and the keywords that this takes.
+Makers: TypeAlias = dict[str, tuple[Callable[..., Any], tuple[str, ...]]]
+OF_BLOCK = ("num_heads", "mlp_dim", "style", "attention_dropout", "activation", "norm_epsilon")
+
+
+def encoder_keywords(model: TextEncoder, restoring: str | None = None) -> dict[str, Any]:
+    """What `TextEncoder.from_variant` makes such a model of; of heads, those of the model's own.
+
+    Args:
+        model: Built.
+        restoring: Name of the activation that a `MaskedLanguageHead` must have; by default that of
+            the feed-forward networks.
+
+    Raises:
+        ValueError: If no keywords make such a model; the message names the part.
+    """
+    found = _numbers(model, model.encoder_blocks[0])
+    names = ("vocab_size", "hidden_dim", "max_length", "token_types", "padding_id")
+    of_embedding = (*names, "first_position", "norm_epsilon", "style")
+    found |= {name: getattr(model.embedding, name) for name in of_embedding[:-2]}
+    styles = ("bert", "modern")
+    makers: Makers = {
+        "embedding": (encoder_embedding, of_embedding),
+        "block": (encoder_block, OF_BLOCK),
+    }
+    found = _styled(model, model.encoder_blocks[0], found, styles, makers)
+    return found | _of_head(model.head, found, restoring)
+
+
+def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
+    """What `LanguageModel.from_variant` makes such a model of; raises as `encoder_keywords`."""
+    block = model.decoder_blocks[0]
+    found = _numbers(model, block)
+    of_embedding = ("vocab_size", "hidden_dim", "max_length", "padding_id", "style")
+    found |= {name: getattr(model.embedding, name) for name in of_embedding[:-1]}
+    found["num_key_value_heads"] = getattr(block.mixer, "num_key_value_heads", None)
+    of_block = (*OF_BLOCK, "num_key_value_heads")
+    makers: Makers = {
+        "embedding": (decoder_embedding, of_embedding),
+        "block": (decoder_block, of_block),
+    }
+    return _styled(model, block, found, ("gpt2", "modern"), makers)
+
+
+def _numbers(model: Any, block: Any) -> dict[str, Any]:
+    """Those that a block of any style has."""
+    mixer, network = block.mixer, block.feed_forward
+    found = {
+        "num_layers": model.get_config()["num_layers"],
+        "dropout": model.get_config()["dropout"],
+        "num_heads": getattr(mixer, "num_heads", None),
+        "mlp_dim": getattr(network, "mlp_dim", None),
+        "attention_dropout": getattr(mixer, "dropout", None),
+        "norm_epsilon": getattr(block.mixer_norm, "epsilon", None),
+    }
+    for name, part in (("num_heads", mixer), ("mlp_dim", network), ("norm_epsilon", block)):
+        if found[name] is None:
+            raise _refused(model, type(part).__name__, f"with {name}, as published ones are")
+    return {
+        **found,
+        "activation": keras.activations.serialize(getattr(network, "activation", None)),
+    }
+
+
+def _styled(
+    model: Any, block: Any, found: dict[str, Any], styles: tuple[str, ...], makers: Makers
+) -> dict[str, Any]:
+    """What was found, with the style in which it makes such parts."""
+    wrong = []
+    for style in styles:
+        given = {**found, "style": style}
+        made = {
+            name: make(**{word: given[word] for word in words})
+            for name, (make, words) in makers.items()
+        }
+        ours = {**_parts_of(block), "embedding": serialized(model.embedding)}
+        theirs = {**_parts_of(made["block"]), "embedding": serialized(made["embedding"])}
+        differing = [name for name, part in ours.items() if _said(part) != _said(theirs[name])]
+        if not differing:
+            return given
+        wrong.append((differing[0], ours[differing[0]]))
+    name, part = wrong[0]
+    received = part["class_name"] if isinstance(part, dict) else part
+    if isinstance(part, dict):
+        received = f"{received} with {_said(part['config'])}"
+    raise _refused(model, received, f"such that keywords of `from_variant` make its `{name}`")
+
+
+def _parts_of(block: Any) -> dict[str, Any]:
+    """What makes a block, built or not, as configurations and numbers."""
+    config = block.get_config()
+    for name in ("mixer", "feed_forward"):
+        config[name] = config[name] or serialized(getattr(block, name))
+    kept = ("mixer", "feed_forward", "norm", "norm_first", "layer_scale")
+    return {"class": type(block).__name__, **{name: config[name] for name in kept}}
+
+
+def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[str, Any]:
+    """The keywords of a head."""
+    if isinstance(head, MaskedLanguageHead):
+        activation = found["activation"] if restoring is None else restoring
+        norm = encoder_norm(found["style"], found["norm_epsilon"])
+        if _said(serialized(head)) != _said(serialized(MaskedLanguageHead(activation, norm))):
+            expected = f"with a head with activation {activation!r} and the norm of the blocks"
+            raise _refused(head, _said(head.get_config()), expected)
+        return {"head": "masked_language", "num_classes": None}
+    if isinstance(head, TaggingHead):
+        return {"head": "tagging", "num_classes": head.num_classes}
+    if isinstance(head, ClassificationHead):
+        return {
+            "head": "classification",
+            "num_classes": head.num_classes,
+            "pooling": head.pooling,
+            "pooler_activation": keras.activations.serialize(head.activation),
+            "problem_type": head.problem_type,
+        }
+    if head is not None:
+        raise _refused(head, type(head).__name__, "with one of the heads of keras_transformers")
+    return {"head": None, "num_classes": None}
+
+
+def _said(config: Any) -> Any:
+    """A configuration without what changes nothing that is computed."""
+    if not isinstance(config, dict):  # Keras makes lists of axes when it builds a norm
+        return config[0] if isinstance(config, (list, tuple)) and len(config) == 1 else config
+    return {
+        key: _said(value)
+        for key, value in config.items()
+        if key not in UNSAID and not key.endswith(UNSAID_ENDS)
+    }
+
+
+def _refused(model: Any, received: Any, expected: str) -> ValueError:
+    return ValueError(
+        f"save: a {type(model).__name__} must be {expected}. Received: {str(received)[:200]}"
+    )
