@@ -184,9 +184,9 @@ def test_blocks_of_ones_own_are_copied_saved_and_trained(tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     assert again.get_config()["blocks"] == model.get_config()["blocks"]
     assert_close(again(IMAGES), found, 0)
-    three = model.transferred(num_classes=4)
-    assert three(IMAGES)["logits"].shape[-1] == 4
-    assert_close(three.decoder_blocks[1].weights[0], model.decoder_blocks[1].weights[0], 0)
+    other = model.transferred(num_classes=4)
+    assert other(IMAGES)["logits"].shape[-1] == 5  # and "no object"
+    assert_close(other.decoder_blocks[1].weights[0], model.decoder_blocks[1].weights[0], 0)
 
 
 @keras.saving.register_keras_serializable("tests")
