@@ -50,8 +50,8 @@ def peer_model(config):
     from keras_transformers.models import DETR
 
     of = config.model
-    settings = DETR.from_variant(of.size, 1, num_queries=of.num_queries).get_config()
-    backbone = settings["backbone"]["config"]
+    same = DETR.from_variant(of.size, 1, num_queries=of.num_queries)
+    backbone, block = same.backbone.get_config(), same.encoder_blocks[0]
     widths = [backbone["hidden_dim"] * 2**i for i in range(len(backbone["num_layers"]))]
     model = DetrForObjectDetection(
         DetrConfig(
@@ -65,14 +65,14 @@ def peer_model(config):
                 out_features=[f"stage{len(widths)}"],
             ),
             num_queries=of.num_queries,
-            d_model=settings["hidden_dim"],
-            encoder_layers=settings["num_encoder_layers"],
-            decoder_layers=settings["num_decoder_layers"],
-            encoder_attention_heads=settings["num_heads"],
-            decoder_attention_heads=settings["num_heads"],
-            encoder_ffn_dim=settings["mlp_dim"],
-            decoder_ffn_dim=settings["mlp_dim"],
-            dropout=settings["dropout"],
+            d_model=same.get_config()["hidden_dim"],
+            encoder_layers=len(same.encoder_blocks),
+            decoder_layers=len(same.decoder_blocks),
+            encoder_attention_heads=block.num_heads,
+            decoder_attention_heads=block.num_heads,
+            encoder_ffn_dim=block.mlp_dim,
+            decoder_ffn_dim=block.mlp_dim,
+            dropout=block.dropout,
             auxiliary_loss=True,
             num_labels=1,
         )

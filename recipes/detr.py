@@ -265,7 +265,7 @@ def draw_attention(model, preprocessing, corpus, path):
     pixels, mask = (np.stack(each) for each in zip(*fit, strict=True))
     images = preprocessing.normalize(pixels) * mask[..., None].astype("float32")
     inputs = {"images": images, "padding_mask": mask}
-    last = f"decoder_{model.get_config()['num_decoder_layers'] - 1}/cross_attention"
+    last = f"{model.decoder_blocks[-1].name}/cross_attention"
     (weights,) = attention_maps(model, inputs, match=last).values()
     found = model(inputs, training=False)
     # The last logit is that of "no object" where there is a softmax.

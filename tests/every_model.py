@@ -62,8 +62,7 @@ def detr(rate):
     backbone = models.ResNet(
         None, hidden_dim=4, num_layers=(1, 1, 1), bottleneck=False, norm="batch", name="backbone"
     )
-    counts = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_queries": 5}
-    return models.DETR(2, backbone, dropout=rate, **SIZES, **counts)
+    return models.DETR(2, backbone, dropout=rate, **SIZES, num_layers=1, queries=5)
 
 
 def recurrent(rate):

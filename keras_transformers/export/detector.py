@@ -102,7 +102,7 @@ class Detector(Convertible):
             (numbers, image),
             fn_output_signature=outputs,
         )
-        queries = self._model.get_config()["num_queries"]
+        queries = self._model.queries.num_queries
         results = {
             "boxes": tf.TensorSpec([None, queries, 4], tf.float32),
             "labels": tf.TensorSpec([None, queries], tf.int32),

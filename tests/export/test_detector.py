@@ -25,9 +25,7 @@ PREPROCESSING = Preprocessing(32, 3, (0.2, 0.3, 0.4), 0.3)
 def model():
     keras.utils.set_random_seed(3)
     backbone = ResNet(None, 32, 4, (1, 1), False, "convolutions", "group")
-    model = DETR(
-        2, backbone, None, 16, 2, 24, 1, 1, 5, criterion={"classification": "focal"}, dropout=0.0
-    )
+    model = DETR(2, backbone, 16, 2, 24, 1, 5, 0.0, criterion={"classification": "focal"})
     model.build((None, 32, 32, 3))
     model.set_weights([RNG.normal(size=w.shape) / 3 for w in model.get_weights()])
     return model

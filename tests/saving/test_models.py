@@ -30,8 +30,8 @@ def backbone():
 
 
 def detr():
-    settings = {"mlp_dim": 11, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_queries": 3}
-    return models.DETR(3, backbone(), hidden_dim=16, num_heads=2, queries="proposals", **settings)
+    queries = models.ProposalQueries(3)
+    return models.DETR(3, backbone(), 16, num_heads=2, mlp_dim=11, num_layers=1, queries=queries)
 
 
 def mixers():

@@ -56,7 +56,9 @@ half = precision.in_precision(encoder, "bfloat16")
 maps = inspection.attention_maps(encoder, ids)
 print({path: each.shape for path, each in maps.items()}, inspection.attention_rollout(maps))
 pictures = models.ViT.from_variant("Ti/16", num_classes=10, image_size=(32, 48))
-detector = models.DETR(4, backbone=models.Swin.from_variant("T", None), queries="proposals")
+detector = models.DETR(
+    4, backbone=models.Swin.from_variant("T", None), queries=models.ProposalQueries(9)
+)
 answers = detection.best_answers(ops.zeros((1, 9, 5)), ops.zeros((1, 9, 4)))
 print(answers["boxes"].shape, pictures.transferred(num_classes=3).count_params())
 

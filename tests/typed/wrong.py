@@ -34,6 +34,8 @@ models.Transformer.from_variant("bigger", 100)  # wrong: no such size
 models.Transformer(100, num_head=8)  # wrong: no such argument
 models.Swin(10, version=3)  # wrong: there are two
 models.DETR(4, criterion="focal")  # wrong: no criterion
+models.DETR(4, queries="anchors")  # wrong: a name where `from_variant` takes one
+models.DETR.from_variant("R50", 4, num_query=9)  # wrong: misspelt
 layers.EncoderBlock(8, 32, mixer="fourier")  # wrong: a name where a layer is due
 layers.MultiHeadAttention(4, score="cosine")  # wrong: no such score
 layers.FeedForward("relu", 64)  # wrong: the other way round
