@@ -23,9 +23,9 @@ class Transferable(ModelMixin):
 
         Args:
             **changes: Constructor arguments that differ, most often `num_classes`, of images also
-                `image_size` and `drop_path`, of texts `head`. A head of the same kind and size is
-                taken over, another starts anew, as does a pooling that was not there; tables of
-                positions are resized.
+                `image_size`, of texts `head`; and `dropout` and `drop_path` of the blocks. A head
+                of the same kind and size is taken over, another starts anew, as does a pooling that
+                was not there; tables of positions are resized.
 
         Returns:
             A built model of the same class, with nothing frozen.
@@ -43,12 +43,16 @@ class Transferable(ModelMixin):
         >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
         (2, 3)
         """
-        config = {**self.get_config(), **changes}
+        config = {**self.get_config(), **self._as_arguments(changes)}
         config.pop("frozen_blocks", None)
         model = type(self).from_config(config)
         model.build(self._shape_to_build(model))
         take_over(model, self, self.anew)
         return model
+
+    def _as_arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """A hook: the changes as the constructor takes them."""
+        return changes
 
     def _shape_to_build(self, model: keras.Model) -> Shape:
         """A hook: the shape of inputs that a new model for another task is built with."""

@@ -24,9 +24,9 @@ def vit(**changes):
 
 def test_a_configuration_has_every_argument_with_its_default():
     config = vit().get_config()
-    expected = {"pooling": "token", "class_token": True, "positions": "learned", "dropout": 0.0}
+    expected = {"pooling": "token", "num_heads": 2, "block": None, "embedding": None}
     assert expected.items() <= config.items()
-    assert config["image_size"] == [8, 8] and config["block"] == {"activation": "gelu"}
+    assert config["image_size"] == [8, 8]
     assert config["problem_type"] is None
 
 
