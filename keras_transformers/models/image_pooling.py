@@ -7,6 +7,7 @@ import keras
 
 from keras_transformers.annotations import Config, Part
 from keras_transformers.layers.parts import serialized
+from keras_transformers.models.image_embedding import ImageEmbedding
 
 Pooled: TypeAlias = Literal["token", "mean", "distilled"]
 WORDS = ("token", "mean", "distilled")
@@ -69,6 +70,18 @@ class ImagePooling:
     def of_class_token(self) -> bool:
         """Whether a class token is needed."""
         return self.kind in ("token", "distilled")
+
+    def check(self, embedding: ImageEmbedding, num_classes: int | None) -> None:
+        """Raises ValueError unless the tokens and classes are there that are needed."""
+        needed = {
+            "a class token": not self.of_class_token or embedding.class_token is not None,
+            "a distillation token": self.kind != "distilled"
+            or embedding.distillation_token is not None,
+            "classes": self.kind != "distilled" or num_classes is not None,
+        }
+        for thing, there in needed.items():
+            if not there:
+                raise ValueError(f'ViT: `pooling`="{self.kind}" needs {thing}. Received: none')
 
     def get_config(self) -> Config:
         kind = serialized(self.kind) if self.is_layer else self.kind

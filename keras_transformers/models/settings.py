@@ -5,7 +5,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import keras
 
@@ -25,7 +25,12 @@ class ModelSettings(Arguments):
 
     Comes before `keras.Model` among the bases. A constructor under `keeps_settings` finds its
     arguments, by name, in the mapping `_settings`, which is read-only.
+
+    Attributes:
+        defaults: Numbers where neither they nor the part that they make are given.
     """
+
+    defaults: ClassVar[Mapping[str, int]] = types.MappingProxyType({})
 
     _settings: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -33,6 +38,16 @@ class ModelSettings(Arguments):
         """Sets settings that follow from others, where they were not given."""
         # No dict: Keras would track it as one of layers.
         self._settings = types.MappingProxyType({**self._settings, **values})
+
+    def _of(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._settings[name] for name in names}
+
+    def _settled(self, names: Sequence[str]) -> dict[str, Any]:
+        """The numbers of these names, checked, the default where there is none."""
+        missing = [name for name in names if self._settings[name] is None and name in self.defaults]
+        self._settle(**{name: self.defaults[name] for name in missing})
+        check_sizes(type(self).__name__, self._settings, names)
+        return self._of(names)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}
@@ -137,7 +152,7 @@ def check_changes(
     known: type,
     beside: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Raises ValueError unless `from_variant` knows all keywords, and none is in a part's place.
+    """Raises ValueError unless `from_variant` knows all keywords, and none is beside its part.
 
     Args:
         owner: Name of the class, for the message.

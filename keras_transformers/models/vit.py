@@ -91,14 +91,9 @@ class ViT(ImageModel):
     (3, 10)
     """
 
-    anew = (
-        "head",
-        "representation",
-        "attention_pooling",
-        "embedding/position_embedding",
-        "embedding/distillation",
-        "distillation",
-    )
+    anew = ("head", "representation", "attention_pooling", "distillation")
+    anew += ("embedding/position_embedding", "embedding/distillation")
+    defaults = DEFAULTS
 
     @keeps_settings(
         image_size=both_sides, block=serialized, embedding=serialized, pooling=serialized_pooling
@@ -124,7 +119,7 @@ class ViT(ImageModel):
         self.patch_size = self.embedding.patch_size
         self.prefix_tokens = self.embedding.prefix_tokens
         self.grid(self._settings["image_size"])
-        self._check_pooling()
+        self.pooling.check(self.embedding, num_classes)
         self.block = self._block(block)
         layer, policy = self.block.layer, self.dtype_policy
         self.dropout_layer = Dropout(layer.dropout, dtype=policy)
@@ -150,7 +145,7 @@ class ViT(ImageModel):
             )
 
     def _embedding(self, given: Part | None) -> Any:
-        numbers = {name: self._settings[name] for name in OF_EMBEDDING}
+        numbers = self._of(OF_EMBEDDING)
         prototype = part_or_numbers(self, "embedding", given, ImageEmbedding, **numbers)
         if prototype is None:
             tokens: dict[str, Any] = {"class_token": self.pooling.of_class_token}
@@ -160,7 +155,7 @@ class ViT(ImageModel):
         return prototype.copy(self, "embedding")
 
     def _block(self, given: Part | None) -> Prototype:
-        numbers = {name: self._settings[name] for name in OF_BLOCK}
+        numbers = self._of(OF_BLOCK)
         prototype = part_or_numbers(self, "block", given, EncoderBlock, **numbers)
         if prototype is None:
             numbers = self._settled(OF_BLOCK)
@@ -168,23 +163,6 @@ class ViT(ImageModel):
             check_divides("ViT", {**numbers, **width}, "num_heads", "hidden_dim")
             prototype = Prototype(self, "block", vit_block(**numbers), EncoderBlock)
         return prototype
-
-    def _settled(self, names: Sequence[str]) -> dict[str, Any]:
-        """The numbers of these names, checked, the default where there is none."""
-        self._settle(**{name: DEFAULTS[name] for name in names if self._settings[name] is None})
-        check_sizes("ViT", self._settings, names)
-        return {name: self._settings[name] for name in names}
-
-    def _check_pooling(self) -> None:
-        pooling, embedding = self.pooling, self.embedding
-        if pooling.of_class_token and embedding.class_token is None:
-            raise ValueError(f'ViT: `pooling`="{pooling.kind}" needs a class token. Received: none')
-        if pooling.kind == "distilled" and embedding.distillation_token is None:
-            raise ValueError(
-                'ViT: `pooling`="distilled" needs a distillation token. Received: none'
-            )
-        if pooling.kind == "distilled" and not self._settings["num_classes"]:
-            raise ValueError('ViT: `pooling`="distilled" needs classes. Received: num_classes=None')
 
     @classmethod
     def from_variant(

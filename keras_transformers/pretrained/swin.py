@@ -122,12 +122,13 @@ def _arguments(model: Swin) -> dict[str, Any]:
             if said(part) != said({**theirs, "mask_padding": same.mask_padding}[name]):
                 expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
                 raise refused(model, said(part), expected)
+    drop_path = settings["drop_path"]
     names = ("num_classes", "image_size", "patch_size", "hidden_dim", "num_layers", "problem_type")
     return {
         **{name: settings[name] for name in names},
         **of_blocks,
         "dropout": blocks[0].dropout,
-        "drop_path": model.encoder_blocks[-1].drop_path,
+        "drop_path": blocks[-1].drop_path if drop_path is None else drop_path,
         "channels": model.channels,
     }
 

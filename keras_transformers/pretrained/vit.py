@@ -111,7 +111,7 @@ def arguments_of_vit(model: ViT) -> dict[str, Any]:
     Raises:
         ValueError: If no keywords make such a model; the message names the part.
     """
-    block, embedding, pooling = model.encoder_blocks[-1], model.embedding, model.pooling
+    block, embedding, pooling = model.encoder_blocks[0], model.embedding, model.pooling
     settings, of_block = model.get_config(), keywords_of_block(block)
     made = vit_block(**of_block)
     for name, ours in parts_of(block).items():
@@ -130,7 +130,7 @@ def arguments_of_vit(model: ViT) -> dict[str, Any]:
         "problem_type": settings["problem_type"],
         **of_block,
         "dropout": block.dropout,
-        "drop_path": block.drop_path,
+        "drop_path": model.block.layer.drop_path,
         "class_token": embedding.class_token is not None,
         "positions": embedding.positions,
         "stem": stems.get(stem, stem.__name__),

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import export, pretrained
-from keras_transformers.models import Swin, TextEncoder, ViT
+from keras_transformers.models import ClassificationHead, Swin, TextEncoder, ViT
 from keras_transformers.text import WordPieceTokenizer
 from tests.contract import to_numpy
 
@@ -116,7 +116,9 @@ def test_a_model_checks_what_its_logits_are_for(kind):
     with pytest.raises(ValueError, match="`num_classes` must be over 1.*num_classes=1"):
         MAKE[kind](1, SINGLE)
     model = MAKE[kind](3, SEVERAL)
-    assert model.transferred(num_classes=2).problem_type == SEVERAL
+    head = {"head": ClassificationHead(2, problem_type=SEVERAL)}
+    other = model.transferred(**(head if kind == "text" else {"num_classes": 2}))
+    assert other.problem_type == SEVERAL
     assert type(model).from_config(model.get_config()).problem_type == SEVERAL
 
 
