@@ -44,7 +44,10 @@ def encoder_keywords(model: TextEncoder, restoring: str | None = None) -> dict[s
     of_embedding = (*names, "first_position", "norm_epsilon", "style")
     found |= {name: getattr(model.embedding, name) for name in of_embedding[:-2]}
     styles = ("bert", "modern")
-    makers: Makers = {"embedding": (encoder_embedding, of_embedding), "block": (encoder_block, OF_BLOCK)}
+    makers: Makers = {
+        "embedding": (encoder_embedding, of_embedding),
+        "block": (encoder_block, OF_BLOCK),
+    }
     found = _styled(model, model.encoder_blocks[0], found, styles, makers)
     return found | _of_head(model.head, found, restoring)
 
@@ -57,7 +60,10 @@ def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
     found |= {name: getattr(model.embedding, name) for name in of_embedding[:-1]}
     found["num_key_value_heads"] = getattr(block.mixer, "num_key_value_heads", None)
     of_block = (*OF_BLOCK, "num_key_value_heads")
-    makers: Makers = {"embedding": (decoder_embedding, of_embedding), "block": (decoder_block, of_block)}
+    makers: Makers = {
+        "embedding": (decoder_embedding, of_embedding),
+        "block": (decoder_block, of_block),
+    }
     return _styled(model, block, found, ("gpt2", "modern"), makers)
 
 
@@ -82,11 +88,7 @@ def _numbers(model: Any, block: Any) -> dict[str, Any]:
 
 
 def _styled(
-    model: Any,
-    block: Any,
-    found: dict[str, Any],
-    styles: tuple[str, ...],
-    makers: Makers,
+    model: Any, block: Any, found: dict[str, Any], styles: tuple[str, ...], makers: Makers
 ) -> dict[str, Any]:
     """What was found, with the style in which it makes such parts."""
     wrong = []
