@@ -49,9 +49,11 @@ def pairs():
 def for_trainer():
     """The encoded pairs as a list, and the settings of the model."""
     from keras_transformers.models import Transformer
+    from keras_transformers.models.transformer_variants import transformer_keywords
 
     model = Transformer.from_variant("mini", VOCAB)
-    return pairs()[1], model.get_config()
+    model.build({"source": (None, None), "target": (None, None)})
+    return pairs()[1], transformer_keywords(model)
 
 
 def padded_batches(pairs, whole):

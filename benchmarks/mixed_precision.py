@@ -45,8 +45,9 @@ def scores(recipe, seed, precision):
 
 
 def a_core_each():
-    """As many threads as cores, whose child processes keep to one core: XLA's processes that share
-    cores spend most of their time waiting for one another.
+    """As many threads as cores, whose child processes keep to one core.
+
+    XLA's processes that share cores spend most of their time waiting for one another.
     """
     cores = os.sched_getaffinity(0)
     free = iter(cores)

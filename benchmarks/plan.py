@@ -157,7 +157,7 @@ ROWS = 4096
 
 
 if __name__ == "__main__":
-    for name in MODELS:
-        millions = MODELS[name].parameters / 1e6
-        print(f"### {name}, {millions:.0f} M parameters, {ROWS} rows of {MODELS[name].length}\n")
+    for name, model in MODELS.items():
+        millions = model.parameters / 1e6
+        print(f"### {name}, {millions:.0f} M parameters, {ROWS} rows of {model.length}\n")
         print(table(rows_of(name, GRIDS, ROWS), "machine and grid") + "\n")

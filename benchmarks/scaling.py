@@ -17,17 +17,17 @@ import os
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
 
-import math  # noqa: E402
-import re  # noqa: E402
-import time  # noqa: E402
+import math
+import re
+import time
 
-import jax  # noqa: E402
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
+import jax
+import keras
+import numpy as np
 
-from benchmarks import plan  # noqa: E402
-from benchmarks.report import heading, table, write  # noqa: E402
-from keras_transformers import distribution, models, training  # noqa: E402
+from benchmarks import plan
+from benchmarks.report import heading, table, write
+from keras_transformers import distribution, models, training
 
 CLASSES, IMAGE, PATCH = 16, 32, 4
 SIZES = {"hidden_dim": 256, "num_heads": 8, "mlp_dim": 1024, "num_layers": 4}

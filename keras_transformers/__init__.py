@@ -55,7 +55,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a checker has them from above, and finds other names
 
-    def __getattr__(name):
+    def __getattr__(name: str) -> object:
         if name == "load":
             return importlib.import_module("keras_transformers.loading").load
         if name in __all__:

@@ -57,7 +57,7 @@ def ending(path: StrPath) -> str:
 def read_table(
     path: StrPath, columns: Sequence[Sequence[str]], layout: str
 ) -> tuple[list[tuple[int, list[Any]]], collections.Counter[str]]:
-    """The rows of a table of two columns, and how many were left out for what reason.
+    r"""The rows of a table of two columns, and how many were left out for what reason.
 
     The first line may name the columns, in any order; without names they are in that of `columns`.
 
@@ -78,7 +78,7 @@ def read_table(
     >>> import pathlib, tempfile
     >>> from keras_transformers.tables import LABELS, read_table
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.csv"
-    >>> _ = path.write_text('label,text\\nanimal,"a cat, a dog"\\n\\n', encoding="utf-8")
+    >>> _ = path.write_text('label,text\nanimal,"a cat, a dog"\n\n', encoding="utf-8")
     >>> read_table(path, (("text",), LABELS), "text and class")
     ([(2, ['a cat, a dog', 'animal'])], Counter({'blank': 1}))
     """

@@ -27,7 +27,7 @@ class Run:
     output: str  # folder for all that the run leaves
     seed: int = 1  # of weights, batches and dropout
     smoke: bool = False  # the same path in under a minute, on little data
-    resume: bool = False  # go on with the run in --output, if it was begun, with its numbers
+    resume: bool = False  # continue the run in --output, if it was begun, with its numbers
     config: str | None = None  # YAML or JSON file of options; those given here are stronger
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     accumulate: int | None = None  # batches whose mean gradient makes one step of the optimizer
@@ -165,7 +165,7 @@ def _checked(config, base):
             if name not in OF_THIS_PROCESS and now != then:
                 option = f"--{name.replace('_', '-')}"
                 raise ValueError(
-                    f"--resume goes on with the run in {run.output}, begun with {option} {then}. "
+                    f"--resume continues the run in {run.output}, begun with {option} {then}. "
                     f"Received: {option} {now}"
                 )
         return config

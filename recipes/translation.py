@@ -155,7 +155,7 @@ def build_model(config, vocab_size):
 
 def draw_positions(model, path):
     """The similarity of positions to one another."""
-    positions = sinusoidal_encoding(np.arange(64), model.get_config()["hidden_dim"])
+    positions = sinusoidal_encoding(np.arange(64), model.target_embedding.hidden_dim)
     position_similarity(positions, path)
 
 

@@ -11,9 +11,9 @@ os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
 # Before JAX is: what runs once need not run fast, and most of the time is compilation.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
-import keras  # noqa: E402
-import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import keras
+import pytest
+from hypothesis import settings
 
 # A first call compiles, so that its time says nothing; the same examples in every run. JAX compiles
 # every operation for every size.

@@ -24,7 +24,8 @@ def vit(rate):
 
 
 def transformer(rate):
-    return models.Transformer(31, num_layers=1, attention_dropout=rate, dropout=rate, **SIZES)
+    rates = {"attention_dropout": rate, "dropout": rate}
+    return models.Transformer.from_variant("base", 31, num_layers=1, **rates, **SIZES)
 
 
 def language_model(rate):

@@ -224,7 +224,7 @@ def test_models_hand_them_on(tmp_path):
     )  # fmt: skip
     ids = {"source": np.array([[3, 4]]), "target": np.array([[5, 6, 7]])}
     mixer = layers.SelfAttention(2, position=Later())
-    transformer = models.Transformer(11, **sizes, encoder_mixer=mixer)
+    transformer = models.Transformer.from_variant("base", 11, **sizes, encoder_mixer=mixer)
     for model, inputs in ((vit, images), (transformer, ids)):
         expected = model(inputs)
         path = tmp_path / f"{model.name}.keras"

@@ -71,8 +71,7 @@ class TensorFlowKernels:
 
 
 def _transposed(x: tf.Tensor) -> tf.Tensor:
-    """The transpose of a matrix; as integers of its bits, which oneDNN leaves alone: it takes 90 us
-    to start."""
+    """The transpose of a matrix, as integers of its bits: oneDNN would take 90 us to start."""
     if x.dtype != tf.float32:
         return tf.transpose(x)
     return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int32)), tf.float32)

@@ -74,7 +74,7 @@ def buckets(
         lengths = [16]
         while lengths[-1] < longest:
             lengths.append(2 * lengths[-1])
-    if not len(lengths) or any(np.diff(lengths) <= 0) or longest > lengths[-1]:
+    if len(lengths) == 0 or any(np.diff(lengths) <= 0) or longest > lengths[-1]:
         raise ValueError(
             f"generate_all: `lengths` must increase up to the longest source, {longest}. "
             f"Received: {tuple(lengths)}"

@@ -67,12 +67,12 @@ class Arguments(Mixin):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         known = None
-        for word in kwargs:
+        for word, value in kwargs.items():
             if word not in OURS and word not in ("hidden_dim", *OF_PARTS):
                 continue
             known = _parameters(cast(Any, cls)) if known is None else known
             if word not in known:
-                _refuse_word(cls, word, kwargs[word], known)
+                _refuse_word(cls, word, value, known)
         made = super().__new__(cls, *args, **kwargs)
         # A function, for Keras would take layers in a tuple or a dict for layers of this one.
         made.make_again = functools.partial(cls, *args, **kwargs)

@@ -64,9 +64,10 @@ class Prototype:
             hint = ""
             if isinstance(given, type):
                 hint = f"; an object, `{given.__name__}(...)`, where a class was given"
-            elif callable(given):
+            elif callable(given) and not isinstance(given, keras.layers.Layer):
                 hint = "; a function of one's own goes into `call` of such a layer"
-            refuse(owner, argument, f"{choice}a {kind.__name__}{hint}", repr(given))
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            refuse(owner, argument, f"{choice}{article} {kind.__name__}{hint}", repr(given))
         self.argument = argument
         self.layer: Any = layer
 

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_transformers.annotations import BackPointers, Cache, Index, ModelMixin, Tensor
 from keras_transformers.layers import padding_mask
-from keras_transformers.layers.attention.decoder import visible_slots
+from keras_transformers.layers.attention.cache import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.text_inputs import rows_of_table
+from keras_transformers.models.stack_positions import add_positions, bias_of_step
 
 AT_A_TIME = 64  # positions of a prompt whose logits are in memory together
 
@@ -53,6 +53,7 @@ class CachedDecoding(ModelMixin):
         back_pointers: BackPointers | None,
         contexts: Sequence[Cache | None] | None = None,
         context_mask: Tensor | None = None,
+        positions: Any = None,
     ) -> tuple[Tensor, DecodingState, Any]:
         """One token of every sequence through all blocks.
 
@@ -61,6 +62,7 @@ class CachedDecoding(ModelMixin):
             index, state, back_pointers: See `decode_step`.
             contexts: For each block what its cross-attention made of the context, or None.
             context_mask: Bool `(batch, context_length)`, or None.
+            positions: The layer of `make_positions` whose bias the blocks share, if it has one.
 
         Returns:
             `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
@@ -68,10 +70,11 @@ class CachedDecoding(ModelMixin):
         """
         slots = None if back_pointers is None else back_pointers.slots
         visible = visible_slots(index, state.caches[0], x.shape[1], slots)
+        bias = bias_of_step(positions, index, visible)
         contexts = [None] * len(self.decoder_blocks) if contexts is None else contexts
         stack, caches = (self.decoder_blocks, state.caches, contexts), []
         for block, cache, context in zip(*stack, strict=True):
-            x, cache, weights = block.step(x, cache, index, visible, context, context_mask)
+            x, cache, weights = block.step(x, cache, index, visible, context, context_mask, bias)
             caches.append(cache)
         return x, state._replace(caches=caches), weights
 
@@ -131,26 +134,18 @@ class TransformerDecoding(CachedDecoding):
         Returns:
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
-        ids = ids if self.padding_id >= 0 else rows_of_table(self, ids)
         x = self.target_embedding.vectors(ids)
-        if self.positional_encoding is not None:
-            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
-            x = self.positional_encoding(x, positions=positions)
+        here = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+        x = add_positions(self.target_positions, x, here)
         x, state, weights = self._step_blocks(
-            x, index, state, back_pointers, shared.context, shared.mask
+            x, index, state, back_pointers, shared.context, shared.mask, self.target_positions
         )
         if not isinstance(state.coverage, tuple):
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
             coverage = add_coverage(state.coverage, attended, back_pointers)
             state = state._replace(coverage=coverage)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self._with_bias(self.target_embedding.step_logits(x)), state
-
-    def _with_bias(self, logits: Tensor) -> Tensor:
-        """Logits with the bias of each token, if there are biases."""
-        if self.logits_bias is None:
-            return logits
-        return logits + ops.cast(self.logits_bias, logits.dtype)
+        return self.target_embedding.step_logits(x), state
 
 
 def log_probabilities(

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, LayerOptions, Shape, Tensor
-from keras_transformers.layers import CrossAttention, Dropout, padding_mask
+from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.attention.learned_scores import GivenScore
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN
@@ -90,8 +90,6 @@ class RecurrentTranslator(Translator):
     (1, 3, 31)
     """
 
-    padding_id = 0
-
     @keeps_settings(score=None)  # as the attention has it
     def __init__(
         self,
@@ -114,7 +112,8 @@ class RecurrentTranslator(Translator):
         self.hidden_dim = hidden_dim
         self.embedding_dim = embedding_dim or hidden_dim
         policy = self.dtype_policy
-        self._make_tables(self.embedding_dim, scale=False)
+        sizes = [size for size in (vocab_size, target_vocab_size) if size is not None]
+        self._make_tables(*(TokenEmbedding(size, self.embedding_dim, False) for size in sizes))
         self.encoder = BidirectionalRNN("gru", hidden_dim // 2, name="encoder", dtype=policy)
         self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
         self.attention = CrossAttention(

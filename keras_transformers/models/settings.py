@@ -3,13 +3,15 @@
 import functools
 import inspect
 import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import keras
 
 from keras_transformers.annotations import Activation
-from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers.arguments import OURS, Arguments
+from keras_transformers.layers.errors import beside
 
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
@@ -118,6 +120,31 @@ def check_choice(owner: str, settings: Mapping[str, Any], name: str, known: Iter
             f"{owner}: `{name}` must be one of {', '.join(map(str, known))}. "
             f"Received: {settings[name]!r}"
         )
+
+
+def refuse_beside(owner: str, argument: str, **numbers: Any) -> None:
+    """Raises ValueError if there are numbers beside the object that has its own."""
+    for name, number in numbers.items():
+        if number is not None:
+            raise ValueError(
+                f"{owner}: `{name}` must be {beside(argument)}. Received: {name}={number!r}"
+            )
+
+
+def check_changes(owner: str, changes: Mapping[str, Any], known: type) -> None:
+    """Raises ValueError if `from_variant` was given a keyword that `known` does not have.
+
+    Args:
+        owner: Name of the class, for the message.
+        changes: The keywords.
+        known: The `TypedDict` of those that it takes.
+    """
+    names = typing.get_type_hints(known)
+    for name, value in changes.items():
+        if name not in names:
+            ours = OURS.get(name)
+            rule = f"is called `{ours}` here" if ours in names else "is no argument"
+            raise ValueError(f"{owner}.from_variant: `{name}` {rule}. Received: {name}={value!r}")
 
 
 def check_problem(owner: str, settings: Mapping[str, Any]) -> None:

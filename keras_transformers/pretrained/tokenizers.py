@@ -45,7 +45,7 @@ NEEDED = {
 
 
 def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer:
-    """The tokenizer of a published folder; its ids are those of the published one.
+    r"""The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. What is not imitated
     exactly - another class, another way to split, tokens that must be whole words - is refused by
@@ -70,7 +70,7 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
     >>> from keras_transformers import pretrained
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
-    >>> _ = (folder / "vocab.txt").write_text("\\n".join(pieces))
+    >>> _ = (folder / "vocab.txt").write_text("\n".join(pieces))
     >>> pretrained.load_tokenizer(folder).tokenize(["the cat"], start=True, end=True).to_list()
     [[2, 5, 6, 3]]
     """

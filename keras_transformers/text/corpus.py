@@ -143,7 +143,7 @@ class PairCorpus:
 def read_pairs(
     path: StrPath, max_length: int | None = None, drop_equal: bool = False
 ) -> PairCorpus:
-    """Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
+    r"""Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
 
     Or a `.csv` or `.jsonl` file, whose columns are `source` and `target`. Blank lines, lines
     without a tab or with more than one, invalid UTF-8 and pairs with an empty side are left out and
@@ -165,7 +165,7 @@ def read_pairs(
     Example:
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
-    >>> _ = path.write_text("a cat\\teine Katze\\n\\nno tab\\nOK\\tOK\\n", encoding="utf-8")
+    >>> _ = path.write_text("a cat\teine Katze\n\nno tab\nOK\tOK\n", encoding="utf-8")
     >>> print(read_pairs(path).summary())
     toy.tsv: 2 pairs kept of 4 lines; left out: 1 blank, 1 without a tab; kept but worth knowing: 1
     with source equal to target

@@ -101,7 +101,7 @@ class TextCorpus:
 def read_labelled(
     path: StrPath, classes: Sequence[str] | None = None, separator: str | None = None
 ) -> TextCorpus:
-    """Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
+    r"""Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
 
     Or a `.csv` or `.jsonl` file, whose columns are `text` and `labels` (or `label`, `classes`,
     `class`); see `keras_transformers.tables`. Blank lines, lines without a tab or with more than
@@ -123,7 +123,7 @@ def read_labelled(
     >>> import pathlib, tempfile
     >>> from keras_transformers.text import read_labelled
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
-    >>> _ = path.write_text("a cat\\tanimal\\na rose\\tplant\\n", encoding="utf-8")
+    >>> _ = path.write_text("a cat\tanimal\na rose\tplant\n", encoding="utf-8")
     >>> read_labelled(path).classes
     ['animal', 'plant']
     """
@@ -133,10 +133,10 @@ def read_labelled(
 
 
 def read_documents(path: StrPath) -> TextCorpus:
-    """Reads a text file, or a folder of them, each one document: `.txt`, plain or gzip, in UTF-8.
+    r"""Reads a text file, or a folder of them, each one document: `.txt`, plain or gzip, in UTF-8.
 
     Of a folder, files that are empty, broken or not UTF-8 are left out and counted; other names are
-    passed over. Windows line ends become "\\n".
+    passed over. Windows line ends become "\n".
 
     Args:
         path: The file or folder.

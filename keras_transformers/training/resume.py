@@ -1,4 +1,4 @@
-"""A run that goes on exactly where it was killed."""
+"""Exact resume: a killed run continues to the weights it would have had."""
 
 import os
 import random
@@ -24,14 +24,14 @@ from keras_transformers.training.checkpoints import Checkpoints
 
 
 class ExactResume(keras.callbacks.Callback):
-    """Checkpoints from which `fit` goes on to the very weights of a run that was never stopped.
+    """Checkpoints from which `fit` resumes to the weights of a run never stopped, bit for bit.
 
     A checkpoint holds all variables (weights, seeds of dropout, optimizer with its moments, loss
     scale, averages and accumulators, metrics), Python's and NumPy's random states, the position in
     the data, and what the other callbacks have learned. It is taken right after a step. A resumed
     `fit` begins with the epoch of the checkpoint, passes over the steps that were made, without
     data and without training, makes the last of them again, so that everything is built, takes the
-    state of the checkpoint, and goes on with the next batch.
+    state of the checkpoint, and continues with the next batch.
 
     For the same weights to the bit the data must follow from the epoch's number (`streams.epochs`),
     and so must the learning rate (no budget of minutes); the library, the backend, the kind of
@@ -49,7 +49,7 @@ class ExactResume(keras.callbacks.Callback):
         every_minutes: Minutes from one checkpoint to the next, or None.
         every_steps: Steps from one to the next, or None.
         keep: How many stay.
-        resume: Whether to go on from what is in `folder`, if there is anything.
+        resume: Whether to continue from the newest checkpoint in `folder`, if there is one.
 
     Attributes:
         start: Epoch and step that the data begin with, for `streams.epochs`; (0, 0) for a new run.
@@ -89,13 +89,9 @@ class ExactResume(keras.callbacks.Callback):
     _model: keras.Model  # whose property `model` waits for JAX
 
     def __init__(
-        self,
-        folder: StrPath,
-        every_minutes: float | None = 10.0,
-        every_steps: int | None = None,
-        keep: int = 2,
-        resume: bool = True,
-    ) -> None:
+        self, folder: StrPath, every_minutes: float | None = 10.0, every_steps: int | None = None,
+        keep: int = 2, resume: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         if any(number is not None and number <= 0 for number in (every_minutes, every_steps)):
             raise ValueError(

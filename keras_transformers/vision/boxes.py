@@ -62,16 +62,11 @@ class DetectionCorpus:
 
     @classmethod
     def checked(
-        cls,
-        name: str,
-        classes: Sequence[str],
-        images: Iterable[Array | bytes | str],
-        boxes: Sequence[Values],
-        labels: Sequence[Values],
-        crowds: Sequence[Values] | None = None,
+        cls, name: str, classes: Sequence[str], images: Iterable[Array | bytes | str],
+        boxes: Sequence[Values], labels: Sequence[Values], crowds: Sequence[Values] | None = None,
         left_out: Mapping[str, int] | None = None,
-        stated: Sequence[tuple[int, int] | None] | None = None,
-    ) -> Self:
+        stated: Sequence[tuple[int, int] | None] | None = None
+    ) -> Self:  # fmt: skip
         """Makes a corpus after looking at every picture and every box.
 
         A picture that is empty, missing or cannot be decoded is left out with its boxes. A box is

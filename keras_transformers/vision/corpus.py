@@ -140,8 +140,9 @@ class ImageCorpus:
         return corpus.usable()
 
     def usable(self) -> Self:
-        """Those of the encoded images or files that can be decoded, with their `bands`; the others
-        are left out and counted.
+        """Those of the encoded images or files that can be decoded, with their `bands`.
+
+        The others are left out and counted.
 
         Raises:
             ValueError: If none can.
@@ -160,7 +161,7 @@ class ImageCorpus:
 
     @property
     def kind(self) -> Literal["pixels", "encoded", "files"]:
-        """ "pixels", "encoded" or "files"."""
+        """What `images` are: "pixels", "encoded" or "files"."""
         if isinstance(self.images, np.ndarray):
             return "pixels"
         return "encoded" if self.images and isinstance(self.images[0], bytes) else "files"

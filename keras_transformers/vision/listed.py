@@ -19,7 +19,7 @@ COLUMNS = (("file", "file_name", "filename", "image", "path"), LABELS)
 
 
 def read_listed(tables: Mapping[str, StrPath], separator: str = ",") -> dict[str, ImageCorpus]:
-    """Reads tables of images: in each line a file, seen from the table's folder, and its labels.
+    r"""Reads tables of images: in each line a file, seen from the table's folder, and its labels.
 
     An image can have several labels, or none. Tables are as `keras_transformers.tables` says: a
     tab, or `.csv`, or `.jsonl` where `labels` may be a list. As in `read_folder` every file is
@@ -45,7 +45,7 @@ def read_listed(tables: Mapping[str, StrPath], separator: str = ",") -> dict[str
     >>> for name in ("1.png", "2.png"):
     ...     png = tf.io.encode_png(tf.zeros((8, 8, 3), tf.uint8)).numpy()
     ...     _ = (folder / name).write_bytes(png)
-    >>> table = 'file,labels\\n1.png,"dog, cat"\\n2.png,\\n3.png,cat\\n'
+    >>> table = 'file,labels\n1.png,"dog, cat"\n2.png,\n3.png,cat\n'
     >>> _ = (folder / "labels.csv").write_text(table)
     >>> corpus = read_listed({"train": folder / "labels.csv"})["train"]
     >>> corpus.classes, corpus.labels.tolist(), corpus.left_out

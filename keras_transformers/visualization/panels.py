@@ -27,6 +27,7 @@ def make_panels(
 
 
 def one_panel(width: float, height: float) -> tuple[Any, Any]:
+    """A figure of one panel, and its axes."""
     figure, (axes,) = make_panels(1, 1, width, height)
     return figure, axes
 
@@ -39,6 +40,7 @@ def short(label: str) -> str:
 
 
 def save(figure: Any, path: StrPath) -> pathlib.Path:
+    """Writes a figure to a file, whose folder is made, and gives its path."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

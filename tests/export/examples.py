@@ -42,7 +42,7 @@ def images():
 
 def _transformer(**settings):
     size = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 1}
-    return models.Transformer(tokenizer().vocab_size, **size, **settings)
+    return models.Transformer.from_variant("base", tokenizer().vocab_size, **size, **settings)
 
 
 def _translator(search, **settings):

@@ -208,10 +208,7 @@ def test_an_end_inside_a_prompt_that_is_taken_in_ends_nothing():
 def test_cut_sequences_compete_with_those_that_ended_where_length_is_all(seed):
     """With positions for all, the best is the best of all sequences that end or are cut."""
     table = random_table(seed, end=-1.0)[:1]
-    cut = [
-        words
-        for words in np.stack(np.meshgrid(*[WORDS] * LENGTH), axis=-1).reshape(-1, LENGTH).tolist()
-    ]
+    cut = list(np.stack(np.meshgrid(*[WORDS] * LENGTH), axis=-1).reshape(-1, LENGTH).tolist())
     everything = [*every_sequence(), *map(tuple, cut)]
     alpha = 1.5
     scores = {s: log_probability(table[0], s) / len(s) ** alpha for s in everything}

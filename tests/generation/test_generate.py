@@ -22,7 +22,7 @@ from keras_transformers.generation import (
 )
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
-from keras_transformers.layers.attention.decoder import visible_slots
+from keras_transformers.layers.attention.cache import visible_slots
 from keras_transformers.models import Transformer
 from tests.contract import compiled, to_numpy
 
@@ -36,9 +36,8 @@ BEAM = BeamSearch(3, length_penalty=0.6, n_best=3)
 
 def make(norm_first=True, seed=38):
     """A random model, with weights so large that what it chooses depends on what it reads."""
-    model = Transformer(
-        VOCAB, hidden_dim=22, num_heads=2, mlp_dim=17, num_layers=2, norm_first=norm_first
-    )
+    sizes = {"hidden_dim": 22, "num_heads": 2, "mlp_dim": 17, "num_layers": 2}
+    model = Transformer.from_variant("base", VOCAB, **sizes, norm_first=norm_first)
     model.build({"source": (None, None), "target": (None, None)})
     rng = np.random.default_rng(seed)
 

@@ -20,7 +20,7 @@ import transformers
 from transformers.loss.loss_for_object_detection import ForObjectDetectionLoss
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-from tests.published import random_images, random_weights  # noqa: E402
+from tests.published import random_images, random_weights
 
 SIZE = (96, 160)
 SIZES = ((96, 130), (65, 160), (50, 70))  # of the pictures in their frames

@@ -17,7 +17,7 @@ import transformers
 import transformers.models.vit_mae.modeling_vit_mae as modeling
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-from tests.published import random_weights  # noqa: E402
+from tests.published import random_weights
 
 
 def positions(width):

@@ -21,8 +21,8 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-from tests.pretrained.cases import CASES, LARGE, images, sequences, sharpened, thinned  # noqa: E402
-from tests.published import random_weights  # noqa: E402
+from tests.pretrained.cases import CASES, LARGE, images, sequences, sharpened, thinned
+from tests.published import random_weights
 
 HERE = pathlib.Path(__file__).parent
 

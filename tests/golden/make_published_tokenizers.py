@@ -19,7 +19,7 @@ import transformers
 from tokenizers import ByteLevelBPETokenizer
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-from recipes.data.translation import load  # noqa: E402
+from recipes.data.translation import load
 
 TEXTS = [
     "",

@@ -18,7 +18,7 @@ import torch
 import transformers
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-from tests.published import random_images, random_weights  # noqa: E402
+from tests.published import random_images, random_weights
 
 # Every stage is divided by the windows at the first size, none at the second.
 SIZES = {"swin": [(96, 96), (75, 98)], "pvt": [(64, 64), (75, 98)], "mvit": [(64, 64)]}

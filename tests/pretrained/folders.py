@@ -16,7 +16,8 @@ def marian(folder):
         (folder / name).write_bytes(GOLDEN[name].tobytes())
     (folder / "vocab.json").write_text(str(GOLDEN["vocab.json"]))
     tokenizer = pretrained.load_tokenizer(folder)
-    return models.Transformer(
+    return models.Transformer.from_variant(
+        "base",
         tokenizer.vocab_size,
         **WIDTHS,
         positions="halves",

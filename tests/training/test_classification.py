@@ -30,7 +30,7 @@ def test_scores_are_those_counted_by_hand():
     predicted = PROBABILITIES.argmax(1)
     for true in range(7):
         for guess in range(7):
-            count = sum((LABELS == true) & (predicted == guess))
+            count = sum((true == LABELS) & (predicted == guess))
             assert scores.confusion[true, guess] == count
     row = scores.table[2]
     right = scores.confusion[2, 2]

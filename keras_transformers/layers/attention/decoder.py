@@ -1,11 +1,4 @@
-"""The attentions of a decoder, to its past and to a context, token by token; and their caches.
-
-What a decoder has seen lies in two arrays a layer, `(batch, heads, max_length * beams, dim)`: heads
-outside, as the products want them; inside, positions in order and, for each position, a slot for
-every beam. (The keys of several beams lie with the last two axes swapped.) A token stays in the
-slot it was written to. When a search moves its beams nothing is copied: `visible_slots` says where
-each beam's own past lies.
-"""
+"""The attentions of a decoder, to its past and to a context, token by token."""
 
 from typing import Any
 
@@ -13,9 +6,15 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Cache, Index, MaybeWeights, Shape, Tensor
+from keras_transformers.layers.attention.cache import (
+    fill_cache,
+    in_columns,
+    read_cache,
+    visible_slots,
+    write_cache,
+)
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
 from keras_transformers.layers.masks import given_padding, hide_padding
-from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.sequence import with_positions
 from keras_transformers.layers.projections import project, project_token, swap_heads
 
@@ -27,16 +26,12 @@ class CausalSelfAttention(SelfAttention):
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3 (the decoder's).
 
     Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`, and there
+            what is refused.
 
-    Call arguments:
-        x, attention_mask, attention_bias, return_attention_scores, training: See `SelfAttention`.
+    Call arguments: Those of `SelfAttention`.
 
-    Returns:
-        `(batch, length, hidden_dim)`, and the weights on request.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`.
+    Returns: `(batch, length, hidden_dim)`, and the weights on request.
 
     Example: token by token gives what the whole sequence gives.
     >>> import numpy as np
@@ -66,14 +61,19 @@ class CausalSelfAttention(SelfAttention):
         """
         heads, key_dim, value_dim = self.head_dims
         positions = beams * max_length
-        key_shape = (key_dim, positions) if _in_columns(beams) else (positions, key_dim)
+        key_shape = (key_dim, positions) if in_columns(beams) else (positions, key_dim)
         return {
             "key": ops.zeros((batch, heads, *key_shape), self.compute_dtype),
             "value": ops.zeros((batch, heads, positions, value_dim), self.compute_dtype),
         }
 
     def step(
-        self, x: Tensor, cache: Cache, index: Index, visible: Tensor | None = None
+        self,
+        x: Tensor,
+        cache: Cache,
+        index: Index,
+        visible: Tensor | None = None,
+        attention_bias: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
         """Attends from the token at position `index` to itself and those before it.
 
@@ -83,6 +83,8 @@ class CausalSelfAttention(SelfAttention):
             index: Position of the token, an int or a scalar tensor.
             visible: Bool `(batch or 1, beams, max_length * beams)` from `visible_slots`; by
                 default every beam sees its own slot.
+            attention_bias: Optional, added to the scores `(batch, heads, beams, max_length *
+                beams)`, against which it broadcasts.
 
         Returns:
             `(batch, beams, hidden_dim)` and the cache with this token in it.
@@ -97,11 +99,18 @@ class CausalSelfAttention(SelfAttention):
         cache = write_cache(cache, key, value, index)
         if visible is None:
             visible = visible_slots(index, cache, beams)
-        y = self.attend_past(query, *read_cache(cache, beams), visible, index)
+        key, value = read_cache(cache, beams)
+        y = self.attend_past(query, key, value, visible, attention_bias, index)
         return project_token(self.output_dense, swap_heads(y)), cache
 
     def attend_past(
-        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, index: Index
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visible: Tensor,
+        bias: Tensor | None,
+        index: Index,
     ) -> Tensor:
         """A hook: `attend` of a step, to what is in the cache.
 
@@ -110,6 +119,7 @@ class CausalSelfAttention(SelfAttention):
             key, value: `(batch, key_value_heads, max_length * beams, ...)`, the beams of a position
                 one after the other.
             visible: Bool `(batch or 1, beams, max_length * beams)`.
+            bias: Added to the scores, or None; see `step`.
             index: Position of the token, an int or a scalar tensor.
 
         Returns:
@@ -118,7 +128,7 @@ class CausalSelfAttention(SelfAttention):
         beams = visible.shape[1]
         here = ops.broadcast_to(ops.cast(index, "int32"), (beams,))
         positions = (here, ops.arange(ops.shape(value)[2], dtype="int32") // beams)
-        return self.attend(query, key, value, visible[:, None], None, positions)[0]
+        return self.attend(query, key, value, visible[:, None], bias, positions)[0]
 
     def prefill(self, x: Tensor, cache: Cache, beams: int) -> tuple[Tensor, Cache]:
         """Attends between the first tokens of every sequence, and puts them into the cache.
@@ -185,17 +195,11 @@ class CrossAttention(MultiHeadAttention):
         super().build(x_shape, context_shape)
 
     def call(
-        self,
-        x: Tensor,
-        context: Tensor,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        positions: Tensor | None = None,
-        context_positions: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        context_mask: Tensor | None = None,
-    ) -> MaybeWeights:
+        self, x: Tensor, context: Tensor, attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None, positions: Tensor | None = None,
+        context_positions: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, context_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
         query, key = x, context
         if positions is not None:
             query = with_positions(self, "positions", x, positions)
@@ -247,63 +251,3 @@ class CrossAttention(MultiHeadAttention):
         mask = None if context_mask is None else ops.expand_dims(context_mask, (1, 2))
         y, weights = self.attend(query, cache["key"], cache["value"], mask, None, ())
         return project_token(self.output_dense, swap_heads(y)), weights
-
-
-def write_cache(cache: Cache, key: Tensor, value: Tensor, index: Index) -> Cache:
-    """Puts one token of every beam, `(batch, heads, beams, dim)`, at position `index`."""
-    beams, kernels = key.shape[2], KERNELS.get()
-    if kernels is not None:
-        return {
-            name: kernels.update_slice(cache[name], index * beams, new)
-            for name, new in (("key", key), ("value", value))
-        }
-    position = key_position = (0, 0, index * beams, 0)
-    if _in_columns(beams):
-        key, key_position = ops.swapaxes(key, 2, 3), (0, 0, 0, index * beams)
-    key = ops.slice_update(cache["key"], key_position, key)
-    return {"key": key, "value": ops.slice_update(cache["value"], position, value)}
-
-
-def fill_cache(cache: Cache, key: Tensor, value: Tensor, beams: int) -> Cache:
-    """Puts the first tokens of sequences, `(batch, heads, length, dim)`, into all beams' slots."""
-    key, value = (ops.repeat(x, beams, axis=2) if beams > 1 else x for x in (key, value))
-    filled = ops.shape(value)[2]
-    if _in_columns(beams):
-        rest = [ops.swapaxes(key, 2, 3), cache["key"][..., filled:]]
-    else:
-        rest = [key, cache["key"][:, :, filled:]]
-    key = ops.concatenate(rest, axis=3 if _in_columns(beams) else 2)
-    return {"key": key, "value": ops.concatenate([value, cache["value"][:, :, filled:]], axis=2)}
-
-
-def read_cache(cache: Cache, beams: int) -> tuple[Tensor, Tensor]:
-    """Keys and values, both `(batch, heads, positions, dim)`."""
-    key, value = cache["key"], cache["value"]
-    return (ops.swapaxes(key, 2, 3) if _in_columns(beams) else key), value
-
-
-def _in_columns(beams: int) -> bool:
-    """Whether keys are columns."""
-    return beams > 1 and KERNELS.get() is None
-
-
-def visible_slots(index: Index, cache: Cache, beams: int, slots: Tensor | None = None) -> Tensor:
-    """Which positions of the cache each beam may attend to at position `index`.
-
-    Args:
-        index: Position of the newest token, an int or a scalar tensor.
-        cache: From `start_cache`, for `max_length` positions.
-        beams: Number of beams, and of slots for a position.
-        slots: Integers `(batch, beams, max_length or more)`, the slot in which each position of a
-            beam's past lies; None where every beam has kept its own.
-
-    Returns:
-        Bool `(batch or 1, beams, max_length * beams)`.
-    """
-    max_length = ops.shape(cache["value"])[2] // beams
-    past = ops.arange(max_length) <= index
-    slots = ops.arange(beams)[None, :, None] if slots is None else slots[..., :max_length]
-    own = ops.equal(slots[..., None], ops.arange(beams, dtype=slots.dtype))
-    visible = ops.logical_and(own, past[:, None])
-    batch = -1 if visible.shape[0] is None else visible.shape[0]
-    return ops.reshape(visible, (batch, beams, max_length * beams if batch == -1 else -1))

@@ -159,8 +159,16 @@ class LocalAttention(CausalSelfAttention):
         return output[:, :, :length]
 
     def attend_past(
-        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, index: Index
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visible: Tensor,
+        bias: Tensor | None,
+        index: Index,
     ) -> Tensor:
+        if bias is not None:
+            self._refuse("attention_bias", "left out, as in a call", "a tensor")
         if not self.causal:
             self._refuse("causal", "True for decoding token by token", self.causal)
         beams, index = visible.shape[1], ops.cast(index, "int32")

@@ -50,7 +50,7 @@ class MultiHeadAttention(Traced, AttentionSettings):
         num_key_value_heads: Number of heads of keys and values, which divides `num_heads`; as many
             by default, 1 for multi-query attention (Shazeer 2019, https://arxiv.org/abs/1911.02150),
             between for grouped queries (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245).
-        position: What the scores owe to positions: a `AttentionPositionEncoding`, for instance
+        position: How positions enter the scores: an `AttentionPositionEncoding`, for instance
             `RotaryEmbedding()`, or None.
         output_shape: Width of the output; by default that of the query.
         kernel_initializer, kernel_regularizer, kernel_constraint: Of the four kernels.
@@ -92,20 +92,12 @@ class MultiHeadAttention(Traced, AttentionSettings):
     """
 
     def call(
-        self,
-        query: Tensor,
-        value: Tensor | None = None,
-        key: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        use_causal_mask: bool = False,
-        attention_bias: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        mask: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-    ) -> MaybeWeights:
+        self, query: Tensor, value: Tensor | None = None, key: Tensor | None = None,
+        attention_mask: Tensor | None = None, use_causal_mask: bool = False,
+        attention_bias: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, mask: Tensor | None = None, query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None, key_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
         masks, itself = (mask, query_mask, value_mask, key_mask), value is None
         value = query if value is None else value
         key = value if key is None else key
@@ -190,15 +182,9 @@ class MultiHeadAttention(Traced, AttentionSettings):
         return combine_masks(*masks) if masks else None
 
     def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        bias: Tensor | None,
-        positions: Sequence[Tensor],
-        training: bool | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None,
+        positions: Sequence[Tensor], training: bool | None = None
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """A hook: from what was prepared to the output of the heads.
 
         Args:
@@ -229,16 +215,9 @@ class MultiHeadAttention(Traced, AttentionSettings):
         return y if more is None else y + more, weights
 
     def _without_padding(
-        self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor,
-        itself: bool,
-        mask: Tensor | None,
-        query_mask: Tensor | None,
-        value_mask: Tensor | None,
-        key_mask: Tensor | None,
-    ) -> tuple[Any, ...]:
+        self, query: Tensor, value: Tensor, key: Tensor, itself: bool, mask: Tensor | None,
+        query_mask: Tensor | None, value_mask: Tensor | None, key_mask: Tensor | None
+    ) -> tuple[Any, ...]:  # fmt: skip
         """Inputs with zeros at padding, and the keys' padding; what was one tensor stays one."""
         of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
         masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
@@ -296,16 +275,10 @@ class SelfAttention(MultiHeadAttention):
         super().build(x_shape)
 
     def call(
-        self,
-        x: Tensor,
-        attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None,
-        positions: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        mask: Tensor | None = None,
-        x_mask: Tensor | None = None,
-    ) -> MaybeWeights:
+        self, x: Tensor, attention_mask: Tensor | None = None, attention_bias: Tensor | None = None,
+        positions: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
         if self.position is not None:
             x = self.position.fits(x, self.causal)
         if mask is not None or x_mask is not None:

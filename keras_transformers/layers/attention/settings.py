@@ -1,38 +1,29 @@
 """Multi-head attention: its arguments, its projections and its configuration."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeAlias, Unpack, cast
+from typing import Any, Self, Unpack
 
-import keras
-
-from keras_transformers.annotations import Initializer, LayerOptions, Part, Shape
-from keras_transformers.layers.arguments import Arguments
+from keras_transformers.annotations import Part, Shape
 from keras_transformers.layers.attention.keras_attention import our_arguments
 from keras_transformers.layers.attention.learned_scores import SCORES, GivenScore
+from keras_transformers.layers.attention.projection_settings import (
+    Biased,
+    KernelOptions,
+    ProjectionSettings,
+)
 from keras_transformers.layers.attention.scores import Score
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import rate, refuse, whole_number
+from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.parts import part, serialized
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 from keras_transformers.layers.regularization import Dropout
 
-Projection: TypeAlias = Literal["query", "key", "value", "output"]
-PROJECTIONS: tuple[Projection, ...] = ("query", "key", "value", "output")
 
-
-class ProjectionOptions(LayerOptions, total=False):
+class ProjectionOptions(KernelOptions, total=False):
     """What `MultiHeadAttention` takes by name for its projections."""
 
     key_dim: int | None
     value_dim: int | None
-    use_bias: bool | Projection | Sequence[Projection]
+    use_bias: Biased
     output_shape: int | None
-    kernel_initializer: Initializer
-    bias_initializer: Initializer
-    kernel_regularizer: Any
-    bias_regularizer: Any
-    kernel_constraint: Any
-    bias_constraint: Any
     seed: int | None
 
 
@@ -45,7 +36,7 @@ class AttentionOptions(ProjectionOptions, total=False):
     position: Part | None
 
 
-class AttentionSettings(Arguments, Composite, keras.layers.Layer):
+class AttentionSettings(ProjectionSettings):
     """What `MultiHeadAttention` is made of; it computes nothing.
 
     Attributes:
@@ -54,7 +45,6 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
     """
 
     input_names = ("query", "value", "key")
-    _refuse = refuse
 
     def __init__(
         self,
@@ -62,31 +52,19 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
         key_dim: int | None = None,
         value_dim: int | None = None,
         dropout: float = 0.0,
-        use_bias: bool | Projection | Sequence[Projection] = True,
+        use_bias: Biased = True,
         score: GivenScore = "scaled_dot",
         num_key_value_heads: int | None = None,
         position: Part | None = None,
         output_shape: int | None = None,
-        kernel_initializer: Initializer = "glorot_uniform",
-        bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Any = None,
         seed: int | None = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
-        **kwargs: Unpack[LayerOptions],
+        **kwargs: Unpack[KernelOptions],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(use_bias, **kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)
         self.key_dim = whole_number(self, "key_dim", key_dim, optional=True)
         self.value_dim = whole_number(self, "value_dim", value_dim, optional=True)
         self.dropout = rate(self, "dropout", dropout)
-        if isinstance(use_bias, (tuple, list)) and all(name in PROJECTIONS for name in use_bias):
-            use_bias = tuple(use_bias)
-        elif use_bias not in (True, False, "output"):
-            expected = f"True, False, 'output', or some of {', '.join(PROJECTIONS)}"
-            self._refuse("use_bias", expected, repr(use_bias))
-        self.use_bias = use_bias
         if score is None or isinstance(score, (int, tuple, list)):
             hint = "; `output_shape`, Keras's sixth argument, is given by name"
             self._refuse("score", f"one of {', '.join(SCORES)}, or a Score{hint}", repr(score))
@@ -102,13 +80,7 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
             output_shape = output_shape[0]  # as Keras's configuration has it
         # Keras reserves the public name.
         self._output_shape = whole_number(self, "output_shape", output_shape, optional=True)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.seed = seed
-        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self.kernel_constraint = keras.constraints.get(kernel_constraint)
-        self.bias_constraint = keras.constraints.get(bias_constraint)
         self.supports_masking = True
         self.attention_observer = None  # a function that is shown the weights of every call
 
@@ -164,30 +136,6 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
             self._check_shapes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], self._output_shape or query_shape[-1])
 
-    def _projection(self, name: str, equation: str, output_shape: Any) -> keras.layers.Layer:
-        # One instance for several kernels would make them equal.
-        def fresh(initializer: Any) -> Any:
-            return type(initializer).from_config(initializer.get_config())
-
-        name_of_bias, biased = name.removeprefix("attention_"), cast(Any, self.use_bias)
-        if biased not in (True, False):
-            biased = name_of_bias == biased if isinstance(biased, str) else name_of_bias in biased
-        projection = keras.layers.EinsumDense(
-            equation,
-            output_shape=output_shape,
-            bias_axes=equation.split("->")[1][2:] if biased else None,
-            kernel_initializer=fresh(self.kernel_initializer),
-            bias_initializer=fresh(self.bias_initializer),
-            kernel_regularizer=self.kernel_regularizer,
-            bias_regularizer=self.bias_regularizer,
-            kernel_constraint=self.kernel_constraint,
-            bias_constraint=self.bias_constraint,
-            name=name,
-            dtype=self.dtype_policy,
-        )
-        projection.supports_masking = True  # or Keras warns that it loses an implicit mask
-        return projection
-
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """From a configuration of this class, or of Keras's layer."""
@@ -200,16 +148,9 @@ class AttentionSettings(Arguments, Composite, keras.layers.Layer):
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
             "dropout": self.dropout,
-            "use_bias": self.use_bias,
             "score": serialized(self.score),
             "num_key_value_heads": self.num_key_value_heads,
             "position": serialized(self.position),
             "output_shape": self._output_shape,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "seed": self.seed,
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
-            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
         }

@@ -148,12 +148,9 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
     """
 
     def __init__(
-        self,
-        grid: Sequence[int],
-        prefix_tokens: int = 0,
-        initializer: Initializer = "truncated_normal",
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
+        self, grid: Sequence[int], prefix_tokens: int = 0,
+        initializer: Initializer = "truncated_normal", **kwargs: Unpack[LayerOptions]
+    ) -> None:  # fmt: skip
         grid = tuple(grid)
         if not grid or min(grid) < 1 or prefix_tokens < 0:
             raise ValueError(
@@ -256,12 +253,9 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        grid: Sequence[int] | None = None,
-        prefix_tokens: int = 0,
-        max_wavelength: float = 10000.0,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
+        self, grid: Sequence[int] | None = None, prefix_tokens: int = 0,
+        max_wavelength: float = 10000.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.grid = None if grid is None else tuple(grid)
         self.prefix_tokens = prefix_tokens

@@ -23,6 +23,8 @@ class AttentionPositionEncoding(Arguments, keras.layers.Layer):
     Attributes:
         relative: Whether only the difference of two positions matters. `LocalAttention` takes no
             others, as it counts positions anew in each of its blocks.
+        shareable: Whether the term is a `bias` alone, and one that is made without the query, so
+            that the blocks of a stack can share one, as those of `models.Transformer` do.
 
     Example: a penalty of one for every other position.
     >>> import keras
@@ -40,6 +42,7 @@ class AttentionPositionEncoding(Arguments, keras.layers.Layer):
     """
 
     relative = True
+    shareable = False
     _refuse = refuse
 
     def build(self, query_shape: Shape) -> None:
@@ -96,6 +99,8 @@ class ALiBi(AttentionPositionEncoding):
     (3, 5, 8)
     """
 
+    shareable = True
+
     def build(self, query_shape: Shape) -> None:
         heads = query_shape[1]
         power = 2 ** math.floor(math.log2(heads))
@@ -133,6 +138,8 @@ class RelativePositionBias(AttentionPositionEncoding):
     >>> tuple(layer(np.ones((3, 5, 8), "float32")).shape)
     (3, 5, 8)
     """
+
+    shareable = True
 
     def __init__(
         self,

@@ -68,8 +68,8 @@ def check_wavelength(layer: Any, max_wavelength: Any) -> None:
 def rows_of(table: Any, index: Any) -> Tensor:
     """Rows of a learned table that many positions share, with a gradient that is a plain tensor.
 
-    TensorFlow's gradient of `take` lists a row once for each position. Optimizers square it:
-    Keras's Adam then adds up the squares of a row's terms, and not the square of their sum.
+    TensorFlow's gradient of `take` lists a row once for each position. Optimizers square
+    each of them: Keras's Adam then adds up the squares of a row's terms, not the square of a sum.
     """
     return ops.take(table * 1, index, axis=0)
 
