@@ -248,7 +248,10 @@ def given_blocks(**changes):
         (lambda: DETR(3, num_layers=(1, 2, 3)), r"or a pair of those.*\[1, 2, 3\]"),
         (lambda: DETR(3, num_layers=(1, 0)), "`num_layers` must be a positive integer.*0"),
         (lambda: DETR(3, queries=0), "`queries` must be a positive integer. Received: 0"),
-        (lambda: DETR(3, "mini", queries="anchors"), "`queries` must be an ObjectQueries.*'anchors"),
+        (
+            lambda: DETR(3, "mini", queries="anchors"),
+            "`queries` must be an ObjectQueries.*'anchors",
+        ),
         (lambda: AnchorQueries(2.5), "`num_queries` must be a positive integer. Received: 2.5"),
         (lambda: FeatureMap("50"), "`backbone` must be a Keras model, a `FeatureMap`.*'50'"),
     ],
