@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import (
+    AttentionPositionEncoding,
     DecoderBlock,
     Dropout,
     EncoderBlock,
@@ -21,7 +22,6 @@ from keras_transformers.layers.parts import Prototype, serialized
 from keras_transformers.models.decoding import TransformerDecoding
 from keras_transformers.models.settings import check_sizes, keeps_settings, refuse_beside
 from keras_transformers.models.stack_positions import (
-    add_positions,
     bias_of_positions,
     build_positions,
     make_positions,
@@ -184,6 +184,8 @@ class Transformer(TransformerDecoding, Translator):
         self.target_positions = self.source_positions
         if target is not source:
             self.target_positions = make_positions(self, target, "target_positions")
+        kinds = (type(None), AttentionPositionEncoding)
+        self.adds_positions = not isinstance(self.target_positions, kinds)
 
     def _stack(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> Any:
         """Copies of a block, and the norm that closes their stack, or None."""
@@ -284,4 +286,6 @@ class Transformer(TransformerDecoding, Translator):
     ) -> Tensor:
         """Embeddings with positions, counted anew in each segment, and dropout."""
         positions = None if same_segment is None else segment_positions(same_segment)
-        return self.dropout_layer(add_positions(layer, x, positions), training=training)
+        if layer is not None and not isinstance(layer, AttentionPositionEncoding):
+            x = layer(x, positions=positions)
+        return self.dropout_layer(x, training=training)
