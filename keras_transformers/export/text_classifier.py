@@ -13,6 +13,7 @@ from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import text_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
+from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 
 
@@ -71,7 +72,7 @@ class TextClassifier(Served):
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         self._classes = Classes("TextClassifier", model, width, labels, problem_type)
         self._hold(model)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
         self._labels = tf.constant(self._classes.names, tf.string)
         self._lengths = lengths
 
@@ -81,7 +82,7 @@ class TextClassifier(Served):
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
         classify = rounds.program(self._classify)
         probabilities = rounds.run_by_length(
-            lambda ids: classify(rounds.padded(ids, self._lengths)), ids, results
+            lambda ids: classify(rounds.padded(ids, self._lengths, self._padding)), ids, results
         )["probabilities"]
         return self._classes.named_answer(probabilities) | {"truncated": truncated | cut}
 
@@ -137,6 +138,6 @@ def text_classifier(
     classifier = TextClassifier(model, tokenizer, labels, lengths, problem_type)
     if format == "saved_model":
         return classifier.save(path, version, warmup)
-    settings = of_texts(tokenizer, classifier.longest, labels=list(labels))
+    settings = of_texts(model, tokenizer, classifier.longest, labels=list(labels))
     program = text_program(model, tokenizer, classifier.longest, classifier._classes)
     return write(program, format, path, settings, tokenizer)

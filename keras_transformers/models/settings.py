@@ -136,7 +136,7 @@ def check_keywords(
     known: type,
     beside: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Raises ValueError unless `from_variant` knows all keywords, and none is beside a part that it makes.
+    """Raises ValueError for unknown keywords of `from_variant`, and for one beside its part.
 
     Args:
         owner: Name of the class, for the message.
