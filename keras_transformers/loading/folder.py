@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 from collections.abc import Callable
@@ -95,8 +96,9 @@ def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
         parts["tokenizer"] = lambda: _sentence_pieces(folder)
     elif (folder / "vocab.txt").is_file():
         parts["tokenizer"] = lambda: _word_pieces(folder)
-    elif (folder / "published" / "tokenizer_config.json").is_file():
-        parts["tokenizer"] = lambda: pretrained.load_tokenizer(folder / "published")
+    for path in (folder / "published", folder):
+        if "tokenizer" not in parts and (path / "tokenizer_config.json").is_file():
+            parts["tokenizer"] = functools.partial(pretrained.load_tokenizer, path)
     if (folder / "preprocessing.json").is_file():
         parts["preprocessing"] = lambda: _preprocessing(folder)
     return parts
