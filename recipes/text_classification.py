@@ -286,7 +286,7 @@ def run(config):
             "published": publishing(started_from, model, tokenizer, classes),
             "saved_model": classifier.save,
         },
-        pictures=drawn,
+        figures=drawn,
         use=lambda: folder.show_use(
             min(data.test.texts, key=len), f'{{}}["{wanted}"]', lambda answer: answer[wanted]
         ),

@@ -24,7 +24,7 @@ MOST_SHOWN = 8  # names of files, in a message
 
 
 def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
-    """The predictor of a trained model: it takes text or pictures, and gives plain Python.
+    """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
         folder: One of three: the folder of a run of `recipes`; one with published weights, as the
@@ -53,8 +53,8 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     >>> classifier = keras_transformers.load(path)
     >>> classifier.kind, classifier.labels
     ('image_classifier', ['cat', 'dog'])
-    >>> picture = np.zeros((40, 30), "uint8")
-    >>> sorted(classifier.predict(picture)["probabilities"])
+    >>> image = np.zeros((40, 30), "uint8")
+    >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
     folder = pathlib.Path(folder)
