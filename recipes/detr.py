@@ -1,12 +1,12 @@
-"""From pictures with boxes to a SavedModel that finds them, with the DETR of Carion et al. 2020.
+"""From images with boxes to a SavedModel that finds them, with the DETR of Carion et al. 2020.
 
     python -m recipes.detr                               # tree crowns in aerial photographs
     python -m recipes.detr --train a.json --valid b.json --test c.json --window None
     python -m recipes.detr --dataset tfds:coco/2017 --size R50 --window None --image-size 640
 
-See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their pictures beside
+See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their images beside
 them, or in the folders that `--train-images`, `--valid-images` and `--test-images` name, as in COCO
-itself. Large photographs are seen through windows; without `--window` every picture is seen whole.
+itself. Large photographs are seen through windows; without `--window` every image is seen whole.
 The crowns are learned from two photographs of one forest; a sixth of their tiles is held out, to
 watch training by and to choose the score of an answer on, and two photographs of other forests are
 the test. Measured after 20 minutes on two cores of an Intel Xeon with AVX-512 (42 epochs): AP50
@@ -163,7 +163,7 @@ def build_model(config, num_classes):
 
 
 def predict(served, corpus, batch_size=64):
-    """What the served model answers for every picture, and the truth, as `score_boxes` takes them.
+    """What the served model answers for every image, and the truth, as `score_boxes` takes them.
 
     Tiles go in as PNG files, which lose nothing: what is scored is what is exported.
     """
@@ -231,7 +231,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        pictures={
+        figures={
             "test_boxes": partial(draw, test, found, threshold),
             "held_out_boxes": partial(draw, valid, held_out, threshold),
             "query_attention": partial(draw_attention, model, preprocessing, test),
@@ -243,7 +243,7 @@ def run(config):
 
 
 def draw(corpus, predicted, threshold, path):
-    """Up to eight pictures with the boxes that were found (orange) and the true ones (blue)."""
+    """Up to eight images with the boxes that were found (orange) and the true ones (blue)."""
     positions = range(min(8, len(corpus)))
     sure = [predicted[i]["scores"] >= threshold for i in positions]
     images_with_boxes(
@@ -259,7 +259,7 @@ def draw(corpus, predicted, threshold, path):
 
 
 def draw_attention(model, preprocessing, corpus, path):
-    """Where the query that gives the surest box of a picture looks, for up to eight pictures."""
+    """Where the query that gives the surest box of an image looks, for up to eight images."""
     side = preprocessing.image_size[0]
     fit = [fitted(corpus.pixels(i), side)[:2] for i in range(min(8, len(corpus)))]
     pixels, mask = (np.stack(each) for each in zip(*fit, strict=True))

@@ -272,7 +272,7 @@ def run(config):
             "saved_model": lambda path: generator(config, model, tokenizer, None).save(path),
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
-        pictures={"attention": partial(draw, model, tokenizer, data.test.texts[0])},
+        figures={"attention": partial(draw, model, tokenizer, data.test.texts[0])},
         use=lambda: folder.show_use(config.decoding.prompts[-1], repeatable=False),
     )
 

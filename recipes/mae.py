@@ -244,7 +244,7 @@ def run(config):
         history=history,
         curves=("loss",),
         exports={"saved_model": served.save},
-        pictures={
+        figures={
             "reconstructions": partial(draw_reconstructions, model, preprocessing, shown),
             "confusion": partial(confusion_matrix, found.confusion, data.train.classes),
         },

@@ -279,7 +279,7 @@ def run(config):
         best["exports"]["saved_model"] = partial(
             image_classifier, model, labels=data["image"].classes, preprocessing=preprocessing
         )
-    return training.finish(folder, metrics, pictures={"comparison": partial(draw, rows)}, **best)
+    return training.finish(folder, metrics, figures={"comparison": partial(draw, rows)}, **best)
 
 
 if __name__ == "__main__":

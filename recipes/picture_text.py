@@ -287,7 +287,7 @@ def run(config):
         history=history,
         curves=("loss", "accuracy"),
         exports={"saved_model": partial(save, config, model, preprocessing, tokenizer)},
-        pictures={
+        figures={
             "predictions_attention": partial(draw_attention, model, splits["test"][0], *shown)
         },
     )

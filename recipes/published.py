@@ -7,6 +7,8 @@ import pathlib
 from keras_transformers import pretrained, saving
 from keras_transformers.models import DETR
 from keras_transformers.models.image_model import ImageModel
+from keras_transformers.pretrained.folder import FAMILIES
+from keras_transformers.text import WordPieceTokenizer
 
 
 def is_published(folder):
@@ -29,19 +31,46 @@ def positions(folder):
     """How many positions the published model in a folder has; None where they have no end."""
     if not is_published(folder):
         return None
-    text = pathlib.Path(folder, "config.json").read_text(encoding="utf-8-sig")
-    theirs = json.loads(text)
+    theirs = _config(folder)
     if theirs.get("model_type") == "marian":
         return None
-    return theirs.get("max_position_embeddings", theirs.get("n_positions"))
+    most = theirs.get("max_position_embeddings", theirs.get("n_positions"))
+    return most and most - _fixed(theirs).get("first_position", 0)
 
 
 def pooler_activation(folder):
     """The activation before the classes that published classifiers of the model's type have."""
     if not is_published(folder):
         return "tanh"
-    text = pathlib.Path(folder, "config.json").read_text(encoding="utf-8-sig")
-    return "relu" if json.loads(text).get("model_type") == "distilbert" else "tanh"
+    return _fixed(_config(folder)).get("pooler_activation", "tanh")
+
+
+def _config(folder):
+    return json.loads(pathlib.Path(folder, "config.json").read_text(encoding="utf-8-sig"))
+
+
+def _fixed(config):
+    """What all models of a published type have, by our words."""
+    family = FAMILIES.get(config.get("model_type"))
+    return {} if family is None else family.fixed
+
+
+def tokenizer_of(folder):
+    """The tokenizer of the encoder that `--pretrained` names: published, or of a run."""
+    if is_published(folder):
+        return pretrained.load_tokenizer(folder)
+    if not pathlib.Path(folder, "config.json").is_file():
+        raise FileNotFoundError(f"--pretrained: there is no {folder}/config.json")
+    vocabulary = pathlib.Path(folder, "vocab.txt")
+    return WordPieceTokenizer.load(vocabulary, _config(folder)["lower_case"])
+
+
+def keep_tokenizer(tokenizer, folder):
+    """Writes the tokenizer of an encoder into the folder of a run."""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        tokenizer.save(folder / "vocab.txt")
+    else:
+        pretrained.save_tokenizer(tokenizer, folder.path)
 
 
 def start_from(folder, kind, called):
@@ -80,11 +109,11 @@ def continued(of, channels, settings):
         if of.freeze:
             raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
         return None
-    model = start_from(folder, ImageModel, "classifier of pictures")
+    model = start_from(folder, ImageModel, "classifier of images")
     if model.channels != channels:
         raise ValueError(
-            f"--pretrained: {folder} has learned from pictures of {model.channels} channels. "
-            f"Received: pictures of {channels}"
+            f"--pretrained: {folder} has learned from images of {model.channels} channels. "
+            f"Received: images of {channels}"
         )
     model = model.transferred(**settings)
     if of.freeze:

@@ -152,7 +152,7 @@ def run(config):
         history=history,
         curves=translating.CURVES,
         exports={"saved_model": translator.save},
-        pictures={"cross_attention": partial(translating.draw, model, tokenizer, rows, *attention)},
+        figures={"cross_attention": partial(translating.draw, model, tokenizer, rows, *attention)},
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
     )
 

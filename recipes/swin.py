@@ -139,7 +139,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        pictures=pictures(model, preprocessing, data.test, probabilities, scores, importance),
+        figures=pictures(model, preprocessing, data.test, probabilities, scores, importance),
         use=lambda: show_use(folder, data.test, preprocessing),
     )
 

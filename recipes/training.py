@@ -247,7 +247,7 @@ def counted(dataset):
 
 
 def finish(
-    folder, metrics, *, model=None, history=None, curves=(), exports=None, pictures=None, use=None
+    folder, metrics, *, model=None, history=None, curves=(), exports=None, figures=None, use=None
 ):
     """Results first; then what is exported and drawn, of which each may fail by itself.
 
@@ -256,7 +256,7 @@ def finish(
         metrics: Dict of numbers; parameters, epochs and seconds come to them.
         model, history: Of what was trained.
         curves: Names of the curves of the history to draw, see `training_curves`.
-        exports, pictures: Dicts of name -> function of the path; None exports nothing.
+        exports, figures: Dicts of name -> function of the path; None exports nothing.
         use: Optional function that shows how to use what was exported.
 
     Returns:
@@ -273,11 +273,11 @@ def finish(
             with folder.exporting(name) as path:
                 export(path)
     if curves:
-        pictures = {
+        figures = {
             "training_curves": lambda path: training_curves(history, path, curves),
-            **(pictures or {}),
+            **(figures or {}),
         }
-    for name, draw in (pictures or {}).items():
+    for name, draw in (figures or {}).items():
         with folder.drawing(name) as path:
             draw(path)
     metrics = folder.end()

@@ -186,7 +186,7 @@ def run(config):
             "saved_model": translator.save,
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
-        pictures={
+        figures={
             "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
             "position_similarity": partial(draw_positions, model),
         },

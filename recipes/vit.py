@@ -163,7 +163,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        pictures={
+        figures={
             **pictures(
                 model, preprocessing, data.test, probabilities, scores, attention_to_patches
             ),

@@ -35,11 +35,11 @@ class SetCriterion:
         logits: `(layers, batch, queries, classes)`, with one class more, the last, for "no object"
             with "softmax". Every layer is matched and compared on its own (auxiliary losses); their
             losses are added.
-        boxes: `(layers, batch, queries, 4)`, centre boxes as shares of the picture.
-        labels: int `(batch, most)`, -1 where a picture has fewer boxes; `most <= queries`. A
-            picture may have none at all.
+        boxes: `(layers, batch, queries, 4)`, centre boxes as shares of the image.
+        labels: int `(batch, most)`, -1 where an image has fewer boxes; `most <= queries`. A
+            image may have none at all.
         true_boxes: `(batch, most, 4)`, centre boxes; anything where labels are -1.
-        sample_weight: Optional `(batch,)`: what the losses of each picture are multiplied by. What
+        sample_weight: Optional `(batch,)`: what the losses of each image are multiplied by. What
             they are divided by stays, as in Keras's losses: the loss is linear in the weights. Or a
             dict of such of `labels`, for the class losses, and of `boxes`.
 
@@ -183,7 +183,7 @@ class SetCriterion:
             )
         if shapes[2][1] > shapes[0][2]:
             raise ValueError(
-                "SetCriterion: there must be as many queries as true boxes in a picture, or more. "
+                "SetCriterion: there must be as many queries as true boxes in an image, or more. "
                 f"Received: {shapes[0][2]} queries, room for {shapes[2][1]} true boxes"
             )
 
@@ -216,17 +216,17 @@ def _weights(sample_weight: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
         return ones, ones
     given = sample_weight if isinstance(sample_weight, dict) else {}
     of_labels, of_boxes = (given.get(name, sample_weight) for name in ("labels", "boxes"))
-    return of_pictures(of_labels, "SetCriterion"), of_pictures(of_boxes, "SetCriterion")
+    return of_images(of_labels, "SetCriterion"), of_images(of_boxes, "SetCriterion")
 
 
-def of_pictures(sample_weight: Any, owner: str) -> Tensor:
+def of_images(sample_weight: Any, owner: str) -> Tensor:
     """`sample_weight` as Keras hands it over, float32 `(batch,)`; ValueError if of other shape."""
     weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
     if len(weight.shape) == 2 and weight.shape[1] == 1:
         weight = weight[:, 0]
     if len(weight.shape) != 1:
         raise ValueError(
-            f"{owner}: `sample_weight` must have shape (batch,), a weight for each picture. "
+            f"{owner}: `sample_weight` must have shape (batch,), a weight for each image. "
             f"Received: shape {tuple(weight.shape)}"
         )
     return weight

@@ -110,7 +110,7 @@ class Detector(Convertible):
         }
         found = rounds.run(rounds.program(self._detect), [pixels, mask], results)
         boxes, labels, scores = (found[name] for name in results)
-        # Shares of the square -> pixels of the picture, inside of it.
+        # Shares of the square -> pixels of the image, inside of it.
         extents = tf.cast(extents, tf.float32)
         factors = side * extents / tf.cast(inner, tf.float32)
         boxes = boxes * tf.tile(factors[:, None, ::-1], [1, 1, 2])

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
+from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 
@@ -38,7 +39,7 @@ class MaskFiller(Served):
     Example:
     >>> from keras_transformers.export import MaskFiller
     >>> from keras_transformers.models import TextEncoder
-    >>> from keras_transformers.text import WordPieceTokenizer
+    from keras_transformers.text import WordPieceTokenizer
     >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     >>> tokenizer = WordPieceTokenizer([*special, "a", "cat", "sat"])
     >>> model = TextEncoder.from_variant("tiny", 8, head="masked_language")
@@ -59,7 +60,7 @@ class MaskFiller(Served):
         lengths = lengths_for("MaskFiller", model, tokenizer, lengths, LENGTHS)
         model(tf.ones((1, 2), tf.int32), training=False)
         self._hold(model)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
         self._lengths = lengths
         self._candidates = min(CANDIDATES, tokenizer.vocab_size)
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
@@ -72,7 +73,9 @@ class MaskFiller(Served):
         detokenize = self._tokenizer.detokenize
 
         def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
-            filled, probabilities, best, any_masked = fill(rounds.padded(ids, self._lengths))
+            filled, probabilities, best, any_masked = fill(
+                rounds.padded(ids, self._lengths, self._padding)
+            )
             words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
             return {
                 "text": detokenize(filled),

@@ -51,6 +51,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.generation.request import padding_of
 from keras_transformers.vision.preprocessing import Preprocessing
 
 NAME = "preprocessing.json"
@@ -91,7 +92,7 @@ def of_fitted_images(
     }
 
 
-def of_texts(tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:
+def of_texts(model: Any, tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:
     """What it says of texts.
 
     Raises:
@@ -101,7 +102,7 @@ def of_texts(tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:
         "tokenizer": _of_tokenizer(tokenizer),
         "start_id": int(tokenizer.start_id),
         "end_id": int(tokenizer.end_id),
-        "padding_id": 0,
+        "padding_id": padding_of(model),
         "max_length": int(longest),
         **more,
     }

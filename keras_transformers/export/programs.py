@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformers.annotations import Array, Tokenizer
 from keras_transformers.detection import best_answers
 from keras_transformers.export.classes import Classes
+from keras_transformers.generation.request import padding_of
 from keras_transformers.models.text_heads import pooled_tokens
 from keras_transformers.vision.preprocessing import Preprocessing
 
@@ -122,7 +123,7 @@ def detector_program(model: Any, preprocessing: Preprocessing, threshold: float)
 
 
 def text_program(model: Any, tokenizer: Tokenizer, longest: int, classes: Classes) -> Program:
-    """Framed ids, 0 = padding -> classes."""
+    """Framed ids, padded with the model's id -> classes."""
 
     def answer(ids: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         return classes.answer(classes.probabilities(logits))
@@ -137,8 +138,10 @@ def sentence_program(
     pooling: Literal["mean", "token"],
     normalize: bool,
 ) -> Program:
-    """Framed ids, 0 = padding -> one vector a text."""
-    answer = functools.partial(vectors, pooling=pooling, normalize=normalize)
+    """Framed ids, padded with the model's id -> one vector a text."""
+    answer = functools.partial(
+        vectors, pooling=pooling, normalize=normalize, padding=padding_of(model)
+    )
     return _of_ids("sentence_encoder", model, tokenizer, longest, answer, "embedding")
 
 
@@ -156,15 +159,15 @@ def _of_ids(
 
     length = min(7, longest)
     ids = np.random.default_rng(0).integers(1, tokenizer.vocab_size, (2, length), "int32")
-    ids[1, length - 1 :] = 0
+    ids[1, length - 1 :] = padding_of(model)
     return Program(exporter, model, compute, {"ids": ids}, compared)
 
 
 def vectors(
-    ids: tf.Tensor, x: tf.Tensor, pooling: Literal["mean", "token"], normalize: bool
+    ids: tf.Tensor, x: tf.Tensor, pooling: Literal["mean", "token"], normalize: bool, padding: int
 ) -> dict[str, tf.Tensor]:
-    """One vector for each row of `x` `(batch, length, hidden_dim)`; `ids` are 0 at padding."""
-    found = tf.cast(pooled_tokens(x, ids != 0, pooling), tf.float32)
+    """One vector for each row of `x` `(batch, length, hidden_dim)`; padding is left out."""
+    found = tf.cast(pooled_tokens(x, ids != padding, pooling), tf.float32)
     return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
 
 

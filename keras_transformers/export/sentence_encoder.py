@@ -12,6 +12,7 @@ from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import Program, sentence_program, vectors
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import bounded, lengths_for, strings
+from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 
 LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
@@ -29,8 +30,8 @@ class SentenceEncoder(Convertible):
     not copied.
 
     Args:
-        model: A `models.TextEncoder` without a head, or any model from ids `(batch, length)`, 0 =
-            padding, to `(batch, length, hidden_dim)`.
+        model: A `models.TextEncoder` without a head, or any model from ids `(batch, length)` to
+            `(batch, length, hidden_dim)`; its `padding_id`, or 0, fills shorter rows.
         tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
             START, the text's ids and END.
         pooling: "mean" or "token".
@@ -77,7 +78,7 @@ class SentenceEncoder(Convertible):
                 f"Received: output of shape {tuple(shape)}"
             )
         self._hold(model)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
         self._lengths, self._width = lengths, shape[-1]
         self._pooling, self._normalize = pooling, normalize
 
@@ -85,7 +86,11 @@ class SentenceEncoder(Convertible):
         options = (self._pooling, self._normalize)
         program = sentence_program(self._model, self._tokenizer, self.longest, *options)
         settings = of_texts(
-            self._tokenizer, self.longest, pooling=self._pooling, normalized=self._normalize
+            self._model,
+            self._tokenizer,
+            self.longest,
+            pooling=self._pooling,
+            normalized=self._normalize,
         )
         return program, settings, self._tokenizer
 
@@ -95,13 +100,13 @@ class SentenceEncoder(Convertible):
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
         encode = rounds.program(self._encode)
         found = rounds.run_by_length(
-            lambda ids: encode(rounds.padded(ids, self._lengths)), ids, results
+            lambda ids: encode(rounds.padded(ids, self._lengths, self._padding)), ids, results
         )
         return {**found, "truncated": truncated | cut}
 
     def _encode(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         x = self._model(ids, training=False)
-        return vectors(ids, x, self._pooling, self._normalize)
+        return vectors(ids, x, self._pooling, self._normalize, self._padding)
 
     def encode(self, texts: Sequence[str]) -> Array:
         """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""

@@ -13,6 +13,7 @@ from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import Program, text_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, bounded, lengths_for, strings
+from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 
 
@@ -71,13 +72,13 @@ class TextClassifier(Convertible):
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         self._classes = Classes("TextClassifier", model, width, labels, problem_type)
         self._hold(model)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
         self._labels = tf.constant(self._classes.names, tf.string)
         self._lengths = lengths
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
         program = text_program(self._model, self._tokenizer, self.longest, self._classes)
-        settings = of_texts(self._tokenizer, self.longest, labels=self.labels)
+        settings = of_texts(self._model, self._tokenizer, self.longest, labels=self.labels)
         return program, settings, self._tokenizer
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
@@ -86,7 +87,7 @@ class TextClassifier(Convertible):
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
         classify = rounds.program(self._classify)
         probabilities = rounds.run_by_length(
-            lambda ids: classify(rounds.padded(ids, self._lengths)), ids, results
+            lambda ids: classify(rounds.padded(ids, self._lengths, self._padding)), ids, results
         )["probabilities"]
         return self._classes.named_answer(probabilities) | {"truncated": truncated | cut}
 

@@ -25,7 +25,6 @@ from keras_transformers.layers.attention.windows import (
     shifted_window_mask,
 )
 from keras_transformers.layers.blocks.attention_pooling import AttentionPooling
-from keras_transformers.layers.blocks.decoder import DecoderBlock
 from keras_transformers.layers.blocks.feed_forward import (
     ConvolutionalFeedForward,
     FeedForward,
@@ -33,7 +32,7 @@ from keras_transformers.layers.blocks.feed_forward import (
     gelu_tanh,
 )
 from keras_transformers.layers.blocks.pooling_block import PoolingBlock
-from keras_transformers.layers.blocks.residual import EncoderBlock
+from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
 from keras_transformers.layers.blocks.swin import SwinBlock
 from keras_transformers.layers.class_token import ClassToken
 from keras_transformers.layers.embeddings import TokenEmbedding

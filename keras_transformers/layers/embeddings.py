@@ -167,7 +167,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             few = None not in x.shape[:2] and math.prod(x.shape[:2]) <= 4
             blocks = math.gcd(BLOCKS, self.vocab_size) if few else 1
             y = _times_table(ops.cast(self.table, rows.dtype), rows, blocks)
-        return self._with_bias(ops.reshape(y, (-1, x.shape[1], self.vocab_size)))
+        y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
+        return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
     def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
         """Keeps the table in 8 bits with a scale for each row, for inference; see `in_precision`.

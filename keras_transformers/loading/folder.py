@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 from collections.abc import Callable
@@ -23,7 +24,7 @@ MOST_SHOWN = 8  # names of files, in a message
 
 
 def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
-    """The predictor of a trained model: it takes text or pictures, and gives plain Python.
+    """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
         folder: One of three: the folder of a run of `recipes`; one with published weights, as the
@@ -52,8 +53,8 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     >>> classifier = keras_transformers.load(path)
     >>> classifier.kind, classifier.labels
     ('image_classifier', ['cat', 'dog'])
-    >>> picture = np.zeros((40, 30), "uint8")
-    >>> sorted(classifier.predict(picture)["probabilities"])
+    >>> image = np.zeros((40, 30), "uint8")
+    >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
     folder = pathlib.Path(folder)
@@ -95,8 +96,9 @@ def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
         parts["tokenizer"] = lambda: _sentence_pieces(folder)
     elif (folder / "vocab.txt").is_file():
         parts["tokenizer"] = lambda: _word_pieces(folder)
-    elif (folder / "published" / "tokenizer_config.json").is_file():
-        parts["tokenizer"] = lambda: pretrained.load_tokenizer(folder / "published")
+    for path in (folder / "published", folder):
+        if "tokenizer" not in parts and (path / "tokenizer_config.json").is_file():
+            parts["tokenizer"] = functools.partial(pretrained.load_tokenizer, path)
     if (folder / "preprocessing.json").is_file():
         parts["preprocessing"] = lambda: _preprocessing(folder)
     return parts

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_transformers.annotations import BackPointers, Cache, Index, ModelMixin, Tensor
 from keras_transformers.layers import padding_mask
-from keras_transformers.layers.attention.cache import visible_slots
+from keras_transformers.layers.attention.decoder import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.stack_positions import add_positions, bias_of_step
+from keras_transformers.models.stack_positions import bias_of_step
 
 AT_A_TIME = 64  # positions of a prompt whose logits are in memory together
 
@@ -53,7 +53,7 @@ class CachedDecoding(ModelMixin):
         back_pointers: BackPointers | None,
         contexts: Sequence[Cache | None] | None = None,
         context_mask: Tensor | None = None,
-        positions: Any = None,
+        shared_bias: Any = None,
     ) -> tuple[Tensor, DecodingState, Any]:
         """One token of every sequence through all blocks.
 
@@ -62,7 +62,7 @@ class CachedDecoding(ModelMixin):
             index, state, back_pointers: See `decode_step`.
             contexts: For each block what its cross-attention made of the context, or None.
             context_mask: Bool `(batch, context_length)`, or None.
-            positions: The layer of `make_positions` whose bias the blocks share, if it has one.
+            shared_bias: The `AttentionPositionEncoding` that the blocks share, or None.
 
         Returns:
             `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
@@ -70,7 +70,7 @@ class CachedDecoding(ModelMixin):
         """
         slots = None if back_pointers is None else back_pointers.slots
         visible = visible_slots(index, state.caches[0], x.shape[1], slots)
-        bias = bias_of_step(positions, index, visible)
+        bias = None if shared_bias is None else bias_of_step(shared_bias, index, visible)
         contexts = [None] * len(self.decoder_blocks) if contexts is None else contexts
         stack, caches = (self.decoder_blocks, state.caches, contexts), []
         for block, cache, context in zip(*stack, strict=True):
@@ -135,10 +135,12 @@ class TransformerDecoding(CachedDecoding):
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
         x = self.target_embedding.vectors(ids)
-        here = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
-        x = add_positions(self.target_positions, x, here)
+        bias = self.target_positions  # that all blocks share
+        if self.adds_positions:
+            here = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+            x, bias = self.target_positions(x, positions=here), None
         x, state, weights = self._step_blocks(
-            x, index, state, back_pointers, shared.context, shared.mask, self.target_positions
+            x, index, state, back_pointers, shared.context, shared.mask, bias
         )
         if not isinstance(state.coverage, tuple):
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)

@@ -85,6 +85,9 @@ class ObjectQueries(Arguments, Composite, keras.layers.Layer):
         """
         raise NotImplementedError
 
+    def compute_output_shape(self, memory_shape: Shape) -> Shape:
+        return (memory_shape[0], self.num_queries, memory_shape[-1])
+
     def _tokens(self, memory: Memory) -> Tensor:
         embedding = ops.cast(self.embedding, memory.tokens.dtype)
         return ops.broadcast_to(embedding, (ops.shape(memory.tokens)[0], *embedding.shape))

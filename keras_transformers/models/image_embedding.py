@@ -50,8 +50,8 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
     >>> from keras_transformers.models import ImageEmbedding, ViT
     >>> embedding = ImageEmbedding(ConvolutionalStem(8, 16), positions="sinusoidal")
     >>> model = ViT(10, 32, num_layers=2, embedding=embedding, block=EncoderBlock(2, 32))
-    >>> tuple(model.encode(np.zeros((3, 32, 32, 1), "float32")).shape)
-    (3, 17, 16)
+    >>> tuple(model(np.zeros((3, 32, 32, 1), "float32")).shape), model.embedding.prefix_tokens
+    ((3, 10), 1)
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class ImagePooling:
     >>> from keras_transformers.models import ImagePooling, ViT
     >>> pooling = ImagePooling(AttentionPooling(2, 32), representation_dim=24)
     >>> model = ViT(10, 32, 8, 16, 2, 32, num_layers=1, pooling=pooling)
-    >>> tuple(model.represent(np.zeros((3, 32, 32, 1), "float32")).shape)
-    (3, 24)
+    >>> tuple(model(np.zeros((3, 32, 32, 1), "float32")).shape), model.head.kernel.shape[0]
+    ((3, 10), 24)
     """
 
     kind: Pooled | Part = "token"

@@ -152,7 +152,7 @@ def check_changes(
     known: type,
     beside: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Raises ValueError unless `from_variant` knows all keywords, and none is beside its part.
+    """Raises ValueError unless `from_variant` knows all keywords, and none has a part beside it.
 
     Args:
         owner: Name of the class, for the message.

@@ -57,13 +57,6 @@ def build_positions(owner: Any, layer: Any, width: int, block: Any) -> None:
     layer.build((None, heads, None, block.mixer.head_dims[1]))
 
 
-def add_positions(layer: Any, x: Tensor, positions: Tensor | None) -> Tensor:
-    """`x` `(batch, length, width)` with its positions, unless they are a bias, or None."""
-    if layer is None or isinstance(layer, AttentionPositionEncoding):
-        return x
-    return layer(x, positions=positions)
-
-
 def bias_of_positions(layer: Any, length: Index) -> Tensor | None:
     """The bias that a stack shares, `(1, heads, length, length)`; None where there is none."""
     if not isinstance(layer, AttentionPositionEncoding):
@@ -72,13 +65,11 @@ def bias_of_positions(layer: Any, length: Index) -> Tensor | None:
     return _bias(layer, positions, positions)
 
 
-def bias_of_step(layer: Any, index: Index, visible: Tensor) -> Tensor | None:
+def bias_of_step(layer: Any, index: Index, visible: Tensor) -> Tensor:
     """The same for the token at `index` and the slots of a cache, `(1, heads, 1, slots)`.
 
-    `visible` is from `visible_slots`: `(batch or 1, beams, slots)`.
+    `layer` is a bias that is shared; `visible`, `(batch or 1, beams, slots)`, from `visible_slots`.
     """
-    if not isinstance(layer, AttentionPositionEncoding):
-        return None
     here = ops.reshape(ops.cast(index, "int32"), (1,))
     slots = ops.arange(ops.shape(visible)[2], dtype="int32")
     return _bias(layer, here, slots // visible.shape[1])

@@ -25,13 +25,13 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
     Args:
         vocab_size: Size of the vocabulary.
         hidden_dim: Width of every token.
-        max_length: Number of positions in the table; None for no table, where attention knows
+        max_length: Rows of the table of positions; None for no table, where attention knows
             positions itself.
         token_types: Rows of the table of token types; 0 for none.
         padding_id: The id that stands for padding; where it is a token's in a published vocabulary,
             a negative one, which no token has.
-        first_position: Row of the table that the first token gets; RoBERTa's and OPT's tables have
-            two rows before it, so `max_length` and two in all.
+        first_position: Row of that table that the first token gets: 2 in RoBERTa and OPT, whose
+            texts are then at most `max_length - 2` long.
         norm: A norm of the sum, for instance `keras.layers.LayerNormalization()`, of which a copy
             is made; None for none.
 
@@ -80,12 +80,17 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
-                max_length + first_position, name="position_embedding", dtype=self.dtype_policy
+                max_length, name="position_embedding", dtype=self.dtype_policy
             )
         self.token_type_embedding = None
         if token_types:
             self.token_type_embedding = self._table(token_types, "token_type_embedding")
         self.norm = None if norm is None else part(self, "norm", norm, keras.layers.Layer)
+
+    @property
+    def most_positions(self) -> int | None:
+        """How long a text may be, None without end."""
+        return None if self.max_length is None else self.max_length - self.first_position
 
     def _table(self, rows: int, name: str) -> TokenEmbedding:
         width, policy = self.hidden_dim, self.dtype_policy

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import EncoderBlock, padding_mask
+from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.parts import arguments_of_call, part, serialized
 from keras_transformers.models.settings import keeps_settings
 from keras_transformers.models.text_encoder_variants import (
@@ -154,6 +155,17 @@ class TextEncoder(Transferable, TextModel):
                 part that it makes.
         """
         return cls(**text_encoder_arguments(name, vocab_size, changes))
+
+    def transferred(self, **changes: Any) -> Self:
+        """As `Transferable.transferred`; `num_classes` alone makes a head like this one's."""
+        if "num_classes" in changes and "head" not in changes:
+            if not hasattr(self.head, "num_classes"):
+                expected = "left out, for the head has no classes; give a `head`"
+                refuse(self, "num_classes", expected, changes["num_classes"])
+            head = serialized(self.head)
+            number = {"num_classes": changes.pop("num_classes")}
+            changes["head"] = {**head, "config": {**head["config"], **number}}
+        return super().transferred(**changes)
 
     def build(self, inputs_shape: Any) -> None:
         shape = self._build_stack(self.encoder_blocks)

@@ -76,7 +76,7 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     @property
     def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
-        return self.embedding.max_length
+        return self.embedding.most_positions
 
     def _build_stack(self, blocks: Sequence[Any]) -> tuple[None, None, int]:
         """Builds all but a head; returns the shape of what comes out, `(None, None, width)`."""

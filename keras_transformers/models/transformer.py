@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import (
+    AttentionPositionEncoding,
     DecoderBlock,
     Dropout,
     EncoderBlock,
@@ -21,7 +22,6 @@ from keras_transformers.layers.parts import Prototype, serialized
 from keras_transformers.models.decoding import TransformerDecoding
 from keras_transformers.models.settings import check_sizes, keeps_settings, refuse_beside
 from keras_transformers.models.stack_positions import (
-    add_positions,
     bias_of_positions,
     build_positions,
     make_positions,
@@ -151,12 +151,12 @@ class Transformer(TransformerDecoding, Translator):
         depth, decoder_depth = _pair(num_layers)
         if encoder_block is None:
             encoder_block = EncoderBlock(*numbers)
-        self.encoder_blocks, self.encoder_norm = self._stack("encoder", encoder_block, depth)
+        self.encoder_blocks = self._copies("encoder", encoder_block, depth)
         if decoder_block is None:
             decoder_block = DecoderBlock(*numbers)
-        self.decoder_blocks, self.decoder_norm = self._stack(
-            "decoder", decoder_block, decoder_depth
-        )
+        self.decoder_blocks = self._copies("decoder", decoder_block, decoder_depth)
+        self.encoder_norm = self.encoder_blocks[0].closing_norm(self, "encoder_norm")
+        self.decoder_norm = self.decoder_blocks[0].closing_norm(self, "decoder_norm")
 
     def _settle_numbers(self) -> None:
         """Sets the numbers of default parts that were not given, and checks all."""
@@ -184,15 +184,16 @@ class Transformer(TransformerDecoding, Translator):
         self.target_positions = self.source_positions
         if target is not source:
             self.target_positions = make_positions(self, target, "target_positions")
+        kinds = (type(None), AttentionPositionEncoding)
+        self.adds_positions = not isinstance(self.target_positions, kinds)
 
-    def _stack(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> Any:
-        """Copies of a block, and the norm that closes their stack, or None."""
+    def _copies(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> list[Any]:
+        """As many copies of a block as its stack has."""
         kind = EncoderBlock if side == "encoder" else DecoderBlock
         prototype = Prototype(self, f"{side}_block", block, kind)
         if side == "decoder" and not prototype.layer.causal:
             refuse(self, "decoder_block", "causal", "one with causal=False")
-        blocks = [prototype.copy(self, f"{side}_{i}") for i in range(depth)]
-        return blocks, blocks[0].closing_norm(self, f"{side}_norm")
+        return [prototype.copy(self, f"{side}_{i}") for i in range(depth)]
 
     @classmethod
     def from_variant(
@@ -284,4 +285,6 @@ class Transformer(TransformerDecoding, Translator):
     ) -> Tensor:
         """Embeddings with positions, counted anew in each segment, and dropout."""
         positions = None if same_segment is None else segment_positions(same_segment)
-        return self.dropout_layer(add_positions(layer, x, positions), training=training)
+        if layer is not None and not isinstance(layer, AttentionPositionEncoding):
+            x = layer(x, positions=positions)
+        return self.dropout_layer(x, training=training)

@@ -5,6 +5,9 @@ from typing import Any
 
 from keras_transformers.pretrained.tokenizer_settings import TOKENIZER
 
+# Of byte pairs: what puts marks before and after a text, or does nothing to its ids.
+POST_PROCESSORS = (None, "ByteLevel", "TemplateProcessing", "RobertaProcessing")
+
 
 def model_type(fast: Any) -> str | None:
     """The type of the model in `tokenizer.json`; older files do not say it."""
@@ -72,7 +75,7 @@ def as_gpt2(folder: pathlib.Path, fast: Any) -> tuple[dict[str, int], list[tuple
             "pre_tokenizer": (before.get("type"), ("ByteLevel",)),
             "pre_tokenizer.use_regex": (before.get("use_regex", True), (True,)),
             "pre_tokenizer.add_prefix_space": (before.get("add_prefix_space", True), (False,)),
-            "post_processor": (after.get("type"), (None, "ByteLevel", "TemplateProcessing")),
+            "post_processor": (after.get("type"), POST_PROCESSORS),
             "post_processor.single": (template, ([],)),
             "model.dropout": (model.get("dropout"), (None, 0.0)),
             "model.continuing_subword_prefix": (model.get("continuing_subword_prefix"), nothing),

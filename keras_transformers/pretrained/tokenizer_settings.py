@@ -29,7 +29,7 @@ MODEL_TYPES = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert"), "Be
 MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 END = "<|endoftext|>"
-# Of each kind, the names of its special tokens where nothing is said.
+# Of each kind, and of classes that differ, the names of special tokens where nothing is said.
 DEFAULTS = {
     WORD_PIECES: {
         "unk_token": "[UNK]",
@@ -52,6 +52,11 @@ SETTLED: dict[str, dict[str, Any]] = {
     | {"add_eos_token": (False, None)},
     MARIAN: {"sp_model_kwargs": (None, {})},
 }
+
+
+def defaults_of(name: str | None, kind: str) -> dict[str, str]:
+    """Names of the special tokens of a published class where nothing is said."""
+    return {} if name in GENERIC else DEFAULTS.get(name or "", DEFAULTS[kind])
 
 
 def read_settings(folder: pathlib.Path) -> dict[str, Any]:
@@ -124,20 +129,18 @@ def lower_case(folder: pathlib.Path, settings: dict[str, Any]) -> bool:
 def added_tokens(
     folder: pathlib.Path,
     settings: dict[str, Any],
-    kind: str,
+    defaults: Mapping[str, str],
     vocab: Mapping[str, int],
     in_tokenizer: list[dict[str, Any]] | None = None,
-    generic: bool = False,
 ) -> list[AddedToken]:
     """The tokens that are found in a text as they are written, in the order of their ids.
 
     Args:
         folder: Path of the folder.
         settings: What `read_settings` gives.
-        kind: The kind of tokenizer.
+        defaults: What `defaults_of` gives.
         vocab: Dict of piece -> id, without what was added.
         in_tokenizer: `added_tokens` of `tokenizer.json`, where there is one.
-        generic: Whether the published class has no special tokens of its own.
 
     Returns:
         A list of `text.AddedToken`.
@@ -147,7 +150,6 @@ def added_tokens(
             not give it.
     """
     listed = _listed(folder, settings, in_tokenizer)
-    defaults = {} if generic else DEFAULTS[kind]
     named = [settings.get(name, defaults.get(name)) for name in NAMED]
     more = [
         value

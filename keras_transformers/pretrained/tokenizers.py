@@ -27,6 +27,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     check_settings,
     class_of,
     content_of,
+    defaults_of,
     lower_case,
     read_settings,
     write_added,
@@ -87,7 +88,7 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
         )
     check_settings(folder, settings, kind)
     read = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}[kind]
-    return cast(Any, read)(folder, there, settings, fast, name in GENERIC)
+    return cast(Any, read)(folder, there, settings, fast, name)
 
 
 def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
@@ -108,7 +109,7 @@ def _require(folder: pathlib.Path, there: set[str], kind: str, *choices: Any) ->
 
 
 def _marian(
-    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, generic: bool
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> MarianTokenizer:
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
     from keras_transformers.text.marian import SPECIAL
@@ -124,7 +125,7 @@ def _marian(
         for name in ("source.spm", "target.spm" if "target.spm" in there else "source.spm")
     )
     numbers = {piece: number for number, piece in enumerate(vocab)}
-    tokens = added_tokens(folder, settings, MARIAN, numbers)
+    tokens = added_tokens(folder, settings, defaults_of(name, MARIAN), numbers)
     tokens = [token for token in tokens if token.content not in SPECIAL]
     if apart and tokens:
         raise ValueError(
@@ -135,7 +136,7 @@ def _marian(
 
 
 def _word_pieces(
-    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, generic: bool
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> WordPieceTokenizer:
     from keras_transformers.text import WordPieceTokenizer
     from keras_transformers.text.word_splitting import SPECIAL
@@ -144,12 +145,13 @@ def _word_pieces(
     longest = 100
     if fast:
         model = the_model(folder, fast, "WordPiece")
-        settings, longest = as_bert(folder, fast, model, settings, generic)
+        settings, longest = as_bert(folder, fast, model, settings, name in GENERIC)
         vocab = in_order(model["vocab"], folder / TOKENIZER)
     else:
         vocab = WordPieceTokenizer.read(folder / "vocab.txt")
     numbers = {piece: number for number, piece in enumerate(vocab)}
-    tokens = added_tokens(folder, settings, WORD_PIECES, numbers, fast.get("added_tokens"), generic)
+    defaults = defaults_of(name, WORD_PIECES)
+    tokens = added_tokens(folder, settings, defaults, numbers, fast.get("added_tokens"))
     tokens = [token for token in tokens if token.content not in SPECIAL or token.normalized]
     try:
         return WordPieceTokenizer(vocab, lower_case(folder, settings), longest, tokens)
@@ -158,7 +160,7 @@ def _word_pieces(
 
 
 def _byte_pairs(
-    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, generic: bool
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> BytePairTokenizer:
     from keras_transformers.text import BytePairTokenizer
 
@@ -167,10 +169,11 @@ def _byte_pairs(
         vocab, pairs = as_gpt2(folder, fast)
     else:
         vocab, pairs = BytePairTokenizer.read(folder / "vocab.json", folder / "merges.txt")
-    tokens = added_tokens(folder, settings, BYTE_PAIRS, vocab, fast.get("added_tokens"), generic)
-    start, end = (
-        content_of(settings.get(name) or END) or END for name in ("bos_token", "eos_token")
-    )
+    defaults = defaults_of(name, BYTE_PAIRS)
+    tokens = added_tokens(folder, settings, defaults, vocab, fast.get("added_tokens"))
+    named = {"bos_token": END, "eos_token": END, **defaults}
+    named |= {key: content_of(settings[key]) for key in named if content_of(settings.get(key))}
+    start, end = named["bos_token"], named["eos_token"]
     if end not in vocab and end not in {token.content for token in tokens}:
         raise ValueError(
             f"{folder / SETTINGS}: `eos_token` must name a token of the vocabulary. "
@@ -179,7 +182,7 @@ def _byte_pairs(
     if start not in vocab and start not in {token.content for token in tokens}:
         start = end
     try:
-        return BytePairTokenizer(vocab, pairs, tokens, start, end)
+        return BytePairTokenizer(vocab, pairs, tokens, start, end, named.get("pad_token"))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
 
@@ -220,6 +223,9 @@ def save_tokenizer(
         tokenizer.save(folder / "vocab.json", folder / "merges.txt")
         settings = {"tokenizer_class": "GPT2Tokenizer"}
         settings |= {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
+        if tokenizer.padding is not None:
+            settings |= {"tokenizer_class": "RobertaTokenizer", "pad_token": tokenizer.padding}
+            settings |= {"cls_token": tokenizer.start, "sep_token": tokenizer.end}
     elif isinstance(tokenizer, MarianTokenizer):
         targets = tokenizer.for_targets()
         apart = targets.vocab != tokenizer.vocab

@@ -21,7 +21,7 @@ from keras_transformers.text.added_tokens import (
 from keras_transformers.text.byte_pair_merging import Merging
 from keras_transformers.text.given import GivenIds, given_ids, given_row
 
-END = "<|endoftext|>"
+END, MASK = "<|endoftext|>", "<mask>"
 # A character that Unicode gives no meaning: a border between words.
 BORDER = "\U0010ffff"
 # The published pattern without its look-ahead, which the borders stand for.
@@ -53,7 +53,9 @@ class BytePairTokenizer(tf.Module):
     https://arxiv.org/abs/1508.07909). Nothing is unknown, and nothing is lost. The ids are those of
     Hugging Face's `GPT2Tokenizer`; no space is put before a text.
 
-    No id is set aside for padding or START: padding is -1, and a text begins with its first token.
+    Where no id is set aside for padding and START, as in GPT-2's vocabulary, padding is -1, and a
+    text begins with its first token. RoBERTa's (Liu et al. 2019, https://arxiv.org/abs/1907.11692,
+    section 4.4), whose ids are those of `RobertaTokenizer`, sets them aside: `padding="<pad>"`.
 
     Args:
         vocab: Dict of piece -> id, in the letters that stand for bytes, `<|endoftext|>` among them.
@@ -61,6 +63,7 @@ class BytePairTokenizer(tf.Module):
         added_tokens: `text.AddedToken`s, or dicts of their arguments: what is found in a text as it
             is written. Those that `vocab` lacks get the ids behind it.
         start, end: Tokens that stand before and after a text, where `tokenize` is told to put them.
+        padding: The token of padding in a vocabulary that sets it and `start` aside, or None.
 
     Raises:
         ValueError: If a byte or a piece of a merge is missing, or the ids are not 0, 1, 2 ...
@@ -77,7 +80,8 @@ class BytePairTokenizer(tf.Module):
     ['a cat']
     """
 
-    pad_id, start_id = -1, None
+    pad_id: int = -1
+    start_id: int | None = None
 
     def __init__(
         self,
@@ -86,19 +90,25 @@ class BytePairTokenizer(tf.Module):
         added_tokens: Sequence[AddedToken | dict[str, Any]] = (),
         start: str = END,
         end: str = END,
+        padding: str | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
         self.vocab, self.merges = dict(vocab), [(first, second) for first, second in merges]
         self.added_tokens = read_added("BytePairTokenizer", added_tokens)
-        self.start, self.end = start, end
+        self.start, self.end, self.padding = start, end, padding
         given = {token.content for token in self.added_tokens}
-        marks = [AddedToken(each, special=True) for each in (start, end) if each not in given]
+        marks = [start, end] if padding is None else [start, end, padding]
+        marks = [AddedToken(each, special=True) for each in marks if each not in given]
         added = (*self.added_tokens, *dict.fromkeys(marks))
         _check(self.vocab, self.merges, {token.content for token in added})
         numbers = numbered(self.vocab, added)
         self.vocab_size = len(numbers)
         self.end_id, self._begin_id = numbers[end], numbers[start]
+        if padding is not None:
+            self.pad_id, self.start_id = numbers[padding], numbers[start]
+        self.mask_id = numbers.get(MASK)
+        self.special_ids = tuple(numbers[token.content] for token in added if token.special)
         self.added_ids = tuple(numbers[token.content] for token in self.added_tokens)
         letters = byte_letters()
         self._added = AddedTokens(added, numbers)
@@ -203,7 +213,7 @@ class BytePairTokenizer(tf.Module):
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
 
     def pieces(self, ids: GivenIds) -> list[str]:
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
 
         Raises:
             ValueError: If an id is not in the vocabulary.
@@ -220,6 +230,7 @@ class BytePairTokenizer(tf.Module):
             "added_tokens": write_added(self.added_tokens),
             "start": self.start,
             "end": self.end,
+            "padding": self.padding,
         }
 
     @classmethod

@@ -16,7 +16,7 @@ def framed(
     """Ids of texts as an encoder sees them: START, what fits, END.
 
     Args:
-        tokenizer: A `WordPieceTokenizer` or `SentencePieceTokenizer`.
+        tokenizer: One with START and END: of word pieces, SentencePiece, or RoBERTa's.
         strings: String tensor, or list, `(texts,)`.
         longest: Most ids of a text, START and END included.
 
@@ -44,10 +44,11 @@ def bucketed_texts(
     tokens_per_batch: int,
     seed: int | None = None,
     epoch: int | tf.Tensor | None = None,
+    padding_id: int = 0,
 ) -> tf.data.Dataset:
     """Groups labelled texts of like length, so that XLA compiles one shape for each boundary.
 
-    A text goes to the first boundary that it does not exceed and is padded to it with 0. A batch
+    A text goes to the first boundary that it does not exceed and is padded to it. A batch
     has `tokens_per_batch // boundary` rows; the last of a bucket is filled with rows of padding,
     whose weight is 0.
 
@@ -58,6 +59,7 @@ def bucketed_texts(
         tokens_per_batch: Places of a batch, at most.
         seed: Of the order of the texts, another one in each epoch; None keeps it.
         epoch: Number of the epoch whose order is taken, as for `encode_pairs`.
+        padding_id: What texts are padded with: the model's.
 
     Returns:
         `tf.data.Dataset` of `(ids, labels, weights)`: int32 `(tokens_per_batch // boundary,
@@ -93,7 +95,8 @@ def bucketed_texts(
         number = tf.shape(labels)[0]
         missing = [[0, rows - number]]
         labels = tf.pad(labels, missing + [[0, 0]] * (labels.shape.rank - 1))
-        return tf.pad(ids, [*missing, [0, 0]]), labels, tf.pad(tf.ones([number]), missing)
+        ids = tf.pad(ids, [*missing, [0, 0]], constant_values=padding_id)
+        return ids, labels, tf.pad(tf.ones([number]), missing)
 
     chunks = orders(len(labels), CHUNK, seed, epoch).map(
         lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))
@@ -105,5 +108,6 @@ def bucketed_texts(
         bucket_boundaries=[boundary + 1 for boundary in boundaries],
         bucket_batch_sizes=[*sizes, 1],
         pad_to_bucket_boundary=True,
+        padding_values=(padding_id, 0),
     )
     return without_autotuning(batches.map(fill).prefetch(8))

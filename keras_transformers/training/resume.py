@@ -28,10 +28,9 @@ class ExactResume(keras.callbacks.Callback):
 
     A checkpoint holds all variables (weights, seeds of dropout, optimizer with its moments, loss
     scale, averages and accumulators, metrics), Python's and NumPy's random states, the position in
-    the data, and what the other callbacks have learned. It is taken right after a step. A resumed
-    `fit` begins with the epoch of the checkpoint, passes over the steps that were made, without
-    data and without training, makes the last of them again, so that everything is built, takes the
-    state of the checkpoint, and continues with the next batch.
+    the data, and the state of the other callbacks. It is taken right after a step. A resumed `fit`
+    starts in the checkpoint's epoch, skips the steps that were made, runs the last of them again to
+    build everything, restores the checkpoint, and continues with the next batch.
 
     For the same weights to the bit the data must follow from the epoch's number (`streams.epochs`),
     and so must the learning rate (no budget of minutes); the library, the backend, the kind of
@@ -41,8 +40,7 @@ class ExactResume(keras.callbacks.Callback):
     With two checkpoints kept, one that is damaged is passed over for the one before. Weights that
     are not finite are never written: the run ends with a sentence, and the last finite state stays.
     Of several hosts on JAX the first one writes, and all read: the folder must be a common one.
-    SIGTERM, which a scheduler sends before it takes the machine away, writes a checkpoint and ends
-    the process with status 143; a second one ends it at once.
+    SIGTERM writes a checkpoint and ends the process with status 143; a second one ends it at once.
 
     Args:
         folder: Where the checkpoints lie.

@@ -31,7 +31,7 @@ class ImageCorpus:
         read: Number of images (or files) looked at.
         left_out: Dict of reason -> number of images left out.
         bands: Of encoded images and files, `(n,)` integers: the channels of each, 1 for a grey
-            picture, 3 for a coloured one, as many as there are in an array. None: not looked at.
+            image, 3 for a coloured one, as many as there are in an array. None: not looked at.
         noted: Dict of reason -> number of images that were kept.
 
     Example:
@@ -173,7 +173,7 @@ class ImageCorpus:
 
     @property
     def channels(self) -> int:
-        """Channels of the pixels; of pictures 1 if all of them are grey, else 3.
+        """Channels of the pixels; of images 1 if all of them are grey, else 3.
 
         Raises:
             ValueError: If there are arrays of another number of channels than others.

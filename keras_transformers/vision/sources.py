@@ -22,7 +22,7 @@ def inspected(sources: Sequence[str | bytes]) -> tuple[list[str | None], Array]:
 
     Returns:
         List of None, or why an image cannot be used, to be counted; and int32 `(n,)`: 1 for a grey
-        picture, 3 for a coloured one, as many as there are in an array, 0 for what cannot be used.
+        image, 3 for a coloured one, as many as there are in an array, 0 for what cannot be used.
     """
     with concurrent.futures.ThreadPoolExecutor() as pool:
         found = list(pool.map(_inspect, sources))
@@ -49,7 +49,7 @@ def _inspect(source: str | bytes) -> tuple[str | None, int]:
 
 
 def pixels_of_file(path: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
-    """The pixels of a picture's file, or of an array's, which only Python reads."""
+    """The pixels of an image's file, or of an array's, which only Python reads."""
     channels = preprocessing.channels
 
     def of_array() -> tf.Tensor:

@@ -169,7 +169,7 @@ def test_images_of_unusual_size_and_depth_are_taken(saved, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_IMAGES)
-def test_a_picture_of_64_million_points_is_taken(saved, name):
+def test_a_image_of_64_million_points_is_taken(saved, name):
     served = saved(name)
     large = tf.io.encode_jpeg(np.zeros((8000, 8000, 3), "uint8")).numpy()
     request = [*served.good, large]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import export, pretrained
-from keras_transformers.models import ClassificationHead, Swin, TextEncoder, ViT
+from keras_transformers.models import Swin, TextEncoder, ViT
 from keras_transformers.text import WordPieceTokenizer
 from tests.contract import to_numpy
 
@@ -39,7 +39,7 @@ def of_text(classes, problem_type=None):
     return spread(TextEncoder.from_variant("base", WORDS.vocab_size, **sizes, **head), (None, None))
 
 
-def of_pictures(classes, problem_type=None):
+def of_images(classes, problem_type=None):
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
     return spread(ViT(classes, 8, 4, problem_type=problem_type, **sizes), (None, 8, 8, 3))
 
@@ -54,7 +54,7 @@ def served(kind, model, names, **options):
     return made, PIXELS, to_numpy(model(made._preprocessing.normalize(PIXELS)))
 
 
-MAKE = {"text": of_text, "image": of_pictures}
+MAKE = {"text": of_text, "image": of_images}
 
 
 @pytest.mark.parametrize("kind", MAKE)
@@ -116,9 +116,7 @@ def test_a_model_checks_what_its_logits_are_for(kind):
     with pytest.raises(ValueError, match="`num_classes` must be over 1.*num_classes=1"):
         MAKE[kind](1, SINGLE)
     model = MAKE[kind](3, SEVERAL)
-    head = {"head": ClassificationHead(2, problem_type=SEVERAL)}
-    other = model.transferred(**(head if kind == "text" else {"num_classes": 2}))
-    assert other.problem_type == SEVERAL
+    assert model.transferred(num_classes=2).problem_type == SEVERAL
     assert type(model).from_config(model.get_config()).problem_type == SEVERAL
 
 
@@ -140,7 +138,7 @@ STAGES = {"image_size": 8, "patch_size": 2, "hidden_dim": 4, "num_layers": (1, 1
 STAGES |= {"num_heads": (1, 1, 2, 2)}
 PUBLISHED = {
     "bert": lambda: of_text(3, SEVERAL),
-    "vit": lambda: of_pictures(3, SEVERAL),
+    "vit": lambda: of_images(3, SEVERAL),
     "deit": lambda: spread(
         ViT.from_variant("B/16", 3, distillation="token", problem_type=SEVERAL, image_size=8,
                          patch_size=4, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1),

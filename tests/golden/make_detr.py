@@ -1,9 +1,9 @@
-"""Makes detr.npz: what DETR of transformers finds in pictures of three sizes, and its loss.
+"""Makes detr.npz: what DETR of transformers finds in images of three sizes, and its loss.
 
     pip install torch==2.13.0 transformers scipy
     python tests/golden/make_detr.py
 
-Written by torch 2.13.0 and transformers 5.23.0. Neither weights nor pictures are in the file:
+Written by torch 2.13.0 and transformers 5.23.0. Neither weights nor images are in the file:
 `tests.published` makes them from names, shapes and sizes.
 
 With `auxiliary_loss` that version hands the normed output of a decoder layer to the next one,
@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from tests.published import random_images, random_weights
 
 SIZE = (96, 160)
-SIZES = ((96, 130), (65, 160), (50, 70))  # of the pictures in their frames
+SIZES = ((96, 130), (65, 160), (50, 70))  # of the images in their frames
 NUMBERS = (3, 0, 2)  # of boxes in each
 SHARPER = ("q_proj.weight", "k_proj.weight", "query_position_embeddings.weight")
 
@@ -55,7 +55,7 @@ def make_model():
         if "num_batches_tracked" not in key
     }
     weights = random_weights(shapes)
-    for key in weights:  # or every query would find the same in every picture
+    for key in weights:  # or every query would find the same in every image
         weights[key] *= 3 if key.endswith(SHARPER) else 1
     model.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, False)
     return model, shapes

@@ -227,6 +227,15 @@ def test_another_head_starts_from_the_same_encoder(style):
     assert {block.dropout for block in same.encoder_blocks} == {0.3}
 
 
+def test_a_head_of_other_classes_is_otherwise_the_same():
+    model = random("classification", pooling="mean", problem_type="multi_label_classification")
+    other = model.transferred(num_classes=2)
+    assert run(other, IDS).shape == (3, 2)
+    assert other.head.pooling == "mean" and other.problem_type == model.problem_type
+    with pytest.raises(ValueError, match="`num_classes` must be left out, for the head has no"):
+        random("masked_language").transferred(num_classes=2)
+
+
 def test_a_model_without_weights_has_nothing_to_transfer():
     with pytest.raises(ValueError, match="`transferred` must be called on a built model"):
         make("tagging").transferred(head=TaggingHead(3))

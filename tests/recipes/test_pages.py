@@ -115,7 +115,7 @@ def test_a_model_without_attention_shows_none():
 
 
 def test_what_is_warm_is_bright():
-    shown = pictures.over(np.zeros((4, 4, 1), np.uint8), np.array([[0.0, 0.0], [0.0, 2.0]]))
+    shown = pictures.overlaid(np.zeros((4, 4, 1), np.uint8), np.array([[0.0, 0.0], [0.0, 2.0]]))
     quarter = shown.shape[0] // 2
     brightness = shown.reshape(2, quarter, 2, quarter, 3).mean((1, 3, 4))
     assert brightness.argmax() == 3

@@ -55,12 +55,12 @@ encoder = models.TextEncoder.from_variant("tiny", 1000, head="classification", n
 half = precision.in_precision(encoder, "bfloat16")
 maps = inspection.attention_maps(encoder, ids)
 print({path: each.shape for path, each in maps.items()}, inspection.attention_rollout(maps))
-pictures = models.ViT.from_variant("Ti/16", num_classes=10, image_size=(32, 48))
+images = models.ViT.from_variant("Ti/16", num_classes=10, image_size=(32, 48))
 detector = models.DETR(
     4, backbone=models.Swin.from_variant("T", None), queries=models.ProposalQueries(9)
 )
 answers = detection.best_answers(ops.zeros((1, 9, 5)), ops.zeros((1, 9, 4)))
-print(answers["boxes"].shape, pictures.transferred(num_classes=3).count_params())
+print(answers["boxes"].shape, images.transferred(num_classes=3).count_params())
 
 tokenizer = text.SentencePieceTokenizer.train(["a cat sat", "on a mat"], vocab_size=300)
 tokenizer.save(pathlib.Path("tokenizer.model"))
@@ -68,15 +68,15 @@ pairs = text.read_pairs("pairs.tsv", max_length=200).without_long(tokenizer, 32,
 dataset = text.encode_pairs(pairs.sources, pairs.targets, tokenizer, shuffle_seed=1)
 batches = text.bucketed(dataset, (16, 32), tokens_per_batch=512)
 translator.fit(batches, callbacks=[training.CheckpointAverage(3, "val_accuracy", "max")])
-corpus = vision.read_folder(pathlib.Path("pictures"))
+corpus = vision.read_folder(pathlib.Path("images"))
 preprocessing = vision.Preprocessing(32, mean=(0.5, 0.5, 0.5), std=0.25)
 scores = training.score_classes(np.eye(2), [0, 1], corpus.classes)
 print(scores.top1, {row["class"]: row["f1"] for row in scores.table})
 
 served = export.Translator(translator, tokenizer, generation.Greedy())
 folder: pathlib.Path = served.save("served", version=1, warmup=[["a cat"]])
-export.image_classifier(pictures, "classifier", corpus.classes, preprocessing, format="onnx")
-saving.save_weights(pictures, "weights.safetensors")
+export.image_classifier(images, "classifier", corpus.classes, preprocessing, format="onnx")
+saving.save_weights(images, "weights.safetensors")
 again = pretrained.load("opus-mt", task="translation")
 print(again.encode(ids).shape, keras_transformers.load(folder).predict(["a cat"], details=True))
 with distribution.distribute("data=2"):
