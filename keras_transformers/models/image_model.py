@@ -157,18 +157,19 @@ def drop_path_rates(last: float, depth: int) -> list[float]:
 
 
 def with_rates(
-    changes: dict[str, Any], prototypes: Sequence[Prototype]
+    changes: dict[str, Any], prototypes: Sequence[Prototype], names: Sequence[str]
 ) -> tuple[dict[str, Any], list[Config] | None]:
     """Changes for `transferred` without the rates of blocks, and blocks that have these.
 
     Args:
-        changes: `dropout` and `drop_path` may be among them.
+        changes: The rates may be among them.
         prototypes: What the model's blocks are copies of.
+        names: Those of the rates.
 
     Returns:
         The other changes, and the blocks' configurations; None if they stay as they are.
     """
-    rates = {name: changes[name] for name in ("dropout", "drop_path") if name in changes}
+    rates = {name: changes[name] for name in names if name in changes}
     if not rates:
         return changes, None
     others = {name: value for name, value in changes.items() if name not in rates}

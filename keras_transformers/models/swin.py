@@ -184,12 +184,12 @@ class Swin(Pyramid):
         """
         return cls(num_classes, **swin_arguments(name, changes))
 
-    def _as_arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
-        drop_path = {"drop_path": changes["drop_path"]} if "drop_path" in changes else {}
-        changes, blocks = with_rates(changes, self.blocks)
+    def transferred(self, **changes: Any) -> Self:
+        """As `Transferable.transferred`; `dropout` makes blocks like these."""
+        changes, blocks = with_rates(changes, self.blocks, ["dropout"])
         if blocks is not None:
             changes = {"blocks": blocks, **dict.fromkeys(NUMBERS), **changes}
-        return {**changes, **drop_path}
+        return super().transferred(**changes)
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)

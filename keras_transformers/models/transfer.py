@@ -43,16 +43,12 @@ class Transferable(ModelMixin):
         >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
         (2, 3)
         """
-        config = {**self.get_config(), **self._as_arguments(changes)}
+        config = {**self.get_config(), **changes}
         config.pop("frozen_blocks", None)
         model = type(self).from_config(config)
         model.build(self._shape_to_build(model))
         take_over(model, self, self.anew)
         return model
-
-    def _as_arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """A hook: the changes as the constructor takes them."""
-        return changes
 
     def _shape_to_build(self, model: keras.Model) -> Shape:
         """A hook: the shape of inputs that a new model for another task is built with."""

@@ -191,14 +191,15 @@ class ViT(ImageModel):
         """
         return cls(num_classes, **vit_arguments(name, changes))
 
-    def _as_arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
-        changes, rates = with_rates(changes, [self.block])
+    def transferred(self, **changes: Any) -> Self:
+        """As `Transferable.transferred`; `dropout` and `drop_path` make blocks like these."""
+        changes, rates = with_rates(changes, [self.block], ["dropout", "drop_path"])
         if rates is not None:
             changes = {"block": rates[0], **dict.fromkeys(OF_BLOCK), **changes}
         if "pooling" in changes and not {*OF_EMBEDDING, "embedding"} & changes.keys():
             tokens = {"embedding": serialized(self.embedding), **dict.fromkeys(OF_EMBEDDING)}
             changes = {**tokens, **changes}
-        return changes
+        return super().transferred(**changes)
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
