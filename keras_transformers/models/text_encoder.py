@@ -78,7 +78,7 @@ class TextEncoder(Transferable, TextModel):
 
     >>> from keras_transformers.layers import EncoderBlock, FourierMixing
     >>> from keras_transformers.models import TextEmbedding
-    >>> block = EncoderBlock(mixer=FourierMixing(), mlp_dim=32, activation="gelu")
+    >>> block = EncoderBlock(mixer=FourierMixing(ignore_mask=True), mlp_dim=32, activation="gelu")
     >>> embedding = TextEmbedding(31, 16, max_length=None)
     >>> model = TextEncoder(num_layers=2, block=block, embedding=embedding)
     >>> tuple(model(np.array([[2, 5, 7, 3]])).shape)
