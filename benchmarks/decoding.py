@@ -43,9 +43,10 @@ def built():
 def network():
     """The settings of the model and its weights."""
     from benchmarks.marian import random_weights
+    from keras_transformers.models.transformer_variants import transformer_keywords
 
     model = built()
-    return model.get_config(), random_weights(model)
+    return transformer_keywords(model), random_weights(model)
 
 
 def ours(settings, kind):

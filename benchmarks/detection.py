@@ -50,8 +50,8 @@ def peer_model(config):
     from keras_transformers.models import DETR
 
     of = config.model
-    settings = DETR.from_variant(of.size, 1, num_queries=of.num_queries).get_config()
-    backbone = settings["backbone"]["config"]
+    same = DETR.from_variant(of.size, 1, num_queries=of.num_queries)
+    backbone, block = same.backbone.get_config(), same.encoder_blocks[0]
     widths = [backbone["hidden_dim"] * 2**i for i in range(len(backbone["num_layers"]))]
     model = DetrForObjectDetection(
         DetrConfig(
@@ -65,14 +65,14 @@ def peer_model(config):
                 out_features=[f"stage{len(widths)}"],
             ),
             num_queries=of.num_queries,
-            d_model=settings["hidden_dim"],
-            encoder_layers=settings["num_encoder_layers"],
-            decoder_layers=settings["num_decoder_layers"],
-            encoder_attention_heads=settings["num_heads"],
-            decoder_attention_heads=settings["num_heads"],
-            encoder_ffn_dim=settings["mlp_dim"],
-            decoder_ffn_dim=settings["mlp_dim"],
-            dropout=settings["dropout"],
+            d_model=same.get_config()["hidden_dim"],
+            encoder_layers=len(same.encoder_blocks),
+            decoder_layers=len(same.decoder_blocks),
+            encoder_attention_heads=block.num_heads,
+            decoder_attention_heads=block.num_heads,
+            encoder_ffn_dim=block.mlp_dim,
+            decoder_ffn_dim=block.mlp_dim,
+            dropout=block.dropout,
             auxiliary_loss=True,
             num_labels=1,
         )
@@ -101,34 +101,9 @@ def peer(minutes, seed, rate):
     torch.set_num_threads(os.cpu_count())
     torch.manual_seed(seed)
     classes, preprocessing, batches, _, valid, test = detr.load_data(config)
-    model = peer_model(config).train()
-    peak = rate or PEER_RATE
-    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=1e-4)
-    started, step = time.perf_counter(), 0
-    for inputs, targets in batches(0).as_numpy_iterator():  # an endless epoch
-        spent = (time.perf_counter() - started) / (60 * minutes)
-        if spent >= 1:
-            break
-        decayed = (1 + math.cos(math.pi * spent)) / 2
-        for group in optimizer.param_groups:
-            group["lr"] = peak * min((step + 1) / config.training.warmup_steps, decayed)
-        labels = [
-            {
-                "class_labels": torch.tensor(of_class[of_class >= 0], dtype=torch.long),
-                "boxes": torch.tensor(boxes[of_class >= 0]),
-            }
-            for of_class, boxes in zip(targets["labels"], targets["boxes"], strict=True)
-        ]
-        loss = model(**_tensors(inputs), labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-        step += 1
-        if step % 100 == 0:
-            print(step, f"{spent:.2f}", f"{float(loss.detach()):.3f}", flush=True)
-    model.eval()
-    seconds = time.perf_counter() - started
+    model = peer_model(config)
+    warmup_steps = config.training.warmup_steps
+    steps, seconds = train_peer(model, batches(0), minutes, rate or PEER_RATE, warmup_steps)
     held_out, test = (predicted_by(model, part, preprocessing) for part in (valid, test))
     threshold = best_threshold(*held_out)
     found = {
@@ -137,7 +112,46 @@ def peer(minutes, seed, rate):
         for key, value in dataclasses.asdict(score_boxes(*part, len(classes), threshold)).items()
     }
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return {**found, "parameters": parameters, "steps": step, "seconds": seconds}
+    return {**found, "parameters": parameters, "steps": steps, "seconds": seconds}
+
+
+def train_peer(model, batches, minutes, peak, warmup_steps):
+    """Trains a DETR of transformers for some minutes: steps and seconds."""
+    import torch
+
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=1e-4)
+    started, step = time.perf_counter(), 0
+    for inputs, targets in batches.as_numpy_iterator():  # an endless epoch
+        spent = (time.perf_counter() - started) / (60 * minutes)
+        if spent >= 1:
+            break
+        decayed = (1 + math.cos(math.pi * spent)) / 2
+        for group in optimizer.param_groups:
+            group["lr"] = peak * min((step + 1) / warmup_steps, decayed)
+        loss = model(**_tensors(inputs), labels=_labels(targets)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        step += 1
+        if step % 100 == 0:
+            print(step, f"{spent:.2f}", f"{float(loss.detach()):.3f}", flush=True)
+    model.eval()
+    return step, time.perf_counter() - started
+
+
+def _labels(targets):
+    """A batch's true boxes as transformers takes them."""
+    import torch
+
+    return [
+        {
+            "class_labels": torch.tensor(labels[labels >= 0], dtype=torch.long),
+            "boxes": torch.tensor(boxes[labels >= 0]),
+        }
+        for labels, boxes in zip(targets["labels"], targets["boxes"], strict=True)
+    ]
 
 
 def _tensors(inputs):

@@ -49,9 +49,11 @@ def pairs():
 def for_trainer():
     """The encoded pairs as a list, and the settings of the model."""
     from keras_transformers.models import Transformer
+    from keras_transformers.models.transformer_variants import transformer_keywords
 
     model = Transformer.from_variant("mini", VOCAB)
-    return pairs()[1], model.get_config()
+    model.build({"source": (None, None), "target": (None, None)})
+    return pairs()[1], transformer_keywords(model)
 
 
 def padded_batches(pairs, whole):
@@ -122,37 +124,28 @@ def ours(name):
     return np.diff(marks).tolist(), int(tokens), history["loss"]
 
 
-def seq2seq_trainer(name):
-    """The same for `transformers.Seq2SeqTrainer`."""
+def collate(rows):
+    """A padded batch for Hugging Face's trainer."""
     import torch
+
+    def pad(key, value):
+        ids = [torch.tensor(row[key]) for row in rows]
+        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=value)
+
+    source, labels = pad("input_ids", 0), pad("labels", -100)
+    return {
+        "input_ids": source,
+        "attention_mask": source != 0,
+        "decoder_input_ids": torch.nn.functional.pad(labels[:, :-1].clamp(min=0), (1, 0), value=1),
+        "labels": labels,
+    }
+
+
+def recorder(marks, losses):
+    """A callback that notes when epochs begin and end, and their losses."""
     import transformers
 
-    from benchmarks.marian import marian
-
-    torch.manual_seed(1)
-    examples, settings = alternating.apart(for_trainer)
-    model = marian(settings, None)
-    rows = [
-        {"input_ids": source.tolist(), "labels": target[1:].tolist()} for source, target in examples
-    ]
-
-    def collate(rows):
-        def pad(key, value):
-            ids = [torch.tensor(row[key]) for row in rows]
-            return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=value)
-
-        source, labels = pad("input_ids", 0), pad("labels", -100)
-        target = torch.nn.functional.pad(labels[:, :-1].clamp(min=0), (1, 0), value=1)
-        return {
-            "input_ids": source,
-            "attention_mask": source != 0,
-            "decoder_input_ids": target,
-            "labels": labels,
-        }
-
-    marks, losses = [], []
-
-    class Mark(transformers.TrainerCallback):
+    class Recorder(transformers.TrainerCallback):
         def on_epoch_begin(self, *arguments, **others):
             if not marks:
                 marks.append(time.perf_counter())
@@ -163,29 +156,45 @@ def seq2seq_trainer(name):
         def on_log(self, arguments, state, control, logs=None, **others):
             losses.extend([logs["loss"]] if "loss" in logs else [])
 
+    return Recorder()
+
+
+def seq2seq_trainer(name):
+    """The same for `transformers.Seq2SeqTrainer`."""
+    import torch
+    import transformers
+
+    from benchmarks.marian import marian
+
+    torch.manual_seed(1)
+    examples, settings = alternating.apart(for_trainer)
+    rows = [
+        {"input_ids": source.tolist(), "labels": target[1:].tolist()} for source, target in examples
+    ]
+    marks, losses = [], []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = transformers.Seq2SeqTrainer(
-            model=model,
-            args=transformers.Seq2SeqTrainingArguments(
-                output_dir=folder,
-                per_device_train_batch_size=PAIRS,
-                num_train_epochs=1,
-                learning_rate=1e-3,
-                lr_scheduler_type="constant_with_warmup",
-                warmup_steps=200,
-                label_smoothing_factor=0.1,
-                logging_strategy="epoch",
-                save_strategy="no",
-                report_to=[],
-                disable_tqdm=True,
-                use_cpu=True,
-                dataloader_drop_last=True,
-            ),
+        arguments = transformers.Seq2SeqTrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=PAIRS,
+            num_train_epochs=1,
+            learning_rate=1e-3,
+            lr_scheduler_type="constant_with_warmup",
+            warmup_steps=200,
+            label_smoothing_factor=0.1,
+            logging_strategy="epoch",
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+            dataloader_drop_last=True,
+        )
+        transformers.Seq2SeqTrainer(
+            model=marian(settings, None),
+            args=arguments,
             train_dataset=rows,
             data_collator=collate,
-            callbacks=[Mark()],
-        )
-        trainer.train()
+            callbacks=[recorder(marks, losses)],
+        ).train()
     tokens = sum(len(row["labels"]) for row in rows)
     return np.diff(marks).tolist(), tokens, losses
 

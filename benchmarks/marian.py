@@ -52,7 +52,7 @@ LAST = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
 
 
 def marian(settings, weights):
-    """`transformers.MarianMTModel` of a `Transformer`'s `get_config()`, with these weights.
+    """`transformers.MarianMTModel` of a `Transformer`'s `transformer_keywords`, with these weights.
 
     `PegasusForConditionalGeneration` where the settings say `norm_first`. None leaves its own first
     weights.

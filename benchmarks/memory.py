@@ -3,9 +3,9 @@
     pip install -e '.[recipes]'
     python -m benchmarks.memory
 
-ViT-Ti/16 at 224 pixels, 12 layers, 64 pictures a step of AdamW, XLA on TensorFlow, each way in a
+ViT-Ti/16 at 224 pixels, 12 layers, 64 images a step of AdamW, XLA on TensorFlow, each way in a
 process of its own: the peak of its resident memory over four steps above what it held, compiled
-program apart, with model and optimizer in place. A process that trains on batches of one picture
+program apart, with model and optimizer in place. A process that trains on batches of one image
 tells what compiling and running take by themselves, and is subtracted. `step_s` is the median of
 steps 2 to 4. `difference` is the largest of any weight from those of the first row.
 """
@@ -94,7 +94,7 @@ def main():
             }
             print(title, rows[title], flush=True)
     result = {**heading("tensorflow", "keras"), "rows": rows}
-    write("memory", result, {f"ViT-Ti/16, {BATCH} pictures a step": rows})
+    write("memory", result, {f"ViT-Ti/16, {BATCH} images a step": rows})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 Each run is a recipe with its own defaults but for the options of RECIPES, for so many epochs and
 not minutes, in a process of its own on a core of its own: BLEU and chrF of the translation recipe
-on its test set with beam 4, top-1 of the ViT recipe on its test pictures. Means and standard
+on its test set with beam 4, top-1 of the ViT recipe on its test images. Means and standard
 deviations over the seeds. Nothing is timed: other work may run beside it.
 """
 

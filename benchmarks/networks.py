@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from benchmarks.marian import set_epsilon, sinusoidal
+from benchmarks.marian import set_epsilon
 
 SIZES = {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3}
 VOCAB, BATCH, LENGTH, DROPOUT, EPSILON = 8000, 64, 32, 0.1, 1e-5
@@ -44,59 +44,9 @@ def ours():
 
 def plain_keras():
     """Keras's own layers and nothing else, as one would write it by hand."""
-    import keras
-    from keras import layers, ops
+    from benchmarks.plain_keras import network
 
-    width, heads = SIZES["hidden_dim"], SIZES["num_heads"]
-
-    class Residual(layers.Layer):
-        def __init__(self, name):
-            super().__init__(name=name)
-            self.dropout = layers.Dropout(DROPOUT)
-            self.norm = layers.LayerNormalization(epsilon=EPSILON, name="norm")
-
-        def call(self, x, branch, training=None):
-            return self.norm(x + self.dropout(branch, training=training))
-
-    class Embedding(layers.Layer):
-        def __init__(self):
-            super().__init__(name="source_embedding")
-            self.table = self.add_weight(shape=(VOCAB, width), name="token_embedding")
-            self.dropout = layers.Dropout(DROPOUT)
-            self.positions = sinusoidal(LENGTH, width)
-
-        def call(self, ids, training=None):
-            x = ops.take(self.table, ids, axis=0) * math.sqrt(width) + self.positions
-            return self.dropout(x, training=training)
-
-        def logits(self, x):
-            return ops.matmul(x, ops.transpose(self.table))
-
-    def attend(name, x, context, **masks):
-        attention = layers.MultiHeadAttention(heads, width // heads, name=name)
-        return Residual(f"{name}_norm")(x, attention(x, context, **masks))
-
-    def feed(name, x):
-        hidden = layers.Dense(
-            SIZES["mlp_dim"], activation="relu", name=f"{name}__feed_forward__hidden"
-        )
-        y = layers.Dense(width, name=f"{name}__feed_forward__output")(hidden(x))
-        return Residual(f"{name}__feed_forward_norm")(x, y)
-
-    source = keras.Input((LENGTH,), dtype="int32", name="source")
-    target = keras.Input((LENGTH,), dtype="int32", name="target")
-    embedding = Embedding()
-    mask = (source != 0)[:, None, :]
-    x = embedding(source)
-    for i in range(SIZES["num_layers"]):
-        x = feed(f"encoder_{i}", attend(f"encoder_{i}__mixer", x, x, attention_mask=mask))
-    y = embedding(target)
-    for i in range(SIZES["num_layers"]):
-        y = attend(f"decoder_{i}__mixer", y, y, use_causal_mask=True)
-        y = attend(f"decoder_{i}__cross_attention", y, x, attention_mask=mask)
-        y = feed(f"decoder_{i}", y)
-    logits = layers.Lambda(embedding.logits, output_shape=(LENGTH, VOCAB))(y)
-    return keras.Model({"source": source, "target": target}, logits)
+    return network()
 
 
 def keras_hub():

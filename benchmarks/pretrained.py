@@ -41,7 +41,8 @@ def make_folder(folder):
     real = [piece for piece in trained.pieces(range(PIECES)) if piece[:1] != "<"]
     vocab = ["</s>", "<unk>", *real]
     vocab += [f"▁filling{number}" for number in range(VOCAB - 1 - len(vocab))] + ["<pad>"]
-    model = Transformer(
+    model = Transformer.from_variant(
+        "base",
         VOCAB,
         **SIZES,
         activation="silu",
@@ -53,7 +54,7 @@ def make_folder(folder):
     model.build({"source": (None, None), "target": (None, None)})
     weights = random_weights(model)
     weights["source_embedding/token_embedding"][[0, VOCAB - 1]] = 0
-    weights["logits_bias"] = np.zeros(VOCAB, "float32")
+    weights["source_embedding/logits_bias"] = np.zeros(VOCAB, "float32")
     load(model, weights)
     pretrained.save(model, folder)
     pretrained.save_tokenizer(MarianTokenizer(trained.proto, vocab), folder)

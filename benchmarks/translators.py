@@ -42,6 +42,7 @@ def write(folder, model, tokenizer, searches, endless):
     """
     from benchmarks.marian import set_epsilon
     from keras_transformers.export import Translator
+    from keras_transformers.models.transformer_variants import transformer_keywords
 
     set_epsilon(model, EPSILON)
     for beam, search in searches.items():
@@ -51,7 +52,7 @@ def write(folder, model, tokenizer, searches, endless):
         (folder / ENDLESS).touch()
     weights = {weight.path.split("/", 1)[1]: weight.numpy() for weight in model.weights}
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-    alternating.apart(write_peers, folder, model.get_config(), weights, pieces)
+    alternating.apart(write_peers, folder, transformer_keywords(model), weights, pieces)
 
 
 def write_peers(folder, settings, weights, pieces):

@@ -3,8 +3,8 @@
     pip install -e '.[recipes]'
     python -m benchmarks.vit_small_data
 
-Every row trains on the recipe's 11,400 pictures for the same number of epochs, with the same seeds,
-and is scored on the 2,000 test pictures. The first row is the recipe's default. Seconds count too:
+Every row trains on the recipe's 11,400 images for the same number of epochs, with the same seeds,
+and is scored on the 2,000 test images. The first row is the recipe's default. Seconds count too:
 a choice that doubles them must be worth it.
 """
 

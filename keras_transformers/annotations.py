@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict
 
 import keras
 import numpy as np
@@ -63,6 +63,26 @@ Activation: TypeAlias = str | Callable[[Any], Any]  # Keras's name of one, or a 
 Config: TypeAlias = dict[str, Any]  # what `get_config` returns, and JSON holds
 ClassProblem: TypeAlias = Literal["single_label_classification", "multi_label_classification"]
 ProblemType: TypeAlias = ClassProblem | Literal["regression"]
+
+
+class BackPointers(NamedTuple):
+    """Which beams the beams of a step continue, for models that keep something of each beam's past.
+
+    Args:
+        parents: Integers `(batch, beams)`: which beam of the step before each one continues. State
+            that is small is taken from there.
+        slots: Integers `(batch, beams, max_length)`: the beam that decoded each position of a
+            beam's past. State that is large, such as a cache, stays where it was written and is
+            found by these.
+
+    Example:
+    >>> from keras_transformers.generation import BackPointers
+    >>> BackPointers._fields
+    ('parents', 'slots')
+    """
+
+    parents: Tensor
+    slots: Tensor
 
 
 class LayerOptions(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Files of pixels that are no pictures for the eye: NumPy's `.npy`, and TIFF.
+"""Files of pixels that are no images for the eye: NumPy's `.npy`, and TIFF.
 
 TensorFlow's graph reads neither. They may have any number of channels, as satellites' have.
 """
@@ -26,7 +26,7 @@ def read_array(file: StrPath | bytes) -> Array:
     """The pixels of a file, uint8 `(height, width, channels)`.
 
     `.npy` holds unsigned bytes, or floats in [0, 1], `(height, width)` or `(height, width,
-    channels)`. TIFF is read by Pillow, and so holds one picture, grey, coloured or with a palette;
+    channels)`. TIFF is read by Pillow, and so holds one image, grey, coloured or with a palette;
     alpha is dropped. More bands are for `.npy`.
 
     Args:

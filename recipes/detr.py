@@ -1,12 +1,12 @@
-"""From pictures with boxes to a SavedModel that finds them, with the DETR of Carion et al. 2020.
+"""From images with boxes to a SavedModel that finds them, with the DETR of Carion et al. 2020.
 
     python -m recipes.detr                               # tree crowns in aerial photographs
     python -m recipes.detr --train a.json --valid b.json --test c.json --window None
     python -m recipes.detr --dataset tfds:coco/2017 --size R50 --window None --image-size 640
 
-See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their pictures beside
+See https://arxiv.org/abs/2005.12872. Own files are in COCO's format, with their images beside
 them, or in the folders that `--train-images`, `--valid-images` and `--test-images` name, as in COCO
-itself. Large photographs are seen through windows; without `--window` every picture is seen whole.
+itself. Large photographs are seen through windows; without `--window` every image is seen whole.
 The crowns are learned from two photographs of one forest; a sixth of their tiles is held out, to
 watch training by and to choose the score of an answer on, and two photographs of other forests are
 the test. Measured after 20 minutes on two cores of an Intel Xeon with AVX-512 (42 epochs): AP50
@@ -38,7 +38,7 @@ from keras_transformers.visualization import images_with_attention, images_with_
 
 from . import training
 from .data.boxes import load
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 from .published import is_published, publishing, start_from
 
@@ -163,7 +163,7 @@ def build_model(config, num_classes):
 
 
 def predict(served, corpus, batch_size=64):
-    """What the served model answers for every picture, and the truth, as `score_boxes` takes them.
+    """What the served model answers for every image, and the truth, as `score_boxes` takes them.
 
     Tiles go in as PNG files, which lose nothing: what is scored is what is exported.
     """
@@ -208,15 +208,15 @@ def score(model, classes, preprocessing, valid, test):
 
 def run(config):
     """Trains, scores on held-out tiles and on the test set, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     classes, preprocessing, batches, watched, valid, test = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, len(classes))
     steps = config.training.steps_per_epoch
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    hand_over()
+    continue_on_tensorflow()
     metrics, served, found, held_out = score(model, classes, preprocessing, valid, test)
     threshold = metrics["test_threshold"]
     return training.finish(
@@ -231,7 +231,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        pictures={
+        figures={
             "test_boxes": partial(draw, test, found, threshold),
             "held_out_boxes": partial(draw, valid, held_out, threshold),
             "query_attention": partial(draw_attention, model, preprocessing, test),
@@ -243,7 +243,7 @@ def run(config):
 
 
 def draw(corpus, predicted, threshold, path):
-    """Up to eight pictures with the boxes that were found (orange) and the true ones (blue)."""
+    """Up to eight images with the boxes that were found (orange) and the true ones (blue)."""
     positions = range(min(8, len(corpus)))
     sure = [predicted[i]["scores"] >= threshold for i in positions]
     images_with_boxes(
@@ -259,13 +259,13 @@ def draw(corpus, predicted, threshold, path):
 
 
 def draw_attention(model, preprocessing, corpus, path):
-    """Where the query that gives the surest box of a picture looks, for up to eight pictures."""
+    """Where the query that gives the surest box of an image looks, for up to eight images."""
     side = preprocessing.image_size[0]
     fit = [fitted(corpus.pixels(i), side)[:2] for i in range(min(8, len(corpus)))]
     pixels, mask = (np.stack(each) for each in zip(*fit, strict=True))
     images = preprocessing.normalize(pixels) * mask[..., None].astype("float32")
     inputs = {"images": images, "padding_mask": mask}
-    last = f"decoder_{model.get_config()['num_decoder_layers'] - 1}/cross_attention"
+    last = f"{model.decoder_blocks[-1].name}/cross_attention"
     (weights,) = attention_maps(model, inputs, match=last).values()
     found = model(inputs, training=False)
     # The last logit is that of "no object" where there is a softmax.

@@ -13,7 +13,7 @@ OF_HOSTS = "KERAS_DISTRIBUTION_"  # the variables that Keras reads
 
 
 @contextlib.contextmanager
-def spread(devices, hosts=False):
+def on_devices(devices, hosts=False):
     """What runs inside takes these devices, and those of the other hosts of the run.
 
     Args:
@@ -32,11 +32,11 @@ def spread(devices, hosts=False):
         yield
 
 
-def hand_over():
-    """Ends what devices share: the same command goes on, from its last checkpoint, on TensorFlow.
+def continue_on_tensorflow():
+    """Replaces the process by one of the same command, on TensorFlow and one device.
 
-    That is in another process, for a SavedModel holds TensorFlow's program. Where TensorFlow has
-    trained on one device, nothing is to be done.
+    It resumes from the last checkpoint, scores and exports, for a SavedModel holds TensorFlow's
+    program. Where TensorFlow has trained on one device, nothing is to be done.
     """
     if keras.backend.backend() != "jax" and not tf.distribute.has_strategy():
         return
@@ -49,10 +49,10 @@ def hand_over():
     environment["KERAS_BACKEND"] = "tensorflow"
     # As Python was called, its own options too.
     own = len(sys.argv) - 1
-    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_told(sys.argv[1:])]
+    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_arguments_to_score(sys.argv[1:])]
     os.execve(sys.executable, command, environment)
 
 
-def _told(arguments):
-    """What the process that scores is told; of an option that comes twice, the last is taken."""
+def _arguments_to_score(arguments):
+    """Arguments of the process that scores; of an option that comes twice, the last is taken."""
     return [*arguments, "--devices", "None", "--no-hosts", "--resume"]

@@ -19,7 +19,7 @@ class RunFolder:
     """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
 
     Results come first: `write_metrics` as soon as they are known; then what is drawn and exported,
-    each picture in the scope of `drawing` and each export in that of `exporting`; then `end`.
+    each image in the scope of `drawing` and each export in that of `exporting`; then `end`.
 
     Args:
         path: The folder; made if it is missing.
@@ -81,7 +81,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def drawing(self, name):
-        """A scope in which a picture is drawn, which gives its path; to fail costs a sentence."""
+        """A scope in which an image is drawn, which gives its path; to fail costs a sentence."""
         try:
             yield self.figures / f"{name}.png"
         except Exception as error:

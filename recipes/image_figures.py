@@ -1,4 +1,4 @@
-"""What is drawn of a classifier of pictures: confusion, and what answers draw on."""
+"""What is drawn of a classifier of images: confusion, and what answers draw on."""
 
 from functools import partial
 from textwrap import shorten
@@ -14,8 +14,8 @@ def pictures(model, preprocessing, corpus, probabilities, scores, attention):
     """What is drawn: dict of name -> function of the path.
 
     Args:
-        corpus: The test set, whose pictures have these `probabilities` and `scores`.
-        attention: Function of model and normalised pictures to what the answer draws on, `(batch,
+        corpus: The test set, whose images have these `probabilities` and `scores`.
+        attention: Function of model and normalised images to what the answer draws on, `(batch,
             rows, columns)`.
     """
     drawn = partial(draw_attention, model, preprocessing, corpus, probabilities, attention)
@@ -32,7 +32,7 @@ def draw_labels(scores, path):
 
 
 def draw_attention(model, preprocessing, corpus, probabilities, attention, path):
-    """Test pictures, half of them classified wrongly, and what the answers draw on."""
+    """Test images, half of them classified wrongly, and what the answers draw on."""
     true, said = (np.array(words) for words in in_words(probabilities, corpus))
     wrong = np.flatnonzero(true != said)[:8]
     right = np.flatnonzero(true == said)[: 16 - len(wrong)]

@@ -1,4 +1,4 @@
-"""How good a classifier of pictures is: numbers, and tables of classes and of pictures."""
+"""How good a classifier of images is: numbers, and tables of classes and of images."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def _scores(probabilities, corpus):
 
 
 def in_words(probabilities, corpus):
-    """What is true of each picture, and what is said of it: two lists of str, commas between."""
+    """What is true of each image, and what is said of it: two lists of str, commas between."""
     if corpus.several:
         rows = (corpus.labels, probabilities >= THRESHOLD)
         return [[", ".join(itertools.compress(corpus.classes, row)) for row in of] for of in rows]
@@ -37,7 +37,7 @@ def in_words(probabilities, corpus):
 
 
 def tables(folder, scores, probabilities, corpus):
-    """What is written: dict of name -> function of the path, for each class and each picture."""
+    """What is written: dict of name -> function of the path, for each class and each image."""
 
     def classes(path):
         header = ["class", "images", "precision", "recall", "f1"]
@@ -53,8 +53,8 @@ def tables(folder, scores, probabilities, corpus):
 
 
 def show_use(folder, corpus, preprocessing):
-    """Writes the first picture of a corpus, and prints how its class or labels are asked for."""
-    picture = corpus.select([0]).decoded(preprocessing).images[0]
+    """Writes the first image of a corpus, and prints how its class or labels are asked for."""
+    image = corpus.select([0]).decoded(preprocessing).images[0]
     wanted = "labels" if corpus.several else "label"
-    example = folder.write_example(picture)
+    example = folder.write_example(image)
     folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])

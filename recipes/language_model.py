@@ -32,7 +32,7 @@ from keras_transformers.visualization import attention_heat_map
 
 from . import training
 from .data.documents import load_documents
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 from .published import publishing, start_from
 
@@ -250,16 +250,16 @@ def line_to_draw(text):
 
 def run(config):
     """Trains, scores on the test set, writes samples, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, tokenizer, ids = load_data(config)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
     batches = packed(config, ids["train"], tokenizer.pad_id)
     valid = windows(config, ids["valid"], tokenizer.pad_id)
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     history, measured = training.fit_tokens(config, folder, model, batches, valid)
-    hand_over()
+    continue_on_tensorflow()
     scores = score(config, folder, model, ids["test"], data.test)
     return training.finish(
         folder,
@@ -272,7 +272,7 @@ def run(config):
             "saved_model": lambda path: generator(config, model, tokenizer, None).save(path),
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
-        pictures={"attention": partial(draw, model, tokenizer, data.test.texts[0])},
+        figures={"attention": partial(draw, model, tokenizer, data.test.texts[0])},
         use=lambda: folder.show_use(config.decoding.prompts[-1], repeatable=False),
     )
 

@@ -24,7 +24,7 @@ from keras_transformers.visualization import confusion_matrix, images_side_by_si
 
 from . import training
 from .data.images import batch_of, batches_of, load_data
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .image_scores import show_use
 from .options import Run, changed, main
 
@@ -146,7 +146,7 @@ def pretrain(config, folder, model, data, batches, valid):
 
 def train_classifier(config, folder, kind, seed, start, data, preprocessing):
     """One classifier on the labelled images."""
-    training.begin_anew(config, seed)
+    training.start_next_model(config, seed)
     if kind == "scratch":
         start = encoder(config, preprocessing.channels)
     classes = len(data.train.classes)
@@ -218,15 +218,15 @@ def run(config):
         raise ValueError(
             f"--label-share must be in (0, 1), and --seeds at least 1. Received: {share}, {seeds}"
         )
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     first = changed(config, learning_rate=config.training.pretraining_rate)
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(first, preprocessing)
     history = pretrain(first, folder, model, data, batches, valid)
     model.save(folder / "model.keras")
-    hand_over()  # the classifiers are small
+    continue_on_tensorflow()  # the classifiers are small
     seconds = folder.seconds()
     few = dataclasses.replace(data, train=data.train.split(share)[1])
     print(f"{len(few.train):,} labelled pictures")
@@ -244,7 +244,7 @@ def run(config):
         history=history,
         curves=("loss",),
         exports={"saved_model": served.save},
-        pictures={
+        figures={
             "reconstructions": partial(draw_reconstructions, model, preprocessing, shown),
             "confusion": partial(confusion_matrix, found.confusion, data.train.classes),
         },

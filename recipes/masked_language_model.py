@@ -25,7 +25,7 @@ from keras_transformers.training import Muon
 
 from . import training
 from .data.documents import load_documents
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 
 
@@ -152,15 +152,15 @@ def write_samples(folder, model, tokenizer, samples, path):
 
 def run(config):
     """Trains, scores on the test set, fills in samples, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     tokenizer, batches = load_data(config)
     tokenizer.save(folder / "vocab.txt")
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     history, measured = training.fit_tokens(
         config, folder, model, batches["train"], batches["valid"]
     )
-    hand_over()
+    continue_on_tensorflow()
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
     scores = {
         "test_masked_accuracy": found["accuracy"],

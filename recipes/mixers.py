@@ -49,13 +49,13 @@ from keras_transformers.visualization import comparison
 from . import training
 from .data import tasks
 from .data.images import load
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .flops import floating_point_operations
 from .options import Run, main
 
 
 @keras.saving.register_keras_serializable("recipes")
-class Nothing(keras.layers.Layer):
+class NoMixing(keras.layers.Layer):
     """Mixes no tokens: the control."""
 
     def call(self, x):
@@ -86,7 +86,7 @@ VARIANTS = {
     "convolution": lambda task: ConvolutionMixing(7, HEADS),
     "dynamic_convolution": lambda task: ConvolutionMixing(7, HEADS, dynamic=True),
     "lstm": lambda task: LSTMMixing(grid=task.grid),
-    "nothing": lambda task: Nothing(),
+    "nothing": lambda task: NoMixing(),
 }
 POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
 
@@ -187,8 +187,8 @@ def build_model(config, task, variant):
 
 def train(config, folder, name, variant, task, seed):
     """Makes and fits a model; returns it, its history and what was measured."""
-    training.begin_anew(config, seed)
-    with training.making(config):
+    training.start_next_model(config, seed)
+    with training.model_scope(config):
         model = build_model(config, task, variant)
     x, y = task.train
     batch = min(config.training.batch_size, len(y))
@@ -283,10 +283,10 @@ def run(config):
             f"--variants must be some of {', '.join(VARIANTS)}, and --seeds at least 1. "
             f"Received: {', '.join(unknown) or seeds}"
         )
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, preprocessing = load_data(config)
     rows, model = compare(config, folder, data)
-    hand_over()
+    continue_on_tensorflow()
     columns = list(next(iter(rows.values())))
     table = [(*key, *(row[column] for column in columns)) for key, row in rows.items()]
     folder.write_table("table.tsv", ["task", "variant", *columns], table)
@@ -301,7 +301,7 @@ def run(config):
         best["exports"]["saved_model"] = partial(
             image_classifier, model, labels=data["image"].classes, preprocessing=preprocessing
         )
-    return training.finish(folder, metrics, pictures={"comparison": partial(draw, rows)}, **best)
+    return training.finish(folder, metrics, figures={"comparison": partial(draw, rows)}, **best)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import typing
 import tyro
 
 from .bad_input import ending_in_a_sentence, program
-from .devices import spread
+from .devices import on_devices
 from .folder import is_finished
 from .published import is_published, positions
 
@@ -100,7 +100,7 @@ def main(run, kind, description):
             print(f"The run in {config.run.output} is finished.")
             return
         config = _checked(config, base)
-        with spread(config.run.devices, config.run.hosts):
+        with on_devices(config.run.devices, config.run.hosts):
             run(config)
 
 

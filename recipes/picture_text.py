@@ -38,7 +38,7 @@ from keras_transformers.visualization import images_with_attention
 
 from . import training
 from .data.images import load
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 
 # What a thing may be called, and the classes (by number) that are so called.
@@ -166,11 +166,11 @@ def build_model(config, preprocessing, vocab_size):
     )
 
 
-class Judge(tf.Module):
+class StatementChecker(tf.Module):
     """The model with decoding and tokenizer inside: encoded pictures and sentences in."""
 
     def __init__(self, text_length, model, preprocessing, tokenizer):
-        super().__init__(name="judge")
+        super().__init__(name="checker")
         self._text_length, self._model = text_length, model
         self._preprocessing, self._tokenizer = preprocessing, tokenizer
 
@@ -203,13 +203,13 @@ def batches_of(config, preprocessing, tokenizer, images, labels):
     batch_size, length = min(config.training.batch_size, len(labels)), config.model.text_length
     pictures = preprocessing.normalize(tf.constant(images))
 
-    def told(epoch):
+    def encoded_sentences(epoch):
         """The sentences of an epoch as ids, and which are true."""
         texts, truths = sentences(labels, [config.run.seed, int(epoch)])
         return tokenizer.tokenize(texts).to_tensor(shape=(None, length)).numpy(), truths
 
     def make(epoch):
-        ids, truths = tf.numpy_function(told, [epoch], [tf.int32, tf.int32])
+        ids, truths = tf.numpy_function(encoded_sentences, [epoch], [tf.int32, tf.int32])
         ids = tf.ensure_shape(ids, (len(labels), length))
         truths = tf.ensure_shape(truths, (len(labels),))
 
@@ -244,8 +244,8 @@ def score(config, preprocessing, tokenizer, model, images, labels):
 
 def save(config, model, preprocessing, tokenizer, path):
     """Writes the SavedModel."""
-    judge = Judge(config.model.text_length, model, preprocessing, tokenizer)
-    tf.saved_model.save(judge, str(path), signatures={"serving_default": judge.__call__})
+    checker = StatementChecker(config.model.text_length, model, preprocessing, tokenizer)
+    tf.saved_model.save(checker, str(path), signatures={"serving_default": checker.__call__})
 
 
 def draw_attention(model, images, dataset, texts, found, path):
@@ -267,10 +267,10 @@ def draw_attention(model, images, dataset, texts, found, path):
 
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     splits, preprocessing, tokenizer = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, preprocessing, tokenizer.vocab_size)
     batches, steps = batches_of(config, preprocessing, tokenizer, *splits["train"])
     images, labels = splits["valid"]
@@ -278,7 +278,7 @@ def run(config):
     watched = valid.batch(config.training.batch_size)
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    hand_over()
+    continue_on_tensorflow()
     metrics, shown = score(config, preprocessing, tokenizer, model, *splits["test"])
     return training.finish(
         folder,
@@ -287,7 +287,7 @@ def run(config):
         history=history,
         curves=("loss", "accuracy"),
         exports={"saved_model": partial(save, config, model, preprocessing, tokenizer)},
-        pictures={
+        figures={
             "predictions_attention": partial(draw_attention, model, splits["test"][0], *shown)
         },
     )

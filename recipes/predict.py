@@ -4,9 +4,9 @@
     python -m recipes.predict runs/vit runs/vit/example.png
     python -m recipes.predict runs/translation --input lines.txt.gz --output translated
     python -m recipes.predict runs/text_classification --input 'mails/*.jsonl' --output classes
-    python -m recipes.predict runs/vit --input pictures --output classes --workers 4
+    python -m recipes.predict runs/vit --input images --output classes --workers 4
 
-With texts or pictures on the command line, the answers are printed, a line each. With `--input`,
+With texts or images on the command line, the answers are printed, a line each. With `--input`,
 many rows are answered into the folder of `--output`: `predictions.txt` or `.jsonl`, one line a row
 in the order of the input, and `bad_rows.tsv`. A run that was killed goes on where it was when the
 same command is given again.
@@ -38,9 +38,9 @@ class Config:
     """What is asked, and how."""
 
     folder: tyro.conf.Positional[str]  # of a run, with published weights, or a SavedModel
-    raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of pictures
+    raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of images
     input: str | None = None  # a file, a pattern in quotes, or a folder: .txt, .tsv, .jsonl
-    # (each also .gz), or pictures
+    # (each also .gz), or images
     output: str | None = None  # folder for the answers to --input
     column: str = "1"  # of .tsv files: a number, or a name in the first line
     field: str | None = None  # of .jsonl files; by default "text" or "image"
@@ -149,7 +149,7 @@ def run(config):
         ValueError: If both or neither of command line and files, or what cannot be.
     """
     if bool(config.raw) == bool(config.input):
-        raise ValueError("Give texts or pictures to ask about, or --input, and not both.")
+        raise ValueError("Give texts or images to ask about, or --input, and not both.")
     if bool(config.input) != bool(config.output):
         raise ValueError("--input and --output go together.")
     if config.workers < 0 or (config.shard_rows or 1) < 1:

@@ -109,11 +109,11 @@ def continued(of, channels, settings):
         if of.freeze:
             raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
         return None
-    model = start_from(folder, ImageModel, "classifier of pictures")
+    model = start_from(folder, ImageModel, "classifier of images")
     if model.channels != channels:
         raise ValueError(
-            f"--pretrained: {folder} has learned from pictures of {model.channels} channels. "
-            f"Received: pictures of {channels}"
+            f"--pretrained: {folder} has learned from images of {model.channels} channels. "
+            f"Received: images of {channels}"
         )
     model = model.transferred(**settings)
     if of.freeze:

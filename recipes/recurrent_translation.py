@@ -24,7 +24,7 @@ from keras_transformers.training import Muon
 
 from . import training, translating
 from .data.translation import encode, load, train_tokenizer
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 
 
@@ -131,17 +131,17 @@ def build_model(config, vocab_size):
 
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, tokenizer, batches, valid = load_data(config)
     tokenizer.save(folder / "tokenizer.model")
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     translate = translating.translation(model, tokenizer, search)
     history, measured = training.fit_translations(
         config, folder, model, batches, valid, data, translate
     )
-    hand_over()
+    continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
     attention = ("attention", "Alignment: additive attention of the decoder")
@@ -152,7 +152,7 @@ def run(config):
         history=history,
         curves=translating.CURVES,
         exports={"saved_model": translator.save},
-        pictures={"cross_attention": partial(translating.draw, model, tokenizer, rows, *attention)},
+        figures={"cross_attention": partial(translating.draw, model, tokenizer, rows, *attention)},
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
     )
 

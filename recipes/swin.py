@@ -20,7 +20,7 @@ from keras_transformers.models import Swin
 
 from . import training
 from .data.images import load_data
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .heat import importance
 from .image_figures import pictures
 from .image_scores import score, show_use, tables
@@ -114,15 +114,15 @@ def build_model(config, num_classes, channels):
 
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, preprocessing, batches, valid = load_data(config)
     folder.write_json("preprocessing.json", dataclasses.asdict(preprocessing))
     classes = data.train.classes
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, len(classes), preprocessing.channels)
     history, measured = training.fit_images(config, folder, model, batches, valid, len(data.train))
     model.save(folder / "model.keras")
-    hand_over()
+    continue_on_tensorflow()
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
     scores, metrics = score(probabilities, data.test, history)
@@ -139,7 +139,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        pictures=pictures(model, preprocessing, data.test, probabilities, scores, importance),
+        figures=pictures(model, preprocessing, data.test, probabilities, scores, importance),
         use=lambda: show_use(folder, data.test, preprocessing),
     )
 

@@ -37,7 +37,7 @@ from keras_transformers.visualization import confusion_matrix
 from . import training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
 
@@ -176,9 +176,9 @@ def batches(config, ids, labels, classes, padding_id, seed=None, epoch=None):
 
 def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it and its history."""
-    training.begin_anew(config, seed)
+    training.start_next_model(config, seed)
     classes = len(data.train.classes)
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
     padding = model.padding_id
     make = partial(batches, config, ids["train"], data.train.labels, classes, padding, seed)
@@ -222,7 +222,7 @@ def compare(config, folder, data, tokenizer, ids):
         for start in starts
         for seed in seeds
     }
-    hand_over()
+    continue_on_tensorflow()
     several = separator_of(config.data) is not None
     for start in starts:
         scores = []
@@ -260,7 +260,7 @@ def check(config):
 def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
     check(config)
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, tokenizer, ids = load_data(config)
     keep_tokenizer(tokenizer, folder)
     metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
@@ -286,7 +286,7 @@ def run(config):
             "published": publishing(started_from, model, tokenizer, classes),
             "saved_model": classifier.save,
         },
-        pictures=drawn,
+        figures=drawn,
         use=lambda: folder.show_use(
             min(data.test.texts, key=len), f'{{}}["{wanted}"]', lambda answer: answer[wanted]
         ),

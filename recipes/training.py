@@ -31,7 +31,7 @@ from .folder import Clock, RunFolder
 from .options import numbers
 
 
-def begin(config):
+def start_run(config):
     """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives."""
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
@@ -43,17 +43,17 @@ def begin(config):
     return folder
 
 
-def begin_anew(config, seed):
+def start_next_model(config, seed):
     """Before the next model of a run: frees the last one, which compiled programs would hold."""
-    spread = keras.distribution.distribution()
+    before = keras.distribution.distribution()
     keras.backend.clear_session()  # which forgets precision and devices too
     keras.config.set_dtype_policy(config.run.precision)
-    if spread is not None:
-        keras.distribution.set_distribution(spread)
+    if before is not None:
+        keras.distribution.set_distribution(before)
     keras.utils.set_random_seed(seed)
 
 
-def making(config):
+def model_scope(config):
     """The scope in which models are made."""
     return rematerialized_blocks() if config.run.rematerialize else contextlib.nullcontext()
 
@@ -247,7 +247,7 @@ def counted(dataset):
 
 
 def finish(
-    folder, metrics, *, model=None, history=None, curves=(), exports=None, pictures=None, use=None
+    folder, metrics, *, model=None, history=None, curves=(), exports=None, figures=None, use=None
 ):
     """Results first; then what is exported and drawn, of which each may fail by itself.
 
@@ -256,7 +256,7 @@ def finish(
         metrics: Dict of numbers; parameters, epochs and seconds come to them.
         model, history: Of what was trained.
         curves: Names of the curves of the history to draw, see `training_curves`.
-        exports, pictures: Dicts of name -> function of the path; None exports nothing.
+        exports, figures: Dicts of name -> function of the path; None exports nothing.
         use: Optional function that shows how to use what was exported.
 
     Returns:
@@ -273,11 +273,11 @@ def finish(
             with folder.exporting(name) as path:
                 export(path)
     if curves:
-        pictures = {
+        figures = {
             "training_curves": lambda path: training_curves(history, path, curves),
-            **(pictures or {}),
+            **(figures or {}),
         }
-    for name, draw in (pictures or {}).items():
+    for name, draw in (figures or {}).items():
         with folder.drawing(name) as path:
             draw(path)
     metrics = folder.end()

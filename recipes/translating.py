@@ -56,7 +56,7 @@ def draw(model, tokenizer, rows, match, title, path):
         rows: Those of `score`; one is drawn.
         match: In the path of the attention layer, see `alignment`.
         title: What stands above.
-        path: Of the picture.
+        path: Of the image.
     """
     source, translation = example(rows, tokenizer)
     weights = alignment(model, tokenizer, source, translation, match)

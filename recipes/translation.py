@@ -30,7 +30,7 @@ from keras_transformers.visualization import position_similarity
 
 from . import training, translating
 from .data.translation import both, encode, load, train_tokenizer
-from .devices import hand_over
+from .devices import continue_on_tensorflow
 from .options import Run, main
 from .published import publishing, start_from
 
@@ -155,24 +155,24 @@ def build_model(config, vocab_size):
 
 def draw_positions(model, path):
     """The similarity of positions to one another."""
-    positions = sinusoidal_encoding(np.arange(64), model.get_config()["hidden_dim"])
+    positions = sinusoidal_encoding(np.arange(64), model.target_embedding.hidden_dim)
     position_similarity(positions, path)
 
 
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     data, tokenizer, batches, valid = load_data(config)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     translate = translating.translation(model, tokenizer, search)
     history, measured = training.fit_translations(
         config, folder, model, batches, valid, data, translate
     )
-    hand_over()
+    continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
@@ -186,7 +186,7 @@ def run(config):
             "saved_model": translator.save,
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
-        pictures={
+        figures={
             "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
             "position_similarity": partial(draw_positions, model),
         },

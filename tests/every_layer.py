@@ -1,6 +1,6 @@
 """Every public layer, small, with inputs that it takes: for claims that are made of all of them.
 
-`LAYERS` has each class of `keras_transformers.layers` but scores and position terms, which are
+`LAYERS` has each class of `keras_transformers.layers` but scores and position encodings, which are
 parts of attention; those are in `SCORES` and `TERMS`, in an attention each. `test_every_layer.py`
 holds that none is missing.
 """

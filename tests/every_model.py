@@ -24,7 +24,8 @@ def vit(rate):
 
 
 def transformer(rate):
-    return models.Transformer(31, num_layers=1, attention_dropout=rate, dropout=rate, **SIZES)
+    rates = {"attention_dropout": rate, "dropout": rate}
+    return models.Transformer.from_variant("base", 31, num_layers=1, **rates, **SIZES)
 
 
 def language_model(rate):
@@ -61,8 +62,7 @@ def detr(rate):
     backbone = models.ResNet(
         None, hidden_dim=4, num_layers=(1, 1, 1), bottleneck=False, norm="batch", name="backbone"
     )
-    counts = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_queries": 5}
-    return models.DETR(2, backbone, dropout=rate, **SIZES, **counts)
+    return models.DETR(2, backbone, dropout=rate, **SIZES, num_layers=1, queries=5)
 
 
 def recurrent(rate):

@@ -69,5 +69,5 @@ def random_weights(shapes):
 
 
 def random_images(size, number=2):
-    """Pictures `(number, height, width, 3)` that follow from their size."""
+    """Images `(number, height, width, 3)` that follow from their size."""
     return np.random.default_rng(size).normal(size=(number, *size, 3)).astype("float32")

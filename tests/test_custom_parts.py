@@ -89,7 +89,7 @@ class Distance(layers.Score):
         return layers.ScaledDotScore.compare(self, query, key) * self.width
 
 
-class Later(layers.PositionTerm):
+class Later(layers.AttentionPositionEncoding):
     def bias(self, query, query_positions, key_positions):
         return ops.cast(key_positions[None, :] > query_positions[:, None], "float32")
 
@@ -154,7 +154,9 @@ def test_a_block_takes_layers_of_all_kinds_and_comes_back_from_its_configuration
         lambda: layers.SelfAttention(2, position=Later()),
         lambda: layers.EncoderBlock(mlp_dim=13, mixer=Mine()),
         lambda: layers.EncoderBlock(mlp_dim=13, mixer=layers.SelfAttention(2, position=Later())),
-        lambda: layers.SelfAttention(2, score=layers.Score(), position=layers.PositionTerm()),
+        lambda: layers.SelfAttention(
+            2, score=layers.Score(), position=layers.AttentionPositionEncoding()
+        ),
         lambda: layers.EncoderBlock(2, 13, activation=doubled),
         lambda: layers.EncoderBlock(2, feed_forward=layers.FeedForward(7, doubled)),
     ],
@@ -222,7 +224,7 @@ def test_models_hand_them_on(tmp_path):
     )  # fmt: skip
     ids = {"source": np.array([[3, 4]]), "target": np.array([[5, 6, 7]])}
     mixer = layers.SelfAttention(2, position=Later())
-    transformer = models.Transformer(11, **sizes, encoder_mixer=mixer)
+    transformer = models.Transformer.from_variant("base", 11, **sizes, encoder_mixer=mixer)
     for model, inputs in ((vit, images), (transformer, ids)):
         expected = model(inputs)
         path = tmp_path / f"{model.name}.keras"

@@ -7,7 +7,7 @@ from keras_transformers import layers
 from tests.contract import call
 from tests.every_layer import EVERY
 
-ABSTRACT = {"Score", "PositionTerm"}  # what scores and position terms are derived from
+ABSTRACT = {"Score", "AttentionPositionEncoding"}  # bases
 
 
 def test_none_is_missing():

@@ -137,10 +137,7 @@ def test_a_model_refuses_such_a_mask_of_pixels_and_nothing_at_padding_matters():
     backbone = models.ResNet(
         None, hidden_dim=4, num_layers=(1,), bottleneck=False, norm="batch", name="backbone"
     )
-    model = models.DETR(
-        2, backbone, hidden_dim=8, num_heads=2, mlp_dim=11, num_encoder_layers=1,
-        num_decoder_layers=1, num_queries=3,
-    )  # fmt: skip
+    model = models.DETR(2, backbone, hidden_dim=8, num_heads=2, mlp_dim=11, num_layers=1, queries=3)
     images = np.random.default_rng(0).normal(size=(1, 16, 24, 3)).astype("float32")
     mask = np.ones((1, 16, 24), bool)
     mask[:, :, 16:] = False

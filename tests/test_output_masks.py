@@ -22,7 +22,7 @@ def text_encoder(**changes):
 
 
 def transformer(**changes):
-    return models.Transformer(VOCAB, **SIZES, **changes)
+    return models.Transformer.from_variant("base", VOCAB, **SIZES, **changes)
 
 
 OF_ONE_TEXT = {

@@ -101,7 +101,7 @@ def test_quantizers_of_ones_own_for_a_table_are_refused_and_not_ignored():
     ],
     ids=["vit", "swin", "swin2"],
 )
-def test_a_picture_classifier_can_have_fewer_bits_too(model, precision):
+def test_a_image_classifier_can_have_fewer_bits_too(model, precision):
     if ON_JAX and isinstance(model, Swin):
         pytest.skip("op by op, windows take JAX half a minute")
     if not model.built:

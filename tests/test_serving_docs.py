@@ -111,7 +111,7 @@ def test_the_request_by_grpc_is_answered(folder):
     assert list(found) == ["translation"] and found["translation"].shape == (1,)
 
 
-def test_pictures_go_through_json(folder):
+def test_images_go_through_json(folder):
     body = (folder / "body.json").read_text(encoding="utf-8")
     (row,) = answer_body(loaded(folder, "classifier"), body)["predictions"]
     assert row["label"].startswith("class ") and len(row["probabilities"]) == 10

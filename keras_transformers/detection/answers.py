@@ -13,7 +13,7 @@ class Answers(TypedDict):
 
     labels: Tensor  # int32 (batch, queries)
     scores: Tensor  # float32 (batch, queries), in [0, 1]
-    boxes: Tensor  # (batch, queries, 4), corner boxes inside the picture
+    boxes: Tensor  # (batch, queries, 4), corner boxes inside the image
 
 
 def best_answers(
@@ -23,12 +23,12 @@ def best_answers(
 
     Args:
         logits: `(batch, queries, classes)`, the last class "no object" with "softmax".
-        boxes: `(batch, queries, 4)`, centre boxes as shares of the picture.
+        boxes: `(batch, queries, 4)`, centre boxes as shares of the image.
         classification: "softmax" or "focal", see `SetCriterion`.
 
     Returns:
         Dict of `labels` int32 `(batch, queries)`, `scores` float32 in [0, 1] `(batch, queries)` and
-        `boxes` `(batch, queries, 4)`, corner boxes inside the picture, the surest first.
+        `boxes` `(batch, queries, 4)`, corner boxes inside the image, the surest first.
 
     Example:
     >>> import numpy as np

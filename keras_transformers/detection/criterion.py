@@ -2,7 +2,6 @@
 
 import dataclasses
 import typing
-from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -36,11 +35,11 @@ class SetCriterion:
         logits: `(layers, batch, queries, classes)`, with one class more, the last, for "no object"
             with "softmax". Every layer is matched and compared on its own (auxiliary losses); their
             losses are added.
-        boxes: `(layers, batch, queries, 4)`, centre boxes as shares of the picture.
-        labels: int `(batch, most)`, -1 where a picture has fewer boxes; `most <= queries`. A
-            picture may have none at all.
+        boxes: `(layers, batch, queries, 4)`, centre boxes as shares of the image.
+        labels: int `(batch, most)`, -1 where an image has fewer boxes; `most <= queries`. A
+            image may have none at all.
         true_boxes: `(batch, most, 4)`, centre boxes; anything where labels are -1.
-        sample_weight: Optional `(batch,)`: what the losses of each picture are multiplied by. What
+        sample_weight: Optional `(batch,)`: what the losses of each image are multiplied by. What
             they are divided by stays, as in Keras's losses: the loss is linear in the weights. Or a
             dict of such of `labels`, for the class losses, and of `boxes`.
 
@@ -106,48 +105,39 @@ class SetCriterion:
     ) -> dict[str, Tensor]:
         """Dict of "class", "box" and "giou" to the unweighted losses `(layers,)`."""
         self._check(logits, boxes, labels, true_boxes)
-        logits, boxes = ops.cast(logits, "float32"), ops.cast(boxes, "float32")
         layers, _, queries, classes = logits.shape
-        labels, real, true_boxes = _targets(labels, true_boxes)
-
-        def per_layer(x: Tensor) -> Tensor:
-            return ops.tile(x, (layers, *(1 for _ in x.shape[1:])))
-
-        flat_logits = ops.reshape(logits, (-1, queries, classes))
-        flat_boxes = ops.reshape(boxes, (-1, queries, 4))
-        labels, real, true_boxes = per_layer(labels), per_layer(real), per_layer(true_boxes)
-        cost = self.costs(flat_logits, flat_boxes, labels, true_boxes)
-        chosen = match(cost, real)  # (layers * batch, most)
-        pairs = ops.cast(
-            ops.logical_and(chosen[..., None] == ops.arange(queries), real[..., None]), "float32"
-        )  # (layers * batch, most, queries)
-        kept = ops.cast(real, "float32")
-        of_labels = of_boxes = ops.ones_like(kept[:, 0])
-        if sample_weight is not None:
-            of_labels, of_boxes = map(per_layer, _weights(sample_weight))
-        found = ops.matmul(pairs, flat_boxes)  # the chosen boxes
-        found = ops.where(real[..., None], found, true_boxes)
-        distance = ops.sum(ops.abs(found - true_boxes), axis=-1) * kept
-        giou = (1 - generalized_iou(corner_boxes(found), corner_boxes(true_boxes))) * kept
+        logits = ops.reshape(ops.cast(logits, "float32"), (-1, queries, classes))
+        boxes = ops.reshape(ops.cast(boxes, "float32"), (-1, queries, 4))
+        targets, weights = _targets(labels, true_boxes), _weights(sample_weight, labels)
+        labels, real, true_boxes = (_for_each_layer(x, layers) for x in targets)
+        of_labels, of_boxes = (_for_each_layer(x, layers) for x in weights)
+        pairs = self._pairs(logits, boxes, labels, real, true_boxes)
+        kept = ops.cast(real, "float32")  # (layers * batch, most)
+        chosen = ops.where(real[..., None], ops.matmul(pairs, boxes), true_boxes)
+        distance = ops.sum(ops.abs(chosen - true_boxes), axis=-1) * kept
+        giou = (1 - generalized_iou(corner_boxes(chosen), corner_boxes(true_boxes))) * kept
         number = ops.maximum(ops.sum(kept) / layers, 1.0)
         # Which class each query is to name: (layers * batch, queries, classes), rows of zeros where
         # it stands for nothing.
         named = ops.one_hot(ops.maximum(labels, 0), classes) * kept[..., None]
         target = ops.matmul(ops.transpose(pairs, (0, 2, 1)), named)
-
-        def by_layer(x: Tensor, weight: Any = of_labels) -> Tensor:
-            x = ops.sum(x, axis=tuple(range(1, len(x.shape)))) * weight
-            return ops.sum(ops.reshape(x, (layers, -1)), axis=1)
-
         if self.classification == "focal":
-            class_loss = by_layer(_focal_loss(flat_logits, target)) / number
+            class_loss = _by_layer(_focal_loss(logits, target), layers, of_labels) / number
         else:
-            class_loss = self._cross_entropy(flat_logits, target, by_layer)
+            class_loss = self._cross_entropy(logits, target, layers, of_labels)
         return {
             "class": class_loss,
-            "box": by_layer(distance, of_boxes) / number,
-            "giou": by_layer(giou, of_boxes) / number,
+            "box": _by_layer(distance, layers, of_boxes) / number,
+            "giou": _by_layer(giou, layers, of_boxes) / number,
         }
+
+    def _pairs(
+        self, logits: Tensor, boxes: Tensor, labels: Tensor, real: Tensor, true_boxes: Tensor
+    ) -> Tensor:
+        """1 where a true box is matched with a query: float32 `(batch, most, queries)`."""
+        chosen = match(self.costs(logits, boxes, labels, true_boxes), real)
+        pairs = chosen[..., None] == ops.arange(logits.shape[1])
+        return ops.cast(ops.logical_and(pairs, real[..., None]), "float32")
 
     def costs(self, logits: Tensor, boxes: Tensor, labels: Tensor, true_boxes: Tensor) -> Tensor:
         """What each true box would cost with each prediction: `(batch, most, queries)`.
@@ -174,14 +164,14 @@ class SetCriterion:
         return ops.transpose(cost, (0, 2, 1))
 
     def _cross_entropy(
-        self, logits: Tensor, target: Tensor, by_layer: Callable[..., Tensor]
+        self, logits: Tensor, target: Tensor, layers: int, of_labels: Tensor
     ) -> Tensor:
         """Weighted by class, and divided by the sum of weights."""
         nothing = 1 - ops.sum(target, axis=-1)  # (layers * batch, queries)
         logs = ops.log_softmax(logits, axis=-1)
         loss = -ops.sum(target * logs, axis=-1) - self.no_object * nothing * logs[..., -1]
         weights = 1 - nothing + self.no_object * nothing
-        return by_layer(loss) / by_layer(weights, weight=1.0)
+        return _by_layer(loss, layers, of_labels) / _by_layer(weights, layers)
 
     def _check(self, logits: Tensor, boxes: Tensor, labels: Tensor, true_boxes: Tensor) -> None:
         shapes = [tuple(x.shape) for x in (logits, boxes, labels, true_boxes)]
@@ -193,7 +183,7 @@ class SetCriterion:
             )
         if shapes[2][1] > shapes[0][2]:
             raise ValueError(
-                "SetCriterion: there must be as many queries as true boxes in a picture, or more. "
+                "SetCriterion: there must be as many queries as true boxes in an image, or more. "
                 f"Received: {shapes[0][2]} queries, room for {shapes[2][1]} true boxes"
             )
 
@@ -208,21 +198,35 @@ def _targets(labels: Tensor, true_boxes: Tensor) -> tuple[Tensor, Tensor, Tensor
     return labels, real, ops.where(real[..., None], true_boxes, 0.5)
 
 
-def _weights(sample_weight: Any) -> tuple[Tensor, Tensor]:
-    """Those of the images for their labels and for their boxes."""
+def _for_each_layer(x: Tensor, layers: int) -> Tensor:
+    """As often as there are layers, along the batch."""
+    return ops.tile(x, (layers, *(1 for _ in x.shape[1:])))
+
+
+def _by_layer(x: Tensor, layers: int, weight: Tensor | float = 1.0) -> Tensor:
+    """Sums `(layers,)` of `(layers * batch, ...)`, with weights `(layers * batch,)`."""
+    x = ops.sum(x, axis=tuple(range(1, len(x.shape)))) * weight
+    return ops.sum(ops.reshape(x, (layers, -1)), axis=1)
+
+
+def _weights(sample_weight: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of the images for their labels and for their boxes, 1 where none are given."""
+    if sample_weight is None:
+        ones = ops.ones((ops.shape(labels)[0],), "float32")
+        return ones, ones
     given = sample_weight if isinstance(sample_weight, dict) else {}
-    labels, boxes = (given.get(name, sample_weight) for name in ("labels", "boxes"))
-    return of_pictures(labels, "SetCriterion"), of_pictures(boxes, "SetCriterion")
+    of_labels, of_boxes = (given.get(name, sample_weight) for name in ("labels", "boxes"))
+    return of_images(of_labels, "SetCriterion"), of_images(of_boxes, "SetCriterion")
 
 
-def of_pictures(sample_weight: Any, owner: str) -> Tensor:
+def of_images(sample_weight: Any, owner: str) -> Tensor:
     """`sample_weight` as Keras hands it over, float32 `(batch,)`; ValueError if of other shape."""
     weight = ops.cast(ops.convert_to_tensor(sample_weight), "float32")
     if len(weight.shape) == 2 and weight.shape[1] == 1:
         weight = weight[:, 0]
     if len(weight.shape) != 1:
         raise ValueError(
-            f"{owner}: `sample_weight` must have shape (batch,), a weight for each picture. "
+            f"{owner}: `sample_weight` must have shape (batch,), a weight for each image. "
             f"Received: shape {tuple(weight.shape)}"
         )
     return weight

@@ -1,6 +1,6 @@
 """The cheapest one-to-one matching, inside a compiled graph."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -85,16 +85,27 @@ def _assign(
     Returns:
         The four, with the row.
     """
-    end, least, scanned, lengths, origin = _search(
-        cost, wanted, row, row_prices, column_prices, row_of
-    )
+    paths = _search(cost, wanted, row, row_prices, column_prices, row_of)
+    least = paths.least[:, None]
     owned = ops.maximum(column_of, 0)
-    passed = ops.logical_and(column_of >= 0, _at(scanned, owned))
+    passed = ops.logical_and(column_of >= 0, _at(paths.scanned, owned))
     own = ops.logical_and(ops.arange(cost.shape[1])[None] == row, wanted[:, None])
-    gain = ops.where(passed, least[:, None] - _at(lengths, owned), 0.0)
-    row_prices = row_prices + gain + ops.where(own, least[:, None], 0.0)
-    column_prices = column_prices - ops.where(scanned, least[:, None] - lengths, 0.0)
-    return row_prices, column_prices, *_shift(row, end, wanted, origin, row_of, column_of)
+    gain = ops.where(passed, least - _at(paths.lengths, owned), 0.0)
+    row_prices = row_prices + gain + ops.where(own, least, 0.0)
+    column_prices = column_prices - ops.where(paths.scanned, least - paths.lengths, 0.0)
+    matched = _shift(row, paths.end, wanted, paths.origin, row_of, column_of)
+    return row_prices, column_prices, *matched
+
+
+class _Paths(NamedTuple):
+    """Shortest paths from a row to columns, over columns that rows hold already (Dijkstra)."""
+
+    end: Tensor  # (batch,): the free column that was reached, -1 while there is none
+    current: Tensor  # (batch,): the row that holds the column reached last
+    least: Tensor  # (batch,): the length of the path to it
+    scanned: Tensor  # (batch, columns): which columns were reached
+    lengths: Tensor  # (batch, columns): of the shortest paths known to each
+    origin: Tensor  # (batch, columns): the row before each on its path
 
 
 def _search(
@@ -104,58 +115,52 @@ def _search(
     row_prices: Tensor,
     column_prices: Tensor,
     row_of: Tensor,
-) -> tuple[Tensor, ...]:
-    """The shortest path from the row to a free column, over columns that rows hold already.
-
-    Returns:
-        `(batch,)` the free column and the path's length; `(batch, columns)` which columns were
-        reached, the lengths of the paths to them, and the row before each on its path.
-    """
-    batch, columns = ops.shape(cost)[0], cost.shape[2]
+) -> _Paths:
+    """The shortest path from the row to a free column."""
 
     def searching(end: Tensor, *_: Any) -> Tensor:
         return ops.any(end < 0)
 
-    def search(
-        end: Tensor,
-        current: Tensor,
-        least: Tensor,
-        scanned: Tensor,
-        lengths: Tensor,
-        origin: Tensor,
-    ) -> tuple[Tensor, ...]:
-        """Takes the nearest column that was not yet reached, in every search not at its end."""
-        going = end < 0
-        reduced = _rows(cost, current) - _at(row_prices, current)[:, None] - column_prices
-        through = least[:, None] + reduced
-        better = ops.logical_and(ops.logical_not(scanned), through < lengths)
-        better = ops.logical_and(better, going[:, None])
-        lengths = ops.where(better, through, lengths)
-        origin = ops.where(better, current[:, None], origin)
-        nearest = ops.argmin(ops.where(scanned, float("inf"), lengths), axis=1)
-        nearest = ops.cast(nearest, "int32")
-        here = ops.logical_and(ops.arange(columns)[None] == nearest[:, None], going[:, None])
-        owner = _at(row_of, nearest)
-        free = owner < 0
-        return (
-            ops.where(ops.logical_and(going, free), nearest, end),
-            ops.where(ops.logical_and(going, ops.logical_not(free)), owner, current),
-            ops.where(going, _at(lengths, nearest), least),
-            ops.logical_or(scanned, here),
-            lengths,
-            origin,
-        )
+    def search(*paths: Tensor) -> _Paths:
+        return _nearest(_Paths(*paths), cost, row_prices, column_prices, row_of)
 
-    start = (
-        ops.where(wanted, -1, 0),
-        ops.broadcast_to(ops.cast(row, "int32"), (batch,)),
-        ops.zeros((batch,), "float32"),
-        ops.zeros((batch, columns), "bool"),
-        ops.full((batch, columns), float("inf"), "float32"),
-        ops.zeros((batch, columns), "int32"),
+    batch, columns = ops.shape(cost)[0], cost.shape[2]
+    start = _Paths(
+        end=ops.where(wanted, -1, 0),
+        current=ops.broadcast_to(ops.cast(row, "int32"), (batch,)),
+        least=ops.zeros((batch,), "float32"),
+        scanned=ops.zeros((batch, columns), "bool"),
+        lengths=ops.full((batch, columns), float("inf"), "float32"),
+        origin=ops.zeros((batch, columns), "int32"),
     )
-    end, _, *found = ops.while_loop(searching, search, start, maximum_iterations=columns)
-    return end, *found
+    return _Paths(*ops.while_loop(searching, search, tuple(start), maximum_iterations=columns))
+
+
+def _nearest(
+    paths: _Paths, cost: Tensor, row_prices: Tensor, column_prices: Tensor, row_of: Tensor
+) -> _Paths:
+    """Takes the nearest column that was not yet reached, in every search not at its end."""
+    end, current, least, scanned, lengths, origin = paths
+    going = end < 0
+    reduced = _rows(cost, current) - _at(row_prices, current)[:, None] - column_prices
+    through = least[:, None] + reduced
+    better = ops.logical_and(ops.logical_not(scanned), through < lengths)
+    better = ops.logical_and(better, going[:, None])
+    lengths = ops.where(better, through, lengths)
+    origin = ops.where(better, current[:, None], origin)
+    nearest = ops.argmin(ops.where(scanned, float("inf"), lengths), axis=1)
+    nearest = ops.cast(nearest, "int32")
+    here = ops.logical_and(ops.arange(cost.shape[2])[None] == nearest[:, None], going[:, None])
+    owner = _at(row_of, nearest)
+    free = owner < 0
+    return _Paths(
+        end=ops.where(ops.logical_and(going, free), nearest, end),
+        current=ops.where(ops.logical_and(going, ops.logical_not(free)), owner, current),
+        least=ops.where(going, _at(lengths, nearest), least),
+        scanned=ops.logical_or(scanned, here),
+        lengths=lengths,
+        origin=origin,
+    )
 
 
 def _shift(

@@ -55,7 +55,7 @@ def _ignored(backend: str) -> Iterator[str]:
 
 def _of_tensorflow(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]:
     from keras_transformers.distribution import mirrored
-    from keras_transformers.distribution.spread import batch_size
+    from keras_transformers.distribution.parallelism import batch_size
 
     yield from _ignored("tensorflow")
     strategy = model.distribute_strategy
@@ -74,12 +74,12 @@ def _of_tensorflow(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]
 
 
 def _of_jax(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]:
-    from keras_transformers.distribution.spread import SharedMatrices, batch_size
+    from keras_transformers.distribution.parallelism import ModelParallel, batch_size
 
     distribution = keras.distribution.distribution()
     if distribution is None:
         return
-    if isinstance(distribution, SharedMatrices):
+    if isinstance(distribution, ModelParallel):
         try:
             check_can_be_split(model)
         except ValueError as error:

@@ -88,8 +88,8 @@ def save(model: keras.Model, path: StrPath) -> None:
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     >>> distribution.save(model, "model.keras")
     """
-    spread = keras.distribution.distribution()
-    if getattr(spread, "num_processes", 1) == 1:
+    before = keras.distribution.distribution()
+    if getattr(before, "num_processes", 1) == 1:
         model.save(path)
         return
     weights = _whole(model.weights)
@@ -108,7 +108,7 @@ def save(model: keras.Model, path: StrPath) -> None:
                 variable.assign(value)
         copy.save(path)
     finally:
-        keras.distribution.set_distribution(spread)
+        keras.distribution.set_distribution(before)
 
 
 def _whole(variables: Iterable[keras.Variable]) -> list[Array]:

@@ -18,7 +18,7 @@ def strategy_class() -> Any:
     """The class is made when it is first needed: nothing here imports TensorFlow beforehand."""
     import tensorflow as tf
 
-    from keras_transformers.distribution.spread import batch_size
+    from keras_transformers.distribution.parallelism import batch_size
 
     class Mirrored(tf.distribute.MirroredStrategy):
         """Remembers what it was given to train on, and leaves integers integers."""

@@ -45,9 +45,9 @@ def distribute(devices: Devices | str | None, sharded_data: bool = False) -> Ite
     devices = parse(devices)
     backend = keras.backend.backend()
     if backend == "jax":
-        from keras_transformers.distribution.spread import spread
+        from keras_transformers.distribution.parallelism import keras_distribution
 
-        made = spread(devices, sharded_data)
+        made = keras_distribution(devices, sharded_data)
     elif backend == "tensorflow":
         from keras_transformers.distribution.mirrored import mirrored
 

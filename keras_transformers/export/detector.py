@@ -1,33 +1,35 @@
 """Detectors that take encoded images: decoding, fitting and boxes in pixels inside."""
 
-import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.annotations import StrPath
 from keras_transformers.detection import best_answers
 from keras_transformers.detection.answers import Answers
-from keras_transformers.export.formats import Format, check_format, write
+from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.images import decoded_or_named
 from keras_transformers.export.preprocessing_file import of_fitted_images
-from keras_transformers.export.programs import detector_program
+from keras_transformers.export.programs import Program, detector_program
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import Served
 from keras_transformers.models import DETR
 from keras_transformers.vision import fitted
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing
 
 
-class Detector(Served):
+class Detector(Convertible):
     """A trained detector, its preprocessing and its class names as one function of encoded images.
 
-    It takes encoded images `(batch,)` and gives a dict of `boxes`, `label`, `score` and `number`. A
-    picture, upright as its EXIF says, is scaled to fit into the preprocessing's square and its
-    boxes are scaled back. The model's weights are shared, not copied. XLA compiles a handful of
-    batch sizes, each when it is first met; what `save` writes can be called without XLA, see
-    `Served`.
+    It takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP too) of any size, and gives a
+    dict of `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)` in pixels of the
+    image as it is seen, upright; `label` string `(batch, queries)`; `score` float32 `(batch,
+    queries)`, the surest first; and `number` int32 `(batch,)`, how many of them have a score of
+    `threshold` or more. No anchors, nothing suppressed. An image is scaled to fit into the
+    preprocessing's square and its boxes are scaled back. A request with an empty, foreign or broken
+    file fails with `InvalidArgumentError`, which says what is wrong. The model's weights are
+    shared, not copied. XLA compiles a handful of batch sizes, each when it is first met; what
+    `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A `models.DETR`, built.
@@ -81,6 +83,11 @@ class Detector(Served):
         self._labels = tf.constant(list(labels), tf.string)
         self._side, self._threshold = size[0], threshold
 
+    def _program(self) -> tuple[Program, dict[str, Any], None]:
+        program = detector_program(self._model, self._preprocessing, self._threshold)
+        labels = self.labels or []
+        return program, of_fitted_images(self._preprocessing, labels, self._threshold), None
+
     def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         numbers = tf.range(tf.size(image))
         side = self._side
@@ -95,7 +102,7 @@ class Detector(Served):
             (numbers, image),
             fn_output_signature=outputs,
         )
-        queries = self._model.get_config()["num_queries"]
+        queries = self._model.queries.num_queries
         results = {
             "boxes": tf.TensorSpec([None, queries, 4], tf.float32),
             "labels": tf.TensorSpec([None, queries], tf.int32),
@@ -103,7 +110,7 @@ class Detector(Served):
         }
         found = rounds.run(rounds.program(self._detect), [pixels, mask], results)
         boxes, labels, scores = (found[name] for name in results)
-        # Shares of the square -> pixels of the picture, inside of it.
+        # Shares of the square -> pixels of the image, inside of it.
         extents = tf.cast(extents, tf.float32)
         factors = side * extents / tf.cast(inner, tf.float32)
         boxes = boxes * tf.tile(factors[:, None, ::-1], [1, 1, 2])
@@ -125,50 +132,3 @@ class Detector(Served):
         found = self._model({"images": images, "padding_mask": mask}, training=False)
         classification = self._model.criterion.classification
         return best_answers(found["logits"], found["boxes"], classification)
-
-
-def detector(
-    model: DETR,
-    path: StrPath,
-    labels: Sequence[str],
-    preprocessing: Preprocessing,
-    threshold: float = 0.5,
-    format: Format = "saved_model",
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-) -> pathlib.Path:
-    """Exports a SavedModel that finds boxes in encoded images, loadable with TensorFlow alone.
-
-    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP
-    too) of any size, and gives `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)`
-    in pixels of the picture as it is seen, upright; `label` string `(batch, queries)`; `score`
-    float32 `(batch, queries)`, the surest first; and `number` int32 `(batch,)`, how many of them
-    have a score of `threshold` or more. No anchors, nothing suppressed. A request with an empty,
-    foreign or broken file fails with `InvalidArgumentError`, which says what is wrong.
-
-    Args:
-        model, labels, preprocessing, threshold: See `Detector`.
-        path: Folder to write.
-        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
-            `keras_transformers.export.formats`.
-        version, warmup: Of a SavedModel; see `Detector.save`.
-
-    Returns:
-        The folder of what was written, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models, vision
-    >>> model = models.DETR.from_variant("mini", num_classes=1, num_queries=4)
-    >>> model.build((None, 64, 64, 3))
-    >>> path = export.detector(model, tempfile.mkdtemp(), ["cat"], vision.Preprocessing(64))
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 12, 3), tf.uint8))[None]))
-    ['boxes', 'label', 'number', 'score']
-    """
-    check_format("detector", format, version, warmup)
-    served = Detector(model, labels, preprocessing, threshold)
-    if format == "saved_model":
-        return served.save(path, version, warmup)
-    settings = of_fitted_images(preprocessing, labels, threshold)
-    return write(detector_program(model, preprocessing, threshold), format, path, settings)

@@ -1,6 +1,5 @@
 """Image classifiers that take encoded images: decoding and preprocessing inside."""
 
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,13 +7,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, ClassProblem, StrPath
+from keras_transformers.annotations import Array, ClassProblem
 from keras_transformers.export.classes import Classes
-from keras_transformers.export.formats import Format, check_format, write
+from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_images
-from keras_transformers.export.programs import image_program
+from keras_transformers.export.programs import Program, image_program
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.decoding import NAMES, kinds
@@ -64,15 +62,19 @@ def _attempt(
     return found.ignore_errors().concatenate(instead).take(1).get_single_element()
 
 
-class ImageClassifier(Served):
+class ImageClassifier(Convertible):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
-    It takes encoded images `(batch,)` and gives a dict of `label`, `probability` and
-    `probabilities`; where an image can have several labels, also `present` bool `(batch, classes)`,
-    and `label` is the most probable. Where the preprocessing has other than 1 or 3 channels, which
-    no such file has, it takes arrays instead: uint8 `(batch, height, width, channels)`, of any
-    height and width. The model's weights are shared, not copied. XLA compiles a handful of batch
-    sizes, each when it is first met; what `save` writes can be called without XLA, see `Served`.
+    It takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP too) of any size, grey, RGB
+    or RGBA, upright as its EXIF says, and gives a dict of `label` string `(batch,)`, `probability`
+    float32 `(batch,)` and `probabilities` float32 `(batch, classes)`; where an image can have
+    several labels, also `present` bool `(batch, classes)`, and `label` is the most probable. A
+    request with an empty, foreign or broken file fails with `InvalidArgumentError`, which says what
+    is wrong. What `save` writes is loadable with TensorFlow alone. Where the preprocessing has
+    other than 1 or 3 channels, which no such file has, it takes arrays instead: uint8 `(batch,
+    height, width, channels)`, of any height and width. The model's weights are shared, not copied.
+    XLA compiles a handful of batch sizes, each when it is first met; what `save` writes can be
+    called without XLA, see `Served`.
 
     Args:
         model: A model of `models` with classes, `ViT` or `Swin`, or any Keras model from normalised
@@ -126,6 +128,10 @@ class ImageClassifier(Served):
         self._hold(model)
         self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
 
+    def _program(self) -> tuple[Program, dict[str, Any], None]:
+        program = image_program(self._model, self._preprocessing, self._classes)
+        return program, of_images(self._preprocessing, self._classes.names), None
+
     def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         pixels = self._pixels(image)
         probabilities = self._probabilities(pixels, rounds)
@@ -170,52 +176,3 @@ def _of_model(model: Any) -> Preprocessing:
             "has no `image_size` or is not built. Received: None"
         )
     return Preprocessing(tuple(config["image_size"]), model.channels)
-
-
-def image_classifier(
-    model: keras.Model,
-    path: StrPath,
-    labels: Sequence[str],
-    preprocessing: Preprocessing | None = None,
-    format: Format = "saved_model",
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-    problem_type: ClassProblem | None = None,
-) -> pathlib.Path:
-    """Exports a SavedModel that classifies encoded images, loadable with TensorFlow alone.
-
-    Its signature `serving_default` takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP
-    too) of any size, grey, RGB or RGBA, upright as its EXIF says, and gives `label` string
-    `(batch,)`, `probability` float32 `(batch,)` and `probabilities` float32 `(batch, classes)`, and
-    `present` where images have several labels. A request with an empty, foreign or broken file
-    fails with `InvalidArgumentError`, which says what is wrong. A model of other than 1 or 3
-    channels takes `image` uint8 `(batch, height, width, channels)`.
-
-    Args:
-        model, labels, preprocessing, problem_type: See `ImageClassifier`.
-        path: Folder to write.
-        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
-            `keras_transformers.export.formats`.
-        version, warmup: Of a SavedModel; see `ImageClassifier.save`.
-
-    Returns:
-        The folder of what was written, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models
-    >>> model = models.ViT.from_variant("Ti/14", num_classes=2, image_size=28, num_layers=1)
-    >>> model.build((None, 28, 28, 3))
-    >>> path = export.image_classifier(model, tempfile.mkdtemp(), ["cat", "dog"])
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 9, 3), tf.uint8))[None]))
-    ['label', 'probabilities', 'probability']
-    """
-    check_format("image_classifier", format, version, warmup)
-    classifier = ImageClassifier(model, labels, preprocessing, problem_type)
-    if format == "saved_model":
-        return classifier.save(path, version, warmup)
-    preprocessing = classifier._preprocessing  # or the default one
-    settings = of_images(preprocessing, labels)
-    program = image_program(model, preprocessing, classifier._classes)
-    return write(program, format, path, settings)

@@ -1,12 +1,10 @@
 """SavedModels that fill in what is masked in a raw text."""
 
-import pathlib
 from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import StrPath
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.generation.request import padding_of
@@ -104,38 +102,3 @@ class MaskFiller(Served):
     def fill(self, texts: Sequence[str]) -> list[str]:
         """Fills in a list of str."""
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
-
-
-def mask_filler(
-    model: keras.Model,
-    tokenizer: WordPieceTokenizer,
-    path: StrPath,
-    lengths: Sequence[int] | None = None,
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-) -> pathlib.Path:
-    """Exports a SavedModel that fills in `[MASK]`, loadable with tensorflow and tensorflow-text.
-
-    Its signature `serving_default` takes `text` string `(batch,)` and gives `text`, `candidates`,
-    `probabilities` and `truncated`, see `MaskFiller`. In the loading process, `import
-    tensorflow_text` registers the tokenizer's ops.
-
-    Args:
-        model, tokenizer, lengths: See `MaskFiller`.
-        path, version, warmup: See `MaskFiller.save`.
-
-    Returns:
-        The folder of the SavedModel, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models, text
-    >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    >>> tokenizer = text.WordPieceTokenizer([*special, "a", "cat", "sat"])
-    >>> model = models.TextEncoder.from_variant("tiny", 8, head="masked_language")
-    >>> path = export.mask_filler(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(text=tf.constant(["a [MASK] sat"])))
-    ['candidates', 'probabilities', 'text', 'truncated']
-    """
-    return MaskFiller(model, tokenizer, lengths).save(path, version, warmup)

@@ -1,25 +1,24 @@
 """SavedModels that give a vector for a raw text."""
 
-import pathlib
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, StrPath, Tokenizer
-from keras_transformers.export.formats import Format, check_format, write
+from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_texts
-from keras_transformers.export.programs import sentence_program, vectors
+from keras_transformers.export.programs import Program, sentence_program, vectors
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import Served, bounded, lengths_for, strings
+from keras_transformers.export.served import bounded, lengths_for, strings
 from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 
 LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
 
 
-class SentenceEncoder(Served):
+class SentenceEncoder(Convertible):
     """An encoder and its tokenizer as one function from raw text to vectors to compare.
 
     The vector of a text is the mean of its tokens' (or its first token's), of length 1 on request,
@@ -83,6 +82,18 @@ class SentenceEncoder(Served):
         self._lengths, self._width = lengths, shape[-1]
         self._pooling, self._normalize = pooling, normalize
 
+    def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
+        options = (self._pooling, self._normalize)
+        program = sentence_program(self._model, self._tokenizer, self.longest, *options)
+        settings = of_texts(
+            self._model,
+            self._tokenizer,
+            self.longest,
+            pooling=self._pooling,
+            normalized=self._normalize,
+        )
+        return program, settings, self._tokenizer
+
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
@@ -100,49 +111,3 @@ class SentenceEncoder(Served):
     def encode(self, texts: Sequence[str]) -> Array:
         """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""
         return self(strings(texts))["embedding"].numpy()
-
-
-def sentence_encoder(
-    model: keras.Model,
-    tokenizer: Tokenizer,
-    path: StrPath,
-    pooling: Literal["mean", "token"] = "mean",
-    normalize: bool = True,
-    lengths: Sequence[int] | None = None,
-    format: Format = "saved_model",
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-) -> pathlib.Path:
-    """Exports a SavedModel from raw text to vectors, loadable with tensorflow and tensorflow-text.
-
-    Its signature `serving_default` takes `text` string `(batch,)` and gives `embedding` float32
-    `(batch, hidden_dim)` and `truncated` bool `(batch,)`. In the loading process, `import
-    tensorflow_text` registers the tokenizer's ops.
-
-    Args:
-        model, tokenizer, pooling, normalize, lengths: See `SentenceEncoder`.
-        path: Folder to write.
-        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
-            `keras_transformers.export.formats`.
-        version, warmup: Of a SavedModel; see `SentenceEncoder.save`.
-
-    Returns:
-        The folder of what was written, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models, text
-    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
-    >>> model = models.TextEncoder.from_variant("tiny", 14)
-    >>> path = export.sentence_encoder(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(text=tf.constant(["a cat"])))
-    ['embedding', 'truncated']
-    """
-    check_format("sentence_encoder", format, version, warmup)
-    encoder = SentenceEncoder(model, tokenizer, pooling, normalize, lengths)
-    if format == "saved_model":
-        return encoder.save(path, version, warmup)
-    settings = of_texts(model, tokenizer, encoder.longest, pooling=pooling, normalized=normalize)
-    program = sentence_program(model, tokenizer, encoder.longest, pooling, normalize)
-    return write(program, format, path, settings, tokenizer)

@@ -4,7 +4,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,13 @@ from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
 
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
+
+
+class Saving(TypedDict, total=False):
+    """Arguments of `Served.save`, besides the path."""
+
+    version: int | None
+    warmup: Sequence[Sequence[str | bytes]]
 
 
 class Served(tf.Module):

@@ -1,23 +1,23 @@
 """SavedModels that say what class a raw text is of."""
 
-import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, ClassProblem, StrPath, Tokenizer
+from keras_transformers.annotations import Array, ClassProblem, Tokenizer
 from keras_transformers.export.classes import Classes
-from keras_transformers.export.formats import Format, check_format, write
+from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_texts
-from keras_transformers.export.programs import text_program
+from keras_transformers.export.programs import Program, text_program
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
+from keras_transformers.export.served import LENGTHS, bounded, lengths_for, strings
 from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 
 
-class TextClassifier(Served):
+class TextClassifier(Convertible):
     """A trained encoder, its tokenizer and its class names as one function of raw text.
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `label` string, `probability` float32 and
@@ -76,6 +76,11 @@ class TextClassifier(Served):
         self._labels = tf.constant(self._classes.names, tf.string)
         self._lengths = lengths
 
+    def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
+        program = text_program(self._model, self._tokenizer, self.longest, self._classes)
+        settings = of_texts(self._model, self._tokenizer, self.longest, labels=self.labels)
+        return program, settings, self._tokenizer
+
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
@@ -93,51 +98,3 @@ class TextClassifier(Served):
     def probabilities(self, texts: Sequence[str]) -> Array:
         """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
         return self(strings(texts))["probabilities"].numpy()
-
-
-def text_classifier(
-    model: keras.Model,
-    tokenizer: Tokenizer,
-    path: StrPath,
-    labels: Sequence[str],
-    lengths: Sequence[int] | None = None,
-    format: Format = "saved_model",
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-    problem_type: ClassProblem | None = None,
-) -> pathlib.Path:
-    """Exports a SavedModel that classifies raw text, loadable with tensorflow and tensorflow-text.
-
-    Its signature `serving_default` takes `text` string `(batch,)` and gives `label` string,
-    `probability` float32 and `truncated` bool, each `(batch,)`, and `probabilities` float32
-    `(batch, classes)`, and `present` where texts have several labels. In the loading process,
-    `import tensorflow_text` registers the tokenizer's ops.
-
-    Args:
-        model, tokenizer, labels, lengths, problem_type: See `TextClassifier`.
-        path: Folder to write.
-        format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
-            `keras_transformers.export.formats`.
-        version, warmup: Of a SavedModel; see `TextClassifier.save`.
-
-    Returns:
-        The folder of what was written, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models, text
-    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
-    >>> model = models.TextEncoder.from_variant("tiny", 14, head="classification", num_classes=2)
-    >>> path = export.text_classifier(
-    ...     model, tokenizer, tempfile.mkdtemp(), ["cat", "dog"], lengths=(8,))
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(text=tf.constant(["a cat"])))
-    ['label', 'probabilities', 'probability', 'truncated']
-    """
-    check_format("text_classifier", format, version, warmup)
-    classifier = TextClassifier(model, tokenizer, labels, lengths, problem_type)
-    if format == "saved_model":
-        return classifier.save(path, version, warmup)
-    settings = of_texts(model, tokenizer, classifier.longest, labels=list(labels))
-    program = text_program(model, tokenizer, classifier.longest, classifier._classes)
-    return write(program, format, path, settings, tokenizer)

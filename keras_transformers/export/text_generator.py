@@ -1,12 +1,11 @@
 """SavedModels that go on with a raw text: tokenizer and search inside."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.annotations import StrPath, Tokenizer
+from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.rounds import Rounds, uniform
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import Request, Sampling, decode
@@ -163,41 +162,3 @@ class TextGenerator(Served):
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
-
-
-def text_generator(
-    model: Decodable,
-    tokenizer: Tokenizer,
-    path: StrPath,
-    search: Search | None = None,
-    new_tokens: int = 128,
-    prompt_lengths: Sequence[int] | None = None,
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-) -> pathlib.Path:
-    """Exports a SavedModel that continues raw text, loadable with tensorflow and tensorflow-text.
-
-    Its signature `serving_default` takes `text` string `(batch,)` and gives `text` and
-    `continuation` string, `finished` and `truncated` bool, each `(batch,)`. In the loading process,
-    `import tensorflow_text` registers the tokenizer's ops.
-
-    Args:
-        model, tokenizer, search, new_tokens, prompt_lengths: See `TextGenerator`.
-        path, version, warmup: See `TextGenerator.save`.
-
-    Returns:
-        The folder of the SavedModel, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models, text
-    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
-    >>> model = models.LanguageModel.from_variant("tiny", 14)
-    >>> path = export.text_generator(
-    ...     model, tokenizer, tempfile.mkdtemp(), new_tokens=5, prompt_lengths=(8,))
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(text=tf.constant(["a cat"])))
-    ['continuation', 'finished', 'text', 'truncated']
-    """
-    served = TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths)
-    return served.save(path, version, warmup)

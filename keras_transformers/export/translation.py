@@ -1,13 +1,12 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import StrPath, Tokenizer
+from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
@@ -132,38 +131,3 @@ class Translator(Served):
 def _most(source: tf.Tensor) -> tf.Tensor:
     """Most tokens of a batch of sources."""
     return most_tokens(tf.shape(source)[1], tf.minimum)
-
-
-def translator(
-    model: Decodable,
-    tokenizer: Tokenizer,
-    path: StrPath,
-    search: Search | None = None,
-    source_lengths: Sequence[int] | None = None,
-    version: int | None = None,
-    warmup: Sequence[Sequence[str | bytes]] = (),
-) -> pathlib.Path:
-    """Exports a SavedModel that translates raw text, loadable with tensorflow and tensorflow-text.
-
-    Its signature `serving_default` takes `text` string `(batch,)` and gives `translation` string,
-    `score` float32 and `truncated` bool, each `(batch,)`. In the loading process, `import
-    tensorflow_text` registers the tokenizer's ops.
-
-    Args:
-        model, tokenizer, search, source_lengths: See `Translator`.
-        path, version, warmup: See `Translator.save`.
-
-    Returns:
-        The folder of the SavedModel, a `pathlib.Path`.
-
-    Example:
-    >>> import tempfile, tensorflow as tf
-    >>> from keras_transformers import export, models, text
-    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
-    >>> model = models.Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
-    >>> path = export.translator(model, tokenizer, tempfile.mkdtemp(), source_lengths=(8,))
-    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
-    >>> sorted(served(text=tf.constant(["a cat"])))
-    ['score', 'translation', 'truncated']
-    """
-    return Translator(model, tokenizer, search, source_lengths).save(path, version, warmup)

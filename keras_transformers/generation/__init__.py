@@ -1,16 +1,17 @@
 """Decoding: searches over one `decode_step`, sharing one key/value cache."""
 
+from keras_transformers.annotations import BackPointers
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.decode import decode
 from keras_transformers.generation.generate import generate, generate_all
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
-from keras_transformers.generation.request import Ancestry, Request
+from keras_transformers.generation.request import Request
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
 __all__ = [
-    "Ancestry",
+    "BackPointers",
     "BeamSearch",
     "Boundaries",
     "Constraints",

@@ -5,25 +5,28 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.annotations import BackPointers, Index, Tensor
 from keras_transformers.generation.banks import by_banks, with_required
 from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.hypotheses import (
+    Candidates,
+    Finished,
+    Hypotheses,
+    Unfinished,
+    first_hypotheses,
+)
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import (
-    NEVER,
-    Ancestry,
-    Beams,
+    MASKED,
     DecodedBeams,
-    Found,
-    Opening,
+    Prefilled,
     Request,
     lengths_of,
     limits_of,
     log_normalizer,
-    prompt_lengths,
-    put,
     take_beams,
     top_tokens,
+    write_at,
 )
 from keras_transformers.generation.search import Search, Step
 
@@ -96,87 +99,63 @@ class BeamSearch(Search):
     def beams(self) -> int:
         return self.beam_size
 
-    def start(self, request: Request, opening: Opening) -> Found:
-        batch, max_length = ops.shape(request.forced)
-        shape = (batch, self.beam_size)
-        ids, tokens, scores = (
-            ops.repeat(part, self.beam_size, axis=1) for part in opening.sequences(request)
-        )
-        own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), shape)
-        # All beams start equal, so that one of them is enough.
-        first = ops.where(ops.arange(self.beam_size) == 0, 0.0, NEVER)
-        alive = {
-            "ids": ids,
-            "tokens": tokens,
-            "logp": scores + first,
-            "covered": ops.zeros(shape, "float32"),
-            "parents": own,
-            "slots": ops.broadcast_to(own[..., None], (*shape, max_length)),
-            **self._prompt(request, opening),
-        }
-        finished = {
-            "tokens": ops.full((*shape, max_length), request.padding_id, "int32"),
-            "scores": ops.full(shape, NEVER, "float32"),
-            "logp": ops.full(shape, NEVER, "float32"),
-            "count": ops.zeros((batch,), "int32"),
-            "done": ops.zeros((batch,), "bool"),
-        }
-        return {"alive": alive, "finished": finished}
-
-    def _prompt(self, request: Request, opening: Opening) -> Beams:
-        """Length of each prompt, and the log-probability of what of it has been taken."""
-        if self.normalization != "length":
-            return {}
-        return {"prompt": prompt_lengths(request), "given": opening.scores}
+    def start(self, request: Request, prefilled: Prefilled) -> Hypotheses:
+        return first_hypotheses(self.beam_size, request, prefilled)
 
     @property
     def _stops_at_once(self) -> bool:
         return self.early_stopping not in (False, "never")
 
     @property
-    def _cut_compete(self) -> bool:
+    def _truncated_compete(self) -> bool:
         return self.normalization == "length" or not self._stops_at_once
 
-    def done(self, found: Found) -> Tensor:
-        return found["finished"]["done"]
+    def done(self, hypotheses: Hypotheses) -> Tensor:
+        return hypotheses.finished.done
 
     def advance(
-        self, step: Step, index: Index, found: Found, state: Any, request: Request
-    ) -> tuple[Found, Any]:
-        alive = found["alive"]
-        ancestry = Ancestry(alive["parents"], alive["slots"])
-        logits, state = step(alive["ids"], index, state, ancestry)
-        covered = alive["covered"]
+        self,
+        step: Step,
+        index: Index,
+        hypotheses: Hypotheses,
+        state: Any,
+        shared: Any,
+        request: Request,
+    ) -> tuple[Hypotheses, Any]:
+        unfinished, finished = hypotheses
+        logits, state = step(unfinished.ids, index, state, shared, unfinished.back_pointers)
         if self.coverage_penalty:
-            covered = coverage_penalty(state["coverage"], self.coverage_penalty)
-        candidates = self._extend(alive, logits, covered, index, request)
-        finished = self._set_aside(found["finished"], candidates, alive, index)
-        alive = self._keep(alive, candidates, index)
-        done = self._done(finished, alive, index, request)
+            coverage = coverage_penalty(state.coverage, self.coverage_penalty)
+            unfinished = unfinished._replace(coverage=coverage)
+        candidates = self._extend(unfinished, logits, index, request)
+        finished = self._finish_candidates(finished, candidates, unfinished, index)
+        unfinished = self._continue_candidates(unfinished, candidates, index)
+        done = self._done(finished, unfinished, index, request)
         if request.cut_lengths is not None:
             now = index + 1 >= request.cut_lengths
-            cut = ops.logical_and(now, ops.logical_not(finished["done"]))
-            finished = {**finished, **self._with_cut(finished, alive, index + 1, cut)}
+            cut = ops.logical_and(now, ops.logical_not(finished.done))
+            finished = self._with_truncated(finished, unfinished, index + 1, cut)
             done = ops.logical_or(done, now)
-        finished["done"] = done
-        return {"alive": alive, "finished": finished}, state
+        return Hypotheses(unfinished, finished._replace(done=done)), state
 
-    def _done(self, finished: Beams, alive: Beams, index: Index, request: Request) -> Tensor:
+    def _done(
+        self, finished: Finished, unfinished: Unfinished, index: Index, request: Request
+    ) -> Tensor:
         """Which sources need no further step."""
-        enough, most = finished["count"] >= self.beam_size, ops.shape(request.forced)[1]
+        enough, most = finished.number >= self.beam_size, ops.shape(request.forced)[1]
         if not self._stops_at_once:
             length = index + 1
             if self.early_stopping == "never" and self.length_penalty > 0:
                 length = ops.reshape(limits_of(request), (-1, 1))
-            best = ops.max(self._score(alive, alive, length), axis=1)
-            enough = ops.logical_and(enough, best <= ops.min(finished["scores"], axis=1))
-        elif self._cut_compete:  # also with those that finish in the last step
+            best = ops.max(self._score(unfinished, unfinished, length), axis=1)
+            enough = ops.logical_and(enough, best <= ops.min(finished.scores, axis=1))
+        elif self._truncated_compete:  # also with those that finish in the last step
             enough = ops.logical_and(enough, index + 1 < most)
-        return ops.logical_or(finished["done"], enough)
+        return ops.logical_or(finished.done, enough)
 
     def _extend(
-        self, alive: Beams, logits: Tensor, covered: Tensor, index: Index, request: Request
-    ) -> Beams:
+        self, unfinished: Unfinished, logits: Tensor, index: Index, request: Request
+    ) -> Candidates:
         """The best continuations, sorted: enough for `beam_size` that do not end.
 
         With one END those are `2 * beam_size`.
@@ -184,7 +163,7 @@ class BeamSearch(Search):
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
         normalizer = log_normalizer(logits)
-        logits = self.constraints.restrict(logits, alive["tokens"], index, request)
+        logits = self.constraints.restrict(logits, unfinished.tokens, index, request)
         # Of one beam no more can be needed: its ENDs, and as many others as there are beams.
         boundaries = self.constraints.boundaries
         ends = max(1, len(boundaries.ends))
@@ -193,9 +172,9 @@ class BeamSearch(Search):
             best, ids = with_required(self.constraints, best, ids, logits)
         # What is not allowed stays below all that is, however unlikely.
         logp = self.constraints.log_probabilities(logits, best, normalizer, index, request)
-        logp = ops.where(best > NEVER / 2, logp, NEVER)
+        logp = ops.where(best > MASKED / 2, logp, MASKED)
         number = ids.shape[-1]
-        logp = ops.reshape(alive["logp"][..., None] + logp, (-1, beams * number))
+        logp = ops.reshape(unfinished.logp[..., None] + logp, (-1, beams * number))
         enough = beams * number  # banks are filled from all of them
         if not self.constraints.required:
             enough = min((1 + ends) * beams, enough)
@@ -203,97 +182,117 @@ class BeamSearch(Search):
         positions = ops.cast(positions, "int32")
         parents = positions // number
         ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), positions, axis=1)
-        candidates = {
-            "logp": sorted_logp,
-            "parents": parents,
-            "ids": ids,
-            "covered": ops.take_along_axis(covered, parents, axis=1),
-            "tokens": put(take_beams(alive["tokens"], parents), ids, index),
-            "ends": ops.logical_and(boundaries.ended(ids, index, request), sorted_logp > NEVER / 2),
-        }
+        ended = boundaries.ended(ids, index, request)
+        candidates = Candidates(
+            ids=ids,
+            tokens=write_at(take_beams(unfinished.tokens, parents), ids, index),
+            logp=sorted_logp,
+            coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
+            parents=parents,
+            ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
+        )
         if not self.constraints.required:
             return candidates
         return by_banks(self.constraints, candidates, beams, (1 + ends) * beams)
 
-    def _set_aside(self, finished: Beams, candidates: Beams, alive: Beams, index: Index) -> Beams:
+    def _finish_candidates(
+        self, finished: Finished, candidates: Candidates, unfinished: Unfinished, index: Index
+    ) -> Finished:
         """Freezes the continuations that end among the best `beam_size`."""
-        rank = ops.arange(candidates["ids"].shape[1])
-        ends = ops.logical_and(candidates["ends"], (rank < self.beam_size)[None])
-        ends = ops.logical_and(ends, ops.logical_not(finished["done"])[:, None])
-        scores = self._score(candidates, alive, index + 1)
-        scores = ops.concatenate([finished["scores"], ops.where(ends, scores, NEVER)], axis=1)
-        logp = ops.concatenate([finished["logp"], candidates["logp"]], axis=1)
-        tokens = ops.concatenate([finished["tokens"], candidates["tokens"]], axis=1)
+        rank = ops.arange(candidates.ids.shape[1])
+        ends = ops.logical_and(candidates.ends, (rank < self.beam_size)[None])
+        ends = ops.logical_and(ends, ops.logical_not(finished.done)[:, None])
+        scores = self._score(candidates, unfinished, index + 1)
+        scores = ops.concatenate([finished.scores, ops.where(ends, scores, MASKED)], axis=1)
+        logp = ops.concatenate([finished.logp, candidates.logp], axis=1)
+        tokens = ops.concatenate([finished.tokens, candidates.tokens], axis=1)
         scores, best = ops.top_k(scores, self.beam_size)
         best = ops.cast(best, "int32")
-        return {
-            "tokens": take_beams(tokens, best),
-            "scores": scores,
-            "logp": ops.take_along_axis(logp, best, axis=1),
-            "count": finished["count"] + ops.sum(ops.cast(ends, "int32"), axis=1),
-            "done": finished["done"],
-        }
+        return Finished(
+            tokens=take_beams(tokens, best),
+            logp=ops.take_along_axis(logp, best, axis=1),
+            scores=scores,
+            number=finished.number + ops.sum(ops.cast(ends, "int32"), axis=1),
+            done=finished.done,
+        )
 
-    def _score(self, sequences: Beams, alive: Beams, length: Index) -> Tensor:
+    def _score(
+        self, sequences: Candidates | Unfinished, unfinished: Unfinished, length: Index
+    ) -> Tensor:
         """Scores of sequences of a length, a scalar or `(batch, 1)`.
 
-        `alive` knows what their prompts were.
+        `unfinished` knows what their prompts were.
         """
         if self.normalization == "gnmt":
             penalty = length_penalty(length, self.length_penalty)
-            return sequences["logp"] / penalty + sequences["covered"]
-        own = ops.cast(ops.maximum(length - alive["prompt"][:, None], 1), "float32")
-        own_logp = sequences["logp"] - alive["given"][:, None]
-        return own_logp / ops.power(own, self.length_penalty) + sequences["covered"]
+            return sequences.logp / penalty + sequences.coverage
+        own = ops.maximum(length - unfinished.prompt_lengths[:, None], 1)
+        own_logp = sequences.logp - unfinished.prompt_logp[:, None]
+        penalty = ops.power(ops.cast(own, "float32"), self.length_penalty)
+        return own_logp / penalty + sequences.coverage
 
-    def _keep(self, alive: Beams, candidates: Beams, index: Index) -> Beams:
+    def _continue_candidates(
+        self, unfinished: Unfinished, candidates: Candidates, index: Index
+    ) -> Unfinished:
         """The first `beam_size` of the candidates that go on."""
-        size = candidates["ids"].shape[1]
-        positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates["ends"], "int32")
+        size = candidates.ids.shape[1]
+        positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates.ends, "int32")
         best = ops.cast(ops.argsort(positions, axis=1), "int32")[:, : self.beam_size]
-        names = ("ids", "tokens", "covered", "parents")
-        kept = {name: take_beams(candidates[name], best) for name in names}
-        logp = ops.where(candidates["ends"], 2 * NEVER, candidates["logp"])
+        logp = ops.where(candidates.ends, 2 * MASKED, candidates.logp)
         logp = ops.take_along_axis(logp, best, axis=1)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
-        if "prompt" in alive:
-            inside = index < alive["prompt"]
-            kept["prompt"] = alive["prompt"]
-            kept["given"] = ops.where(inside, logp[:, 0], alive["given"])
+        parents = take_beams(candidates.parents, best)
+        slots = write_at(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
+        inside = index < unfinished.prompt_lengths
+        return Unfinished(
+            ids=take_beams(candidates.ids, best),
+            tokens=take_beams(candidates.tokens, best),
+            logp=logp,
+            coverage=take_beams(candidates.coverage, best),
+            back_pointers=BackPointers(parents, slots),
+            prompt_lengths=unfinished.prompt_lengths,
+            prompt_logp=ops.where(inside, logp[:, 0], unfinished.prompt_logp),
+        )
+
+    def finish(
+        self, hypotheses: Hypotheses, length: Index, request: Request
+    ) -> DecodedBeams[Tensor]:
+        """The `n_best` of each source."""
+        unfinished, finished = hypotheses
+        cut = ops.logical_not(finished.done)
+        finished = self._with_truncated(finished, unfinished, length, cut)
+        best = 0 if self.n_best == 1 else slice(self.n_best)
+        tokens = finished.tokens[:, best]
         return {
-            **kept,
-            "logp": logp,
-            "slots": put(take_beams(alive["slots"], kept["parents"]), own, index + 1),
+            "tokens": tokens,
+            "scores": finished.scores[:, best],
+            "lengths": lengths_of(tokens, request.padding_id),
+            "log_probabilities": finished.logp[:, best],
         }
 
-    def finish(self, found: Found, length: Index, request: Request) -> DecodedBeams[Tensor]:
-        """The `n_best` of each source."""
-        finished = found["finished"]
-        going_on = ops.logical_not(finished["done"])
-        result = self._with_cut(finished, found["alive"], length, going_on)
-        best = 0 if self.n_best == 1 else slice(self.n_best)
-        tokens, scores, logp = (result[name][:, best] for name in ("tokens", "scores", "logp"))
-        lengths = lengths_of(tokens, request.padding_id)
-        return {"tokens": tokens, "scores": scores, "lengths": lengths, "log_probabilities": logp}
-
-    def _with_cut(self, finished: Beams, alive: Beams, length: Index, rows: Tensor) -> Beams:
+    def _with_truncated(
+        self, finished: Finished, unfinished: Unfinished, length: Index, rows: Tensor
+    ) -> Finished:
         """The best of what has finished and, in `rows` of the batch, of what is cut at a length."""
-        cut = self._score(alive, alive, length)
+        cut = self._score(unfinished, unfinished, length)
         cut, order = ops.top_k(cut, self.beam_size)
         order = ops.cast(order, "int32")
-        joined = {
-            "tokens": [finished["tokens"], take_beams(alive["tokens"], order)],
-            "scores": [finished["scores"], cut],
-            "logp": [finished["logp"], ops.take_along_axis(alive["logp"], order, axis=1)],
-        }
-        if self._cut_compete:
-            cut = ops.where(rows[:, None], cut, 2 * NEVER)
-            scores = ops.concatenate([finished["scores"], cut], axis=1)
+        if self._truncated_compete:
+            competing = ops.where(rows[:, None], cut, 2 * MASKED)
+            scores = ops.concatenate([finished.scores, competing], axis=1)
             best = ops.cast(ops.top_k(scores, self.beam_size)[1], "int32")
         else:
             # Both halves are sorted: the finished ones that there are, then the best of the cut.
             position = ops.arange(self.beam_size, dtype="int32")[None]
-            ended = ops.where(rows, ops.minimum(finished["count"], self.beam_size), self.beam_size)
+            ended = ops.where(rows, ops.minimum(finished.number, self.beam_size), self.beam_size)
             ended = ended[:, None]
             best = ops.where(position < ended, position, position + self.beam_size - ended)
-        return {n: take_beams(ops.concatenate(two, axis=1), best) for n, two in joined.items()}
+
+        def joined(finished: Tensor, cut: Tensor) -> Tensor:
+            return take_beams(ops.concatenate([finished, cut], axis=1), best)
+
+        return finished._replace(
+            tokens=joined(finished.tokens, take_beams(unfinished.tokens, order)),
+            logp=joined(finished.logp, ops.take_along_axis(unfinished.logp, order, axis=1)),
+            scores=joined(finished.scores, cut),
+        )

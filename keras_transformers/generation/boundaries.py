@@ -88,7 +88,7 @@ class Boundaries:
             forced = ops.where(due, self.last, forced)
         return forced
 
-    def settled(self, index: Index, request: Request) -> Tensor | None:
+    def forced_by_boundary(self, index: Index, request: Request) -> Tensor | None:
         """Where `first` or `last` decides, bool `(batch,)`; None where neither is set."""
         if self.first is None and self.last is None:
             return None

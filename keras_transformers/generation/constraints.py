@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.request import (
-    NEVER,
+    MASKED,
     Request,
     limits_of,
     log_normalizer,
@@ -119,7 +119,7 @@ class Constraints:
             )
 
     def restrict(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
-        """Lowers to `NEVER` what must not be chosen now.
+        """Lowers to `MASKED` what must not be chosen now.
 
         Args:
             logits: float32 `(batch, beams, vocab)`.
@@ -137,16 +137,16 @@ class Constraints:
         if self.required:
             allowed = self._leave_room(allowed, tokens, index, request, ids, is_end)
         if self.no_repeat_ngram or self.banned_sequences:
-            wrong = self._completing(tokens, index, request, vocab)
+            wrong = self._completing_banned(tokens, index, request, vocab)
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
         few = self.no_repeat_ngram or self.banned or self.required or self.boundaries.banned_first
         if few:
-            possible = ops.logical_and(allowed, logits > NEVER / 2)
+            possible = ops.logical_and(allowed, logits > MASKED / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
         forced = self.boundaries.forced(index, request)[:, None, None]
         free = forced == request.padding_id
-        return ops.where(ops.where(free, allowed, ids == forced), logits, NEVER)
+        return ops.where(ops.where(free, allowed, ids == forced), logits, MASKED)
 
     def log_probabilities(
         self,
@@ -165,7 +165,7 @@ class Constraints:
             index, request: As for `restrict`.
         """
         most, log_sum = log_normalizer(logits) if self.renormalize else normalizer
-        settled = self.boundaries.settled(index, request)
+        settled = self.boundaries.forced_by_boundary(index, request)
         if len(best.shape) == 3:
             most, log_sum = most[..., None], log_sum[..., None]
         logp = (best - most) - log_sum
@@ -231,7 +231,9 @@ class Constraints:
         tight = ops.logical_and(number > 0, room <= number + 1)
         return ops.where(tight, wanted, allowed)
 
-    def _completing(self, tokens: Tensor, index: Index, request: Request, vocab: int) -> Tensor:
+    def _completing_banned(
+        self, tokens: Tensor, index: Index, request: Request, vocab: int
+    ) -> Tensor:
         """Tokens that would complete a banned sequence, or an n-gram that there is already."""
         batch, beams = ops.shape(tokens)[0], tokens.shape[1]
         start = ops.reshape(ops.cast(request.start_id, "int32"), (-1, 1, 1))
@@ -248,7 +250,7 @@ class Constraints:
             chosen = ops.take(tokens, ops.maximum(positions, 0), axis=-1)[..., None, :]
             match = ops.logical_and(chosen == before, positions >= 0)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
-        return _marked(ops.concatenate(found, axis=-1), vocab)
+        return _any_of(ops.concatenate(found, axis=-1), vocab)
 
     def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
@@ -269,7 +271,7 @@ def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
 
 
-def _marked(ids: Tensor, vocab: int) -> Tensor:
+def _any_of(ids: Tensor, vocab: int) -> Tensor:
     """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
     batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
     counters = vocab + 1

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
-from keras_transformers.generation.request import Ancestry, Decodable, Decoded, Opening, Request
-from keras_transformers.generation.search import Room, Search
+from keras_transformers.annotations import Tensor
+from keras_transformers.generation.request import Decodable, Decoded, Prefilled, Request
+from keras_transformers.generation.search import Capacity, Search
 
-FIRST_POSITIONS = 16  # of a cache, behind the prompt; twice as many whenever they are full
+FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they are full
 
 
 def decode(
@@ -39,24 +39,17 @@ def decode(
     (1, 4)
     """
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
-    room = _room(model, search.beams, request) if stages is None else None
-    positions = ops.shape(request.forced)[1] if room is None else room.positions
-    state, shared = model.start_decoding(source, search.beams, positions, **options)
-
-    opening = None
+    capacity = _capacity(model, search.beams, request) if stages is None else None
+    length = ops.shape(request.forced)[1] if capacity is None else capacity.length
+    state, shared = model.start_decoding(source, search.beams, length, **options)
+    prefilled = None
     has_prompt = not isinstance(request.prompt_length, int) or request.prompt_length > 0
     if has_prompt and hasattr(model, "prefill"):
-        opening, state = _take_in(model, state, search.beams, request)
-
-    def step(
-        ids: Tensor, index: Index, state: Any, ancestry: Ancestry | None, shared: Any
-    ) -> tuple[Tensor, Any]:
-        return model.decode_step(ids, index, state, shared, ancestry)
-
-    return search(step, state, request, shared, stages, opening, room)
+        prefilled, state = _prefill(model, state, search.beams, request)
+    return search(model.decode_step, state, request, shared, stages, prefilled, capacity)
 
 
-def _room(model: Decodable, beams: int, request: Request) -> Room | None:
+def _capacity(model: Decodable, beams: int, request: Request) -> Capacity | None:
     """Caches that grow with the sequences, which are seldom as long as they may be; or None.
 
     A step reads all of a cache. Nothing is compiled, so it may be of any size.
@@ -64,11 +57,11 @@ def _room(model: Decodable, beams: int, request: Request) -> Room | None:
     most = ops.shape(request.forced)[1]
     if isinstance(most, int) or not hasattr(model, "grow_caches"):
         return None
-    positions = ops.minimum(most, request.prompt_length + FIRST_POSITIONS)
-    return Room(positions, lambda state, number: model.grow_caches(state, beams, number))
+    length = ops.minimum(most, request.prompt_length + FIRST_LENGTH)
+    return Capacity(length, lambda state, number: model.grow_caches(state, beams, number))
 
 
-def _take_in(model: Decodable, state: Any, beams: int, request: Request) -> tuple[Opening, Any]:
+def _prefill(model: Decodable, state: Any, beams: int, request: Request) -> tuple[Prefilled, Any]:
     """The prompts at once, up to where the first of them ends; the search forces the rest.
 
     What the model makes of the positions after that is written anew by the steps that come to them.
@@ -79,7 +72,7 @@ def _take_in(model: Decodable, state: Any, beams: int, request: Request) -> tupl
     ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
     scores, state = cast(Any, model).prefill(ids, prompt, state, beams)
     goes_on = prompt != request.padding_id
-    positions = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
-    positions = ops.cast(positions, "int32")
-    mine = ops.arange(request.prompt_length) < positions
-    return Opening(positions, ops.sum(ops.where(mine, scores, 0.0), axis=1)), state
+    length = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
+    length = ops.cast(length, "int32")
+    inside = ops.arange(request.prompt_length) < length
+    return Prefilled(length, ops.sum(ops.where(inside, scores, 0.0), axis=1)), state

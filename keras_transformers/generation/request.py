@@ -1,24 +1,22 @@
 """What searches and models say to one another, and the small tensor work that all searches share.
 
-A search sees no model, only a function of one step (`generation.search`). Scores are natural
+A search sees no model, only its function of one step (`generation.search.Step`). Scores are natural
 logarithms, in float32.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.annotations import BackPointers, Index, Tensor
 from keras_transformers.layers.portable import KERNELS
 
-NEVER = -1e9  # score of what must not be chosen; finite, so that sums stay finite
+MASKED = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
 
 
 T = TypeVar("T")
-Found: TypeAlias = dict[str, Any]  # what a search hands on from step to step
-Beams: TypeAlias = dict[str, Tensor]  # (batch, beams, ...) each
 
 
 class Decodable(Protocol):
@@ -30,7 +28,15 @@ class Decodable(Protocol):
     def dtype_policy(self) -> Any: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def start_decoding(self, source: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
-    def decode_step(self, ids: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any]: ...
+    def decode_step(
+        self,
+        ids: Tensor,
+        index: Index,
+        state: Any,
+        shared: Any,
+        back_pointers: BackPointers | None,
+        /,
+    ) -> tuple[Tensor, Any]: ...
 
 
 class Decoded(TypedDict, Generic[T]):
@@ -86,44 +92,24 @@ class Request(NamedTuple):
     cut_lengths: Tensor | None = None
 
 
-class Opening(NamedTuple):
-    """How far all sequences are when a search begins, because a model took in their prompts.
+class Prefilled(NamedTuple):
+    """The tokens that a model took in before the first step, see `prefill`.
 
     Args:
-        positions: Scalar integer: tokens that every sequence has.
+        length: Scalar integer: number of tokens that every sequence has.
         scores: float32 `(batch,)`: their log-probability.
     """
 
-    positions: Index
+    length: Index
     scores: Tensor
 
     def sequences(self, request: Request) -> tuple[Tensor, Tensor, Tensor]:
         """Each sequence's last token, all its tokens and its score: `(batch, 1, ...)`."""
-        before = ops.arange(ops.shape(request.forced)[1]) < self.positions
+        before = ops.arange(ops.shape(request.forced)[1]) < self.length
         tokens = ops.where(before, request.forced, request.padding_id)
-        last = ops.take(request.forced, ops.maximum(self.positions - 1, 0), axis=1)
-        ids = ops.where(self.positions > 0, last, request.start_id)
+        last = ops.take(request.forced, ops.maximum(self.length - 1, 0), axis=1)
+        ids = ops.where(self.length > 0, last, request.start_id)
         return ids[:, None], tokens[:, None], self.scores[:, None]
-
-
-class Ancestry(NamedTuple):
-    """Where the beams of a step come from, for models that keep something of each beam's past.
-
-    Args:
-        parents: Integers `(batch, beams)`: which beam of the step before each one continues. State
-            that is small is taken from there.
-        slots: Integers `(batch, beams, max_length)`: the beam that decoded each position of a
-            beam's past. State that is large, such as a cache, stays where it was written and is
-            found by these.
-
-    Example:
-    >>> from keras_transformers.generation import Ancestry
-    >>> Ancestry._fields
-    ('parents', 'slots')
-    """
-
-    parents: Tensor
-    slots: Tensor
 
 
 def prompt_lengths(request: Request) -> Tensor:
@@ -140,7 +126,7 @@ def limits_of(request: Request) -> Index:
     return most
 
 
-def put(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
+def write_at(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
     """Writes `ids` (..., ) at position `index` of the last axis of `tokens` (..., length)."""
     here = ops.arange(ops.shape(tokens)[-1]) == index
     return ops.where(here, ids[..., None], tokens)
@@ -168,7 +154,7 @@ def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     short = -vocab % BLOCK
     if short:
         widths = [(0, 0)] * (len(logits.shape) - 1) + [(0, short)]
-        logits = ops.pad(logits, widths, constant_values=2 * NEVER)
+        logits = ops.pad(logits, widths, constant_values=2 * MASKED)
     lead = ops.shape(logits)[:-1]
     blocks = ops.reshape(logits, (*lead, -1, BLOCK))
     _, best = ops.top_k(ops.max(blocks, axis=-1), k)

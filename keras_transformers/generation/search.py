@@ -1,29 +1,45 @@
 """The loop that all searches share, as one that XLA can compile."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.annotations import BackPointers, Index, Tensor
+from keras_transformers.generation.batches import Batch, put_back, requested, take_rows
 from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.request import Ancestry, Decoded, Found, Opening, Request
+from keras_transformers.generation.request import Decoded, Prefilled, Request
 
-# step(ids, index, state, ancestry[, shared]) -> (logits, state)
-Step: TypeAlias = Callable[..., tuple[Tensor, Any]]
+Hypotheses: TypeAlias = Any  # what a search keeps of its sequences: a named tuple of its own
 
 
-class Room(NamedTuple):
-    """For how many tokens the state of a search has room.
+class Step(Protocol):
+    """One step of a model: the signature of `decode_step`."""
+
+    def __call__(
+        self,
+        ids: Tensor,
+        index: Index,
+        state: Any,
+        shared: Any,
+        back_pointers: BackPointers | None,
+        /,
+    ) -> tuple[Tensor, Any]:
+        """Gives logits `(batch, beams, vocab)` for ids `(batch, beams)`, and the new state."""
+        ...
+
+
+class Capacity(NamedTuple):
+    """For how many tokens the state of a model has room.
 
     Args:
-        positions: Number of tokens, an int or a scalar tensor.
+        length: Number of tokens, an int or a scalar tensor.
         grow: `grow(state, number) -> state`, with room for `number` more; called where that many
             have been decoded. None where there is room for all.
     """
 
-    positions: Index
+    length: Index
     grow: Callable[[Any, Index], Any] | None = None
 
 
@@ -31,7 +47,7 @@ class Search:
     """A way of choosing tokens: what a subclass says about one step, turned into a whole search.
 
     A subclass has `constraints`, `beams` and the four methods that are not implemented here; every
-    tensor of `found`, which they hand on, starts with the batch.
+    tensor of `hypotheses`, a named tuple, starts with the batch.
     """
 
     constraints: Constraints
@@ -41,21 +57,27 @@ class Search:
         """Number of sequences that are kept of each source."""
         raise NotImplementedError
 
-    def start(self, request: Request, opening: Opening) -> Found:
-        """Gives `found` before the first step."""
+    def start(self, request: Request, prefilled: Prefilled) -> Hypotheses:
+        """Gives the hypotheses before the first step."""
         raise NotImplementedError
 
     def advance(
-        self, step: Step, index: Index, found: Found, state: Any, request: Request
-    ) -> tuple[Found, Any]:
-        """Takes a step; gives `found` and the model's state."""
+        self,
+        step: Step,
+        index: Index,
+        hypotheses: Hypotheses,
+        state: Any,
+        shared: Any,
+        request: Request,
+    ) -> tuple[Hypotheses, Any]:
+        """Takes a step; gives the hypotheses and the model's state after it."""
         raise NotImplementedError
 
-    def done(self, found: Found) -> Tensor:
+    def done(self, hypotheses: Hypotheses) -> Tensor:
         """Gives bool `(batch,)`: which sources need no further step."""
         raise NotImplementedError
 
-    def finish(self, found: Found, length: Index, request: Request) -> Decoded[Tensor]:
+    def finish(self, hypotheses: Hypotheses, length: Index, request: Request) -> Decoded[Tensor]:
         """Gives the results."""
         raise NotImplementedError
 
@@ -66,152 +88,117 @@ class Search:
         request: Request,
         shared: Any = None,
         stages: int | None = 1,
-        opening: Opening | None = None,
-        room: Room | None = None,
+        prefilled: Prefilled | None = None,
+        capacity: Capacity | None = None,
     ) -> Decoded[Tensor]:
         """Searches.
 
         Args:
-            step: `step(ids, index, state, ancestry, shared) -> (logits, state)`: ids `(batch,
-                beams)`, logits `(batch, beams, vocab)`.
+            step: A model's `decode_step`, or any `Step`.
             state: Its first state, tensors that start with the batch or a multiple of it.
             request: A `Request`.
             shared: Tensors like those of `state` that no step changes.
             stages: Loops, each to be compiled: from one to the next the batch is halved, when half
                 of its sequences are done, and the others go on without them. None for as many as it
                 takes, where nothing is compiled and the batch is of any size.
-            opening: An `Opening`, where the model has taken in the first tokens already.
-            room: A `Room`, where the state has room for fewer tokens than there may be.
+            prefilled: A `Prefilled`, where the model has taken in the first tokens already.
+            capacity: A `Capacity`, where the state has room for fewer tokens than there may be.
 
         Returns:
             Dict of `tokens` `(batch, [n,] max_length)`, padding after END; `scores` `(batch, [n])`;
             `lengths`, END included; from `BeamSearch` also `log_probabilities`.
         """
-        if opening is None:
+        if prefilled is None:
             nothing = ops.zeros((ops.shape(request.forced)[0],), "float32")
-            opening = Opening(ops.convert_to_tensor(0, "int32"), nothing)
-        index, found, left = opening.positions, self.start(request, opening), []
+            prefilled = Prefilled(ops.convert_to_tensor(0, "int32"), nothing)
+        shared = () if shared is None else shared
+        batch = Batch(self.start(request, prefilled), state, shared, requested(request))
         if stages is None:
-            index, found = self._in_dwindling_batches(
-                step, index, found, state, request, shared, room
+            index, hypotheses = self._in_dwindling_batches(
+                step, prefilled.length, batch, request, capacity
             )
-            return self.finish(found, index, request)
+        else:
+            index, hypotheses = self._in_stages(step, prefilled.length, batch, request, stages)
+        return self.finish(hypotheses, index, request)
+
+    def _in_stages(
+        self, step: Step, index: Index, batch: Batch, request: Request, stages: int
+    ) -> tuple[Index, Hypotheses]:
+        """As many loops, each on half as many rows as the one before."""
+        size, end = ops.shape(request.forced)
+        left = []
         for stage in range(stages):
-            batch, end = ops.shape(request.forced)
-            most = 0 if stage == stages - 1 else batch // 2
-            index, found, state = self._loop(step, index, found, state, request, shared, most, end)
+            most = 0 if stage == stages - 1 else size // 2
+            index, batch = self._loop(step, index, batch, request, most, end)
             if most:
                 # Those that are not done come first; when all positions are filled, nobody goes on.
-                order = ops.argsort(ops.cast(self.done(found), "int32"), axis=0)
+                order = ops.argsort(ops.cast(self.done(batch.hypotheses), "int32"), axis=0)
                 order = ops.cast(order, "int32")
-                left.append((order, _rows(found, order[most:], batch)))
-                found, state, shared = (
-                    _rows(part, order[:most], batch) for part in (found, state, shared)
-                )
-                request = _rows_of_request(request, order[:most], batch)
+                left.append((order, take_rows(batch.hypotheses, order[most:], size)))
+                batch, size = take_rows(batch, order[:most], size), most
+        hypotheses = batch.hypotheses
         for order, done in reversed(left):
-            found = _put_back(found, done, order)
-        return self.finish(found, index, request)
+            hypotheses = put_back(hypotheses, done, order)
+        return index, hypotheses
 
     def _in_dwindling_batches(
-        self,
-        step: Step,
-        index: Index,
-        found: Found,
-        state: Any,
-        request: Request,
-        shared: Any,
-        room: Room | None,
-    ) -> tuple[Index, Found]:
+        self, step: Step, index: Index, batch: Batch, request: Request, capacity: Capacity | None
+    ) -> tuple[Index, Hypotheses]:
         """Loops until half of the rows are done, then goes on with the others alone.
 
         Rows of a batch of known size stay, since it would be known no longer.
         """
-        batch, max_length = ops.shape(request.forced)
-        stay = isinstance(batch, int)
-        asked = {name: part for name, part in request._asdict().items() if _is_of_rows(name, part)}
-        room = Room(max_length) if room is None else room
+        size, max_length = ops.shape(request.forced)
+        stay = isinstance(size, int)
+        length, grow = Capacity(max_length) if capacity is None else capacity
 
-        def more(
-            index: Index, positions: Index, rows: Tensor, kept: Any, found: Found, *_: Any
-        ) -> Tensor:
-            left = ops.logical_not(self.done(found))
-            return ops.logical_and(index < max_length, ops.any(left))
+        def more(index: Index, length: Index, rows: Tensor, kept: Hypotheses, batch: Batch) -> Any:
+            unfinished = ops.logical_not(self.done(batch.hypotheses))
+            return ops.logical_and(index < max_length, ops.any(unfinished))
 
         def advance(
-            index: Index,
-            positions: Index,
-            rows: Tensor,
-            kept: Any,
-            found: Found,
-            state: Any,
-            asked: dict[str, Tensor],
-            shared: Any,
+            index: Index, length: Index, rows: Tensor, kept: Hypotheses, batch: Batch
         ) -> tuple[Any, ...]:
-            batch, of_rows = ops.shape(rows)[0], Request(**{**request._asdict(), **asked})
-            most, end = 0 if stay else batch // 2, ops.minimum(positions, max_length)
-            index, found, state = self._loop(step, index, found, state, of_rows, shared, most, end)
-            if room.grow is not None:
-                new = ops.where(
-                    index == positions, ops.minimum(positions, max_length - positions), 0
-                )
-                positions, state = positions + new, room.grow(state, new)
+            size = ops.shape(rows)[0]
+            most, end = 0 if stay else size // 2, ops.minimum(length, max_length)
+            index, batch = self._loop(step, index, batch, request, most, end)
+            if grow is not None:
+                new = ops.where(index == length, ops.minimum(length, max_length - length), 0)
+                length, batch = length + new, batch._replace(state=grow(batch.state, new))
             if stay:
-                return index, positions, rows, found, found, state, asked, shared
+                return index, length, rows, batch.hypotheses, batch
             kept = keras.tree.map_structure(
-                lambda all, some: ops.scatter_update(all, rows[:, None], some), kept, found
+                lambda all, some: ops.scatter_update(all, rows[:, None], some),
+                kept,
+                batch.hypotheses,
             )
-            (going_on,) = ops.nonzero(ops.logical_not(self.done(found)))
-            parts = (rows, found, state, asked, shared)
-            rows, found, state, asked, shared = (_rows(part, going_on, batch) for part in parts)
-            return index, positions, rows, kept, found, state, asked, shared
+            (going_on,) = ops.nonzero(ops.logical_not(self.done(batch.hypotheses)))
+            rows, batch = take_rows((rows, batch), going_on, size)
+            return index, length, rows, kept, batch
 
-        rows = ops.arange(batch, dtype="int32")
-        shared = {} if shared is None else shared
-        first = (index, room.positions, rows, found, found, state, asked, shared)
-        index, _, _, kept, *_ = ops.while_loop(more, advance, first)
+        rows = ops.arange(size, dtype="int32")
+        first = (index, length, rows, batch.hypotheses, batch)
+        index, _, _, kept, _ = ops.while_loop(more, advance, first)
         return index, kept
 
     def _loop(
-        self,
-        step: Step,
-        index: Index,
-        found: Found,
-        state: Any,
-        request: Request,
-        shared: Any,
-        most: Index,
-        end: Index,
-    ) -> tuple[Index, Found, Any]:
-        """Until at most `most` rows are open, or the position `end` is reached."""
+        self, step: Step, index: Index, batch: Batch, request: Request, most: Index, end: Index
+    ) -> tuple[Index, Batch]:
+        """Until at most `most` rows are unfinished, or the position `end` is reached."""
+        request = request._replace(**batch.requested)
 
-        def more(index: Index, found: Found, state: Any) -> Tensor:
-            number = ops.sum(ops.cast(ops.logical_not(self.done(found)), "int32"))
+        def more(index: Index, hypotheses: Hypotheses, state: Any) -> Tensor:
+            number = ops.sum(ops.cast(ops.logical_not(self.done(hypotheses)), "int32"))
             return ops.logical_and(index < end, number > most)
 
-        def advance(index: Index, found: Found, state: Any) -> tuple[Any, ...]:
-            def shared_step(
-                ids: Tensor, index: Index, state: Any, ancestry: Ancestry | None
-            ) -> tuple[Tensor, Any]:
-                return step(ids, index, state, ancestry, shared)
+        def advance(index: Index, hypotheses: Hypotheses, state: Any) -> tuple[Any, ...]:
+            after = self.advance(step, index, hypotheses, state, batch.shared, request)
+            known = keras.tree.map_structure(_of_known_shape, after, (hypotheses, state))
+            return index + 1, *known
 
-            after = self.advance(shared_step, index, found, state, request)
-            return index + 1, *keras.tree.map_structure(_of_known_shape, after, (found, state))
-
-        return ops.while_loop(more, advance, (index, found, state))
-
-
-def _rows(tree: Any, rows: Tensor, batch: Index) -> Any:
-    """Takes rows of the batch from tensors whose first axis is the batch, or a multiple of it."""
-
-    def take(tensor: Tensor) -> Tensor:
-        rest = ops.shape(tensor)[1:]
-        grouped = ops.reshape(tensor, (batch, -1, *rest))
-        return ops.reshape(ops.take(grouped, rows, axis=0), (-1, *rest))
-
-    if tree is None:
-        return None
-    return keras.tree.map_structure(take, tree)
+        first = (index, batch.hypotheses, batch.state)
+        index, hypotheses, state = ops.while_loop(more, advance, first)
+        return index, batch._replace(hypotheses=hypotheses, state=state)
 
 
 def _of_known_shape(after: Tensor, before: Tensor) -> Tensor:
@@ -220,25 +207,3 @@ def _of_known_shape(after: Tensor, before: Tensor) -> Tensor:
     if after.shape == before.shape or sizes.count(-1) > 1:
         return after
     return ops.reshape(after, sizes)
-
-
-def _put_back(first: Any, last: Any, order: Tensor) -> Any:
-    """The rows of both in the order that they had before `order` was taken."""
-    back = ops.cast(ops.argsort(order), "int32")
-
-    def join(a: Tensor, b: Tensor) -> Tensor:
-        return ops.take(ops.concatenate([a, b], axis=0), back, axis=0)
-
-    return keras.tree.map_structure(join, first, last)
-
-
-def _rows_of_request(request: Request, rows: Tensor, batch: Index) -> Request:
-    parts = request._asdict()
-    parts.update({n: _rows(part, rows, batch) for n, part in parts.items() if _is_of_rows(n, part)})
-    return Request(**parts)
-
-
-def _is_of_rows(name: str, part: Any) -> bool:
-    """Whether a part of a request is a tensor with a row for each sequence."""
-    of_rows = ("forced", "start_id", "min_lengths", "max_lengths", "cut_lengths", "uniform")
-    return name in of_rows and part is not None and not isinstance(part, int)

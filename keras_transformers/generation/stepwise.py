@@ -1,24 +1,32 @@
 """Searches that decide token by token and never look back: greedy and sampling."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import (
-    NEVER,
+    MASKED,
     Decoded,
-    Found,
-    Opening,
+    Prefilled,
     Request,
     lengths_of,
     log_normalizer,
-    put,
     top_tokens,
+    write_at,
 )
 from keras_transformers.generation.search import Search, Step
+
+
+class Sequences(NamedTuple):
+    """What these searches keep: tensors `(batch, beams, ...)`."""
+
+    ids: Tensor  # the last token of each
+    tokens: Tensor  # (batch, beams, max_length)
+    scores: Tensor
+    finished: Tensor
 
 
 class _Stepwise(Search):
@@ -27,27 +35,28 @@ class _Stepwise(Search):
     def _choose(self, logits: Tensor, index: Index, request: Request) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
-    def start(self, request: Request, opening: Opening) -> Found:
+    def start(self, request: Request, prefilled: Prefilled) -> Sequences:
         ids, tokens, scores = (
-            ops.repeat(part, self.beams, axis=1) for part in opening.sequences(request)
+            ops.repeat(part, self.beams, axis=1) for part in prefilled.sequences(request)
         )
-        return {
-            "ids": ids,
-            "tokens": tokens,
-            "scores": scores,
-            "finished": ops.zeros_like(ids, "bool"),
-        }
+        return Sequences(ids, tokens, scores, finished=ops.zeros_like(ids, "bool"))
 
-    def done(self, found: Found) -> Tensor:
-        return ops.all(found["finished"], axis=1)
+    def done(self, hypotheses: Sequences) -> Tensor:
+        return ops.all(hypotheses.finished, axis=1)
 
     def advance(
-        self, step: Step, index: Index, found: Found, state: Any, request: Request
-    ) -> tuple[Found, Any]:
-        finished = found["finished"]
-        logits, state = step(found["ids"], index, state, None)
+        self,
+        step: Step,
+        index: Index,
+        hypotheses: Sequences,
+        state: Any,
+        shared: Any,
+        request: Request,
+    ) -> tuple[Sequences, Any]:
+        ids, tokens, scores, finished = hypotheses
+        logits, state = step(ids, index, state, shared, None)
         logits = ops.cast(logits, "float32")
-        allowed = self.constraints.restrict(logits, found["tokens"], index, request)
+        allowed = self.constraints.restrict(logits, tokens, index, request)
         logit, ids = self._choose(allowed, index, request)
         gained = self.constraints.log_probabilities(
             allowed, logit, log_normalizer(logits), index, request
@@ -56,16 +65,16 @@ class _Stepwise(Search):
         if request.cut_lengths is not None:
             ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
         ids = ops.where(finished, request.padding_id, ids)
-        found = {
-            "ids": ids,
-            "tokens": put(found["tokens"], ids, index),
-            "scores": found["scores"] + ops.where(finished, 0.0, gained),
-            "finished": ops.logical_or(finished, ended),
-        }
-        return found, state
+        hypotheses = Sequences(
+            ids,
+            write_at(tokens, ids, index),
+            scores + ops.where(finished, 0.0, gained),
+            ops.logical_or(finished, ended),
+        )
+        return hypotheses, state
 
-    def finish(self, found: Found, length: Index, request: Request) -> Decoded[Tensor]:
-        tokens, scores = found["tokens"], found["scores"]
+    def finish(self, hypotheses: Sequences, length: Index, request: Request) -> Decoded[Tensor]:
+        tokens, scores = hypotheses.tokens, hypotheses.scores
         if self.beams == 1:
             tokens, scores = tokens[:, 0], scores[:, 0]
         lengths = lengths_of(tokens, request.padding_id)
@@ -162,7 +171,7 @@ class Sampling(_Stepwise):
         else:
             kept, ids = logits, None
         weights = ops.exp((kept - ops.max(kept, axis=-1, keepdims=True)) / self.temperature)
-        weights = ops.where(kept > NEVER / 2, weights, 0.0)
+        weights = ops.where(kept > MASKED / 2, weights, 0.0)
         if self.top_p:
             before = ops.cumsum(weights, axis=-1) - weights
             enough = self.top_p * ops.sum(weights, axis=-1, keepdims=True)

@@ -34,7 +34,8 @@ from keras_transformers.layers.blocks.feed_forward import (
 from keras_transformers.layers.blocks.pooling_block import PoolingBlock
 from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
 from keras_transformers.layers.blocks.swin import SwinBlock
-from keras_transformers.layers.embeddings import ClassToken, TokenEmbedding
+from keras_transformers.layers.class_token import ClassToken
+from keras_transformers.layers.embeddings import TokenEmbedding
 from keras_transformers.layers.masks import (
     causal_mask,
     combine_masks,
@@ -59,17 +60,17 @@ from keras_transformers.layers.positions.grid_bias import (
     LogGridBias,
     relative_position_index,
 )
+from keras_transformers.layers.positions.in_attention import (
+    ALiBi,
+    AttentionPositionEncoding,
+    RelativePositionBias,
+    ShawRelativePosition,
+)
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
 from keras_transformers.layers.positions.sequence import (
     PositionalEncoding,
     PositionEmbedding,
     sinusoidal_encoding,
-)
-from keras_transformers.layers.positions.terms import (
-    ALiBi,
-    PositionTerm,
-    RelativePositionBias,
-    ShawRelativePosition,
 )
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rematerialization import rematerialized_blocks
@@ -115,7 +116,7 @@ __all__ = [
     "PoolingAttention",
     "PoolingBlock",
     "PositionEmbedding",
-    "PositionTerm",
+    "AttentionPositionEncoding",
     "PositionalEncoding",
     "RandomSynthesizer",
     "RelativePositionBias",

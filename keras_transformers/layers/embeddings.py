@@ -1,4 +1,4 @@
-"""From token ids to vectors and back to logits; learned tokens."""
+"""From token ids to vectors and back to logits."""
 
 import math
 from typing import Any, Unpack
@@ -8,9 +8,9 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Initializer, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.errors import check_sequence, refuse
+from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
@@ -38,7 +38,10 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         vocab_size: Number of rows of the table.
         hidden_dim: Width of a row.
         scale: Whether to multiply by `sqrt(hidden_dim)`.
-        mask_zero: Whether id 0 makes an implicit Keras mask, as in `keras.layers.Embedding`.
+        mask_zero: Whether padding makes an implicit Keras mask, as in `keras.layers.Embedding`.
+        logits_bias: Whether the logit of each token has a learned bias of its own.
+        padding_id: The id that stands for padding. A negative one is no token's: any row stands for
+            it.
 
     Call arguments:
         ids: Integers `(batch, length)`, or floats that hold integers, in `[0, vocab_size)`. XLA
@@ -69,6 +72,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         hidden_dim: int,
         scale: bool = True,
         mask_zero: bool = False,
+        logits_bias: bool = False,
+        padding_id: int = 0,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -81,22 +86,29 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.scale = scale
         self.mask_zero = mask_zero
+        self.logits_bias = logits_bias
+        self.padding_id = padding_id
         self.supports_masking = True
         self.autocast = False  # half precision would round ids that are held in floats
         self._reversed = False
         self.table_scale: Any = None  # of a quantised table
+        self.bias: Any = None
 
     def build(self, ids_shape: Shape | None = None) -> None:
         if self.quantization_mode == "int8":  # out of a file
             self._make_int8_table()
-            return
-        # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
-        stddev = self.hidden_dim**-0.5
-        self.table = self.add_weight(
-            name="token_embedding",
-            shape=(self.vocab_size, self.hidden_dim),
-            initializer=keras.initializers.RandomNormal(stddev=stddev),
-        )
+        else:
+            # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
+            stddev = self.hidden_dim**-0.5
+            self.table = self.add_weight(
+                name="token_embedding",
+                shape=(self.vocab_size, self.hidden_dim),
+                initializer=keras.initializers.RandomNormal(stddev=stddev),
+            )
+        if self.logits_bias:
+            self.bias = self.add_weight(
+                name="logits_bias", shape=(self.vocab_size,), initializer="zeros"
+            )
 
     def call(self, ids: Tensor, reverse: bool = False) -> Tensor:
         self._check(ids, reverse)
@@ -106,6 +118,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
 
     def vectors(self, ids: Tensor) -> Tensor:
         """`call` without checks, for int32 ids that a program has made."""
+        ids = ops.maximum(ids, 0) if self.padding_id < 0 else ids
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         if self.table_scale is not None:
             x = x / ops.cast(ops.take(self.table_scale, ids, axis=0)[..., None], x.dtype)
@@ -119,17 +132,22 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             refuse(self, "ids", expected, f"shape {tuple(x.shape)}")
 
     def logits(self, x: Tensor) -> Tensor:
-        """Scores every token of the vocabulary: `x E^T`, `(..., hidden_dim)` -> `(..., vocab)`.
+        """Scores every token of the vocabulary: `(..., hidden_dim)` -> `(..., vocab_size)`.
+
+        `x E^T`, and the bias of each token where there is one.
 
         In a functional model this is a call of the layer, with `reverse=True`.
         """
         if isinstance(x, keras.KerasTensor):  # a product made here would have a copy of the table
             return self(x, reverse=True)
         if self.table_scale is not None:
-            rows = ops.reshape(x, (-1, self.hidden_dim))
-            return ops.reshape(self._int8_logits(rows), (*ops.shape(x)[:-1], self.vocab_size))
+            y = self._int8_logits(ops.reshape(x, (-1, self.hidden_dim)))
+            return self._with_bias(ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size)))
         table = ops.cast(self.table, self.compute_dtype)
-        return ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table))
+        return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table)))
+
+    def _with_bias(self, logits: Tensor) -> Tensor:
+        return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
 
     def step_logits(self, x: Tensor) -> Tensor:
         """`logits` for one token of every sequence, `(batch, beams, hidden_dim)`: `(E x^T)^T`.
@@ -149,7 +167,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             few = None not in x.shape[:2] and math.prod(x.shape[:2]) <= 4
             blocks = math.gcd(BLOCKS, self.vocab_size) if few else 1
             y = _times_table(ops.cast(self.table, rows.dtype), rows, blocks)
-        return ops.reshape(y, (-1, x.shape[1], self.vocab_size))
+        y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
+        return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
     def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
         """Keeps the table in 8 bits with a scale for each row, for inference; see `in_precision`.
@@ -206,7 +225,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
 
     def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         reverse, self._reversed = self._reversed, False
-        real = ops.not_equal(ids, 0) if self.mask_zero and not reverse else None
+        masked = self.mask_zero and not reverse
+        real = ops.not_equal(ids, self.padding_id) if masked else None
         return combine_masks(previous_mask, real)
 
     def compute_output_shape(self, ids_shape: Shape, reverse: bool = False) -> Shape:
@@ -226,63 +246,6 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "scale": self.scale,
             "mask_zero": self.mask_zero,
-        }
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class ClassToken(Arguments, keras.layers.Layer):
-    """Puts one learned token in front of a sequence; its output stands for the whole.
-
-    `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;
-    Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, eq. 1). An implicit Keras mask gets
-    one more position.
-
-    Args:
-        initializer: Initialiser of the token.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-
-    Returns:
-        `(batch, 1 + length, hidden_dim)`.
-
-    Raises:
-        ValueError: If `x` is not of rank 3.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import ClassToken
-    >>> tuple(ClassToken()(np.ones((2, 5, 8), "float32")).shape)
-    (2, 6, 8)
-    """
-
-    def __init__(self, initializer: Initializer = "zeros", **kwargs: Unpack[LayerOptions]) -> None:
-        super().__init__(**kwargs)
-        self.initializer = keras.initializers.get(initializer)
-        self.supports_masking = True
-
-    def build(self, x_shape: Shape) -> None:
-        check_sequence(self, x_shape)
-        self.token = self.add_weight(
-            name="class_token", shape=(1, 1, x_shape[-1]), initializer=self.initializer
-        )
-
-    def call(self, x: Tensor) -> Tensor:
-        token = ops.cast(self.token, x.dtype)
-        token = ops.broadcast_to(token, (ops.shape(x)[0], 1, x.shape[-1]))
-        return ops.concatenate([token, x], axis=1)
-
-    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
-        if previous_mask is None:
-            return None
-        return ops.pad(previous_mask, ((0, 0), (1, 0)), constant_values=True)
-
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
-        batch, length, width = x_shape
-        return (batch, None if length is None else length + 1, width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "initializer": keras.initializers.serialize(self.initializer),
+            "logits_bias": self.logits_bias,
+            "padding_id": self.padding_id,
         }

@@ -16,6 +16,11 @@ def refuse(layer: Any, argument: str, expected: str, received: Any) -> NoReturn:
     raise ValueError(f"{named(layer, argument)} must be {expected}. Received: {received}")
 
 
+def beside(argument: str) -> str:
+    """What errors expect of a number where an object was given for the same part."""
+    return f"left out beside `{argument}`, which has its own"
+
+
 def named(layer: Any, argument: str) -> str:
     """An argument of a layer as errors name it."""
     return f"{type(layer).__name__} '{layer.name}': `{argument}`"

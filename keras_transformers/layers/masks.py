@@ -77,10 +77,12 @@ def window_mask(query_length: Index, window_size: int, causal: bool = False) -> 
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
     positions = ops.arange(query_length, dtype="int32")
-    return near(positions, positions, window_size, causal)
+    return within_window(positions, positions, window_size, causal)
 
 
-def near(query_positions: Tensor, key_positions: Tensor, window_size: int, causal: bool) -> Tensor:
+def within_window(
+    query_positions: Tensor, key_positions: Tensor, window_size: int, causal: bool
+) -> Tensor:
     """`window_mask` between any positions: bool `(queries, keys)`."""
     before = query_positions[:, None] - key_positions[None, :]
     if causal:

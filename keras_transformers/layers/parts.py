@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Part
-from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.errors import beside, refuse
 
 # What every layer's configuration has and not every constructor takes.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")
@@ -64,9 +64,10 @@ class Prototype:
             hint = ""
             if isinstance(given, type):
                 hint = f"; an object, `{given.__name__}(...)`, where a class was given"
-            elif callable(given):
+            elif callable(given) and not isinstance(given, keras.layers.Layer):
                 hint = "; a function of one's own goes into `call` of such a layer"
-            refuse(owner, argument, f"{choice}a {kind.__name__}{hint}", repr(given))
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            refuse(owner, argument, f"{choice}{article} {kind.__name__}{hint}", repr(given))
         self.argument = argument
         self.layer: Any = layer
 
@@ -102,8 +103,7 @@ def part_or_numbers(
     prototype = Prototype(owner, argument, given, kind)
     for name, number in numbers.items():
         if number is not None:
-            expected = f"left out beside `{argument}`, which has its own"
-            refuse(owner, name, expected, f"{name}={number}")
+            refuse(owner, name, beside(argument), f"{name}={number}")
     return prototype
 
 

@@ -24,7 +24,7 @@ MOST_SHOWN = 8  # names of files, in a message
 
 
 def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
-    """The predictor of a trained model: it takes text or pictures, and gives plain Python.
+    """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
         folder: One of three: the folder of a run of `recipes`; one with published weights, as the
@@ -53,8 +53,8 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     >>> classifier = keras_transformers.load(path)
     >>> classifier.kind, classifier.labels
     ('image_classifier', ['cat', 'dog'])
-    >>> picture = np.zeros((40, 30), "uint8")
-    >>> sorted(classifier.predict(picture)["probabilities"])
+    >>> image = np.zeros((40, 30), "uint8")
+    >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
     folder = pathlib.Path(folder)
@@ -68,10 +68,10 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
         return published.predictor(folder)
     if (found := saved_model.newest(folder / SAVED)) is not None:
         return saved_model.predictor(found, signature, _parts_of_run(folder), folder)
-    raise ValueError(f"load: {folder} {_what_it_is(folder)}")
+    raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
 
 
-def _what_it_is(folder: pathlib.Path) -> str:
+def _reason_to_refuse(folder: pathlib.Path) -> str:
     """The end of a sentence on a folder that cannot be loaded."""
     there = sorted(path.name for path in folder.iterdir())
     if {CONFIG, "figures"} <= set(there) or {CONFIG, MODEL} <= set(there):

@@ -16,7 +16,7 @@ def predictor(folder: pathlib.Path) -> Predictor:
     """The predictor of published weights.
 
     Raises:
-        ValueError: If the folder is broken, or its model gives no answer to text or pictures.
+        ValueError: If the folder is broken, or its model gives no answer to text or images.
     """
     model = read_model(folder)
     served, parts = _served(folder, model)
@@ -38,7 +38,7 @@ def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[
     if make is None:
         raise ValueError(
             f"load: {folder} holds a {type(model).__name__}{_head(model)}, which answers no "
-            "text and no picture; keras_transformers.pretrained.load gives the model."
+            "text and no image; keras_transformers.pretrained.load gives the model."
         )
     words = pretrained.load_tokenizer(folder)
     return make(folder, model, words), {"tokenizer": lambda: words}

@@ -1,6 +1,13 @@
 """Models: one architecture a file, made of `keras_transformers.layers`."""
 
 from keras_transformers.models.detr import DETR
+from keras_transformers.models.detr_backbone import FeatureMap
+from keras_transformers.models.detr_queries import (
+    AnchorQueries,
+    LearnedQueries,
+    ObjectQueries,
+    ProposalQueries,
+)
 from keras_transformers.models.language_model import LanguageModel
 from keras_transformers.models.mae import MAE
 from keras_transformers.models.mvit import MViT
@@ -17,12 +24,17 @@ from keras_transformers.models.vit import ViT
 __all__ = [
     "DETR",
     "MAE",
+    "AnchorQueries",
     "ClassificationHead",
+    "FeatureMap",
     "LanguageModel",
+    "LearnedQueries",
     "MViT",
     "MaskedLanguageHead",
     "PVT",
     "RecurrentTranslator",
+    "ObjectQueries",
+    "ProposalQueries",
     "ResNet",
     "Swin",
     "TaggingHead",

@@ -1,10 +1,8 @@
 """How much each source token was attended to, summed up while decoding."""
 
-from typing import Any
-
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import BackPointers, Tensor
 
 
 def start_coverage(source_mask: Tensor, beams: int) -> Tensor:
@@ -14,8 +12,8 @@ def start_coverage(source_mask: Tensor, beams: int) -> Tensor:
     return ops.broadcast_to(padding, (batch, beams, length))
 
 
-def add_coverage(coverage: Tensor, weights: Tensor, ancestry: Any) -> Tensor:
+def add_coverage(coverage: Tensor, weights: Tensor, back_pointers: BackPointers | None) -> Tensor:
     """Each beam's coverage after a step with attention weights `(batch, beams, source_length)`."""
-    if ancestry is not None:
-        coverage = ops.take_along_axis(coverage, ancestry.parents[..., None], axis=1)
+    if back_pointers is not None:
+        coverage = ops.take_along_axis(coverage, back_pointers.parents[..., None], axis=1)
     return coverage + ops.cast(weights, "float32")

@@ -1,21 +1,46 @@
 """How models with decoder blocks decode, token by token."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_transformers.annotations import Cache, Index, ModelMixin, Tensor
+from keras_transformers.annotations import BackPointers, Cache, Index, ModelMixin, Tensor
 from keras_transformers.layers import padding_mask
 from keras_transformers.layers.attention.decoder import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.text_inputs import rows_of_table
+from keras_transformers.models.stack_positions import bias_of_step
 
 AT_A_TIME = 64  # positions of a prompt whose logits are in memory together
 
 
+class DecodingState(NamedTuple):
+    """What changes with every step.
+
+    Args:
+        caches: Of each decoder block.
+        coverage: float32 `(batch, beams, source_length)`, how much each source token was attended
+            to; empty where that is not summed up.
+    """
+
+    caches: list[Cache]
+    coverage: Tensor | tuple[()] = ()
+
+
+class Source(NamedTuple):
+    """What an encoder made of the source, for every step.
+
+    Args:
+        context: For each decoder block what its cross-attention made of it.
+        mask: Bool `(batch, source_length)`, False at padding.
+    """
+
+    context: Any
+    mask: Tensor
+
+
 class CachedDecoding(ModelMixin):
-    """Decoding with `decoder_blocks`, whose state has the `cache` of each; before `keras.Model`."""
+    """Decoding with `decoder_blocks`, whose state is a `DecodingState`; before `keras.Model`."""
 
     def _start_caches(self, batch: Any, beams: int, max_length: Index) -> list[Cache]:
         return [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
@@ -24,37 +49,40 @@ class CachedDecoding(ModelMixin):
         self,
         x: Tensor,
         index: Index,
-        state: dict[str, Any],
-        ancestry: Any,
+        state: DecodingState,
+        back_pointers: BackPointers | None,
         contexts: Sequence[Cache | None] | None = None,
         context_mask: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Any], Any]:
+        shared_bias: Any = None,
+    ) -> tuple[Tensor, DecodingState, Any]:
         """One token of every sequence through all blocks.
 
         Args:
             x: `(batch, beams, hidden_dim)`.
-            index, state, ancestry: See `decode_step`.
+            index, state, back_pointers: See `decode_step`.
             contexts: For each block what its cross-attention made of the context, or None.
             context_mask: Bool `(batch, context_length)`, or None.
+            shared_bias: The `AttentionPositionEncoding` that the blocks share, or None.
 
         Returns:
             `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
             cross-attention `(batch, heads, beams, context_length)`, None without a context.
         """
-        slots = None if ancestry is None else ancestry.slots
-        visible = visible_slots(index, state["cache"][0], x.shape[1], slots)
+        slots = None if back_pointers is None else back_pointers.slots
+        visible = visible_slots(index, state.caches[0], x.shape[1], slots)
+        bias = None if shared_bias is None else bias_of_step(shared_bias, index, visible)
         contexts = [None] * len(self.decoder_blocks) if contexts is None else contexts
-        stack, caches = (self.decoder_blocks, state["cache"], contexts), []
+        stack, caches = (self.decoder_blocks, state.caches, contexts), []
         for block, cache, context in zip(*stack, strict=True):
-            x, cache, weights = block.step(x, cache, index, visible, context, context_mask)
+            x, cache, weights = block.step(x, cache, index, visible, context, context_mask, bias)
             caches.append(cache)
-        return x, {**state, "cache": caches}, weights
+        return x, state._replace(caches=caches), weights
 
-    def grow_caches(self, state: dict[str, Any], beams: int, positions: Index) -> dict[str, Any]:
+    def grow_caches(self, state: DecodingState, beams: int, positions: Index) -> DecodingState:
         """The state with as many positions more in its caches; only where nothing is compiled."""
         more = ((0, 0), (0, 0), (0, beams * positions), (0, 0))  # where positions are rows
-        caches = [{k: ops.pad(x, more) for k, x in each.items()} for each in state["cache"]]
-        return {**state, "cache": caches}
+        caches = [{k: ops.pad(x, more) for k, x in each.items()} for each in state.caches]
+        return state._replace(caches=caches)
 
 
 class TransformerDecoding(CachedDecoding):
@@ -62,7 +90,7 @@ class TransformerDecoding(CachedDecoding):
 
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    ) -> tuple[DecodingState, Source]:
         """Encodes the source once, and makes what `decode_step` needs.
 
         The caches hold `batch * heads * (key_dim + value_dim) * (beams * max_length +
@@ -75,63 +103,51 @@ class TransformerDecoding(CachedDecoding):
             coverage: Whether to sum up how much each source token was attended to.
 
         Returns:
-            `(state, shared)`. `state` changes with every step: `cache`, and on request `coverage`
-            float32 `(batch, beams, source_length)`, the sums of the last block's cross-attention
-            (mean of its heads); 1 at padding. `shared` belongs to the source and never changes.
+            `(state, shared)`: a `DecodingState`, whose coverage is the sums of the last block's
+            cross-attention (mean of its heads), 1 at padding; and the `Source`.
         """
         context = self.encode(source, training=False)
         mask = padding_mask(source, self.padding_id)
-        shared = {
-            "source_mask": mask,
-            "context": [
-                block.cross_attention.project_context(context) for block in self.decoder_blocks
-            ],
-        }
-        batch = ops.shape(source)[0]
-        state: dict[str, Any] = {"cache": self._start_caches(batch, beams, max_length)}
-        if coverage:
-            state["coverage"] = start_coverage(mask, beams)
-        return state, shared
+        shared = [block.cross_attention.project_context(context) for block in self.decoder_blocks]
+        state = DecodingState(
+            self._start_caches(ops.shape(source)[0], beams, max_length),
+            start_coverage(mask, beams) if coverage else (),
+        )
+        return state, Source(shared, mask)
 
     def decode_step(
         self,
         ids: Tensor,
         index: Index,
-        state: dict[str, Any],
-        shared: dict[str, Any],
-        ancestry: Any = None,
-    ) -> tuple[Tensor, dict[str, Any]]:
+        state: DecodingState,
+        shared: Source,
+        back_pointers: BackPointers | None = None,
+    ) -> tuple[Tensor, DecodingState]:
         """Scores the next token of every sequence.
 
         Args:
             ids: Integers `(batch, beams)`, the token at position `index`.
             index: Int or scalar tensor.
             state, shared: From `start_decoding` or the step before.
-            ancestry: `generation.Ancestry` of the beams; None where none has moved.
+            back_pointers: `generation.BackPointers` of the beams; None where none has moved.
 
         Returns:
             Logits `(batch, beams, target vocabulary)` and the new `state`.
         """
-        ids = ids if self.padding_id >= 0 else rows_of_table(self, ids)
         x = self.target_embedding.vectors(ids)
-        if self.positional_encoding is not None:
-            positions = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
-            x = self.positional_encoding(x, positions=positions)
+        bias = self.target_positions  # that all blocks share
+        if self.adds_positions:
+            here = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+            x, bias = self.target_positions(x, positions=here), None
         x, state, weights = self._step_blocks(
-            x, index, state, ancestry, shared["context"], shared["source_mask"]
+            x, index, state, back_pointers, shared.context, shared.mask, bias
         )
-        if "coverage" in state:
+        if not isinstance(state.coverage, tuple):
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
-            coverage = add_coverage(state["coverage"], attended, ancestry)
-            state = {**state, "coverage": coverage}
+            coverage = add_coverage(state.coverage, attended, back_pointers)
+            state = state._replace(coverage=coverage)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self._with_bias(self.target_embedding.step_logits(x)), state
-
-    def _with_bias(self, logits: Tensor) -> Tensor:
-        """Logits with the bias of each token, if there are biases."""
-        if self.logits_bias is None:
-            return logits
-        return logits + ops.cast(self.logits_bias, logits.dtype)
+        return self.target_embedding.step_logits(x), state
 
 
 def log_probabilities(

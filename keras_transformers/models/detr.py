@@ -1,55 +1,40 @@
 """The detection Transformer of Carion et al. 2020, and what makes it learn from few images."""
 
-import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import Config, LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection import SetCriterion
-from keras_transformers.layers import DecoderBlock, EncoderBlock
-from keras_transformers.models.detr_backbone import Backbone
-from keras_transformers.models.detr_queries import QUERIES, ObjectQueries
-from keras_transformers.models.settings import (
-    check_choice,
-    check_divides,
-    check_sizes,
-    keeps_settings,
-    variant,
+from keras_transformers.layers import relative_coordinates
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.parts import part
+from keras_transformers.models.detr_backbone import (
+    BackboneName,
+    FeatureMap,
+    as_feature_map,
+    images_and_mask,
+    mask_of_map,
 )
+from keras_transformers.models.detr_heads import Heads
+from keras_transformers.models.detr_queries import LearnedQueries, Memory, ObjectQueries
+from keras_transformers.models.detr_settings import (
+    block_prototypes,
+    check_settings,
+    pair_of_layers,
+    serialized_criterion,
+    serialized_parts,
+)
+from keras_transformers.models.detr_variants import DETROptions, arguments_of_variant
+from keras_transformers.models.image_model import check_images, check_images_shape
+from keras_transformers.models.settings import ModelSettings, keeps_settings
 from keras_transformers.models.transfer import Transferable
-
-# Carion et al. 2020, section 4; a smaller one for small data, measured on the embedded tree crowns.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "mini": {
-        "backbone": "mini",
-        "hidden_dim": 128,
-        "num_heads": 4,
-        "mlp_dim": 256,
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 3,
-        "num_queries": 40,
-        "queries": "proposals",
-        "norm_first": True,
-        "dropout": 0.0,
-        "max_wavelength": 20.0,
-        "criterion": {"classification": "focal", "class_cost": 2.0, "class_weight": 2.0},
-    },
-    "R50": {"backbone": "50"},
-    "R101": {"backbone": "101"},
-}
-
-
-def serialized_criterion(criterion: SetCriterion | dict[str, Any] | None) -> dict[str, Any]:
-    """A `SetCriterion`, or a dict of its arguments, or None, as such a dict."""
-    if isinstance(criterion, SetCriterion):
-        return dataclasses.asdict(criterion)
-    return criterion or {}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class DETR(Transferable, Backbone, ObjectQueries):
+class DETR(Transferable, ModelSettings, Composite, keras.Model):
     """Detection Transformer (Carion et al. 2020, https://arxiv.org/abs/2005.12872).
 
     A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its positions,
@@ -58,30 +43,22 @@ class DETR(Transferable, Backbone, ObjectQueries):
     matches them one to one with the true boxes (`detection.SetCriterion`). No anchors to tune,
     nothing to suppress.
 
-    The queries are "learned" vectors, as in that paper; "anchors", learned boxes that every decoder
-    block moves, their positions being the queries' (Liu et al. 2022,
-    https://arxiv.org/abs/2201.12329); or "proposals", such boxes that the image itself proposes:
-    every position of the encoded map gives one, and the best are taken and trained like a layer of
-    the decoder (two stages: Zhu et al. 2021, https://arxiv.org/abs/2010.04159, section 4.2).
-    Proposals learn in a hundredth of the time.
-
     Args:
         num_classes: Number of classes.
         backbone: "mini", "18", "34", "50" or "101" of `ResNet` ("50" and "101" with frozen batch
-            norms, as in the paper); a model with `features`, `Swin`, `PVT`, `MViT`, `ViT` or
-            `ResNet`; or any Keras model from images to a map `(batch, rows, columns, width)`, for
-            instance `keras.applications.ResNet50(include_top=False)`. A model given is used itself,
-            weights included.
-        feature: Which of the backbone's features, for instance "stride_16"; the last by default.
+            norms, as in the paper); a Keras model, `Swin`, `PVT`, `MViT`, `ViT`, `ResNet` or for
+            instance `keras.applications.ResNet50(include_top=False)`; or a `FeatureMap`, which says
+            which of its maps is read. A model given is used itself, weights included.
         hidden_dim: Width of every token (D); a multiple of 8.
-        num_heads: Heads of every attention; must divide `hidden_dim`.
-        mlp_dim: Width of the feed-forward networks.
-        num_encoder_layers, num_decoder_layers: Number of blocks.
-        num_queries: Most boxes that are found in an image.
-        queries: "learned", "anchors" or "proposals".
-        norm_first: Whether blocks are pre-norm.
-        dropout: Rate on every residual branch.
-        max_wavelength: Of the positions.
+        num_heads: Heads of every attention; must divide `hidden_dim`. 8 unless `blocks` are given.
+        mlp_dim: Width of the feed-forward networks. 2048 unless `blocks` are given.
+        num_layers: Number of blocks of encoder and decoder each, or a pair of both.
+        queries: Number of `LearnedQueries`, the most boxes that are found in an image; or
+            `AnchorQueries(100)` or `ProposalQueries(100)`, which learn in less time. Copied.
+        dropout: Rate on every residual branch. 0.1 unless `blocks` are given.
+        blocks: What stands in the place of the post-norm blocks that those three numbers make: a
+            pair of an `EncoderBlock` and a `DecoderBlock(..., causal=False)`, copied for each
+            layer. Where they are pre-norm, a norm follows the encoder's last.
         criterion: A `detection.SetCriterion`, or a dict of its arguments.
 
     Call arguments:
@@ -98,81 +75,88 @@ class DETR(Transferable, Backbone, ObjectQueries):
         proposals first where there are some. `detection.best_answers` makes answers of them.
 
     Raises:
-        ValueError: If a size is not positive, a choice unknown, or there are fewer positions than
-            `num_queries` proposals.
+        ValueError: If a size is not positive, blocks and numbers of theirs are both given or the
+            blocks do not fit, or there are fewer positions than proposals.
 
     Example:
     >>> import numpy as np
-    >>> from keras_transformers.models import DETR
+    >>> from keras_transformers.layers import DecoderBlock, EncoderBlock, GatedFeedForward
+    >>> from keras_transformers.models import DETR, ProposalQueries
     >>> model = DETR.from_variant("mini", num_classes=3)
     >>> found = model(np.zeros((2, 128, 160, 3), "float32"))
     >>> tuple(found["logits"].shape), tuple(found["boxes"].shape)
     ((2, 40, 3), (2, 40, 4))
+    >>> gated = {"num_heads": 4, "feed_forward": GatedFeedForward(96, "silu"), "norm_first": True}
+    >>> blocks = EncoderBlock(**gated), DecoderBlock(**gated, causal=False)
+    >>> model = DETR(3, "mini", 64, num_layers=(1, 2), queries=ProposalQueries(20), blocks=blocks)
+    >>> tuple(model(np.zeros((2, 128, 160, 3), "float32"))["boxes"].shape)
+    (2, 20, 4)
     """
 
-    anew = ("class_head", "proposal_class_head")
+    anew = ("heads/class_head", "proposal_heads/class_head")
 
-    @keeps_settings(backbone=None, criterion=serialized_criterion)
+    @keeps_settings(
+        backbone=None,
+        num_layers=pair_of_layers,
+        queries=serialized_parts,
+        blocks=serialized_parts,
+        criterion=serialized_criterion,
+    )
     def __init__(
         self,
         num_classes: int,
-        backbone: Literal["mini", "18", "34", "50", "101"] | Part = "50",
-        feature: str | None = None,
+        backbone: BackboneName | keras.Model | FeatureMap | Config = "50",
         hidden_dim: int = 256,
-        num_heads: int = 8,
-        mlp_dim: int = 2048,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        num_queries: int = 100,
-        queries: Literal["learned", "anchors", "proposals"] = "learned",
-        norm_first: bool = False,
-        dropout: float = 0.1,
-        max_wavelength: float = 10000.0,
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
+        num_layers: int | Sequence[int] = 6,
+        queries: int | ObjectQueries | Config = 100,
+        dropout: float | None = None,
+        blocks: Sequence[Part] | None = None,
         criterion: SetCriterion | dict[str, Any] | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self._check_settings()
+        check_settings(self._settings)
         self.criterion = SetCriterion(**self._settings["criterion"])
-        self._make_backbone(backbone)
-        self.encoder_blocks = [
-            self._block(EncoderBlock, f"encoder_{i}") for i in range(num_encoder_layers)
-        ]
-        self.decoder_blocks = [
-            self._block(DecoderBlock, f"decoder_{i}", causal=False)
-            for i in range(num_decoder_layers)
-        ]
-        self.encoder_norm = self._norm("encoder_norm") if norm_first else None
-        self._make_heads()
+        self.feature_map = as_feature_map(backbone, self.dtype_policy)
+        self.backbone = self.feature_map.backbone
+        self.input_projection = keras.layers.Dense(
+            hidden_dim, name="input_projection", dtype=self.dtype_policy
+        )
+        numbers = {"num_heads": num_heads, "mlp_dim": mlp_dim, "dropout": dropout}
+        encoder, decoder = block_prototypes(self, blocks, numbers)
+        encoder_layers, decoder_layers = self._settings["num_layers"]
+        self.encoder_blocks = [encoder.copy(self, f"encoder_{i}") for i in range(encoder_layers)]
+        self.decoder_blocks = [decoder.copy(self, f"decoder_{i}") for i in range(decoder_layers)]
+        pre_norm = getattr(encoder.layer, "norm_first", False)
+        self.encoder_norm = self._norm("encoder_norm") if pre_norm else None
+        self.decoder_norm = self._norm("decoder_norm")
+        given = LearnedQueries(queries) if isinstance(queries, int) else queries
+        self.queries: Any = part(self, "queries", given, ObjectQueries)
+        self.heads = self._heads("heads")
+        self.proposal_heads = self._heads("proposal_heads") if self.queries.proposes else None
 
-    def _check_settings(self) -> None:
-        settings = self._settings
-        sizes = ["num_classes", "hidden_dim", "num_heads", "mlp_dim", "num_queries"]
-        check_sizes("DETR", settings, [*sizes, "num_encoder_layers", "num_decoder_layers"])
-        check_divides("DETR", settings, "num_heads", "hidden_dim")
-        check_choice("DETR", settings, "queries", QUERIES)
-        if settings["hidden_dim"] % 8:
-            raise ValueError(
-                "DETR: `hidden_dim` must be a multiple of 8, for a sine and a cosine of each "
-                f"coordinate of a box. Received: {settings['hidden_dim']}"
-            )
+    def _norm(self, name: str) -> keras.layers.LayerNormalization:
+        return keras.layers.LayerNormalization(epsilon=1e-5, name=name, dtype=self.dtype_policy)
 
-    def _block(self, block: Any, name: str, **kwargs: Any) -> Any:
-        settings = self._settings
-        return block(
-            settings["num_heads"],
-            settings["mlp_dim"],
-            dropout=settings["dropout"],
-            norm_first=settings["norm_first"],
-            norm=self._norm("norm"),
+    def _heads(self, name: str) -> Heads:
+        return Heads(
+            self._settings["num_classes"],
+            self.criterion.classification == "focal",
+            self._settings["hidden_dim"],
+            self.queries.boxes,
             name=name,
             dtype=self.dtype_policy,
-            **kwargs,
         )
 
     @classmethod
     def from_variant(
-        cls, name: Literal["mini", "R50", "R101"], num_classes: int = 91, **changes: Any
+        cls,
+        name: Literal["mini", "R50", "R101"],
+        /,
+        num_classes: int = 91,
+        **changes: Unpack[DETROptions],
     ) -> Self:
         """A model of a published size, or the small one.
 
@@ -181,42 +165,86 @@ class DETR(Transferable, Backbone, ObjectQueries):
         Args:
             name: "mini" (1.3 M, proposals, for small data), "R50" or "R101".
             num_classes: Number of classes.
-            **changes: Any constructor argument, instead of the variant's.
+            **changes: Any constructor argument, instead of the variant's; `queries` can be
+                "learned", "anchors" or "proposals" too. And what such arguments are made of:
+                `num_queries`; `feature` and `max_wavelength` of the `FeatureMap`;
+                `num_encoder_layers` and `num_decoder_layers`; and `norm_first` of the blocks.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant, or a part and what it is made of are both
+                given.
         """
-        return cls(num_classes, **variant("DETR", name, VARIANTS, changes))
+        return cls(num_classes, **arguments_of_variant(name, changes))
 
     def build(self, images_shape: Any) -> None:
-        self._build_backbone(images_shape)
-        width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
-        tokens = (None, None, width)
+        if isinstance(images_shape, dict):
+            images_shape = images_shape["images"]
+        check_images_shape(self, images_shape)
+        self.channels = images_shape[-1]
+        width = self.feature_map.build(images_shape, self.compute_dtype)
+        self.input_projection.build((None, None, None, width))
+        width = self._settings["hidden_dim"]
+        tokens, found = (None, None, width), (None, self.queries.num_queries, width)
         for block in self.encoder_blocks:
             block.build(tokens)
         for block in self.decoder_blocks:
-            block.build((None, queries, width), tokens)
+            block.build(found, tokens)
         if self.encoder_norm is not None:
             self.encoder_norm.build(tokens)
-        self._build_heads()
-        self._build_queries()
+        self.decoder_norm.build(found)
+        self.queries.build(tokens)
+        for heads in (self.heads, self.proposal_heads):
+            if heads is not None:
+                heads.build(found)
 
     def call(
         self, images: Tensor | dict[str, Tensor], training: bool | None = None
     ) -> dict[str, Tensor]:
-        images, mask = self._inputs(images)
-        memory, positions, mask, coordinates = self._memory(images, mask, training)
+        images, mask = images_and_mask(self, images)
+        x = self.input_projection(self.feature_map(images, training))
+        _, rows, columns, width = ops.shape(x)  # (batch, rows, columns, hidden_dim)
+        coordinates = relative_coordinates(mask_of_map(mask, rows, columns))
+        positions = self.feature_map.encode(coordinates, width)
+        x, positions = (ops.reshape(y, (-1, rows * columns, width)) for y in (x, positions))
+        if mask is not None:
+            mask = ops.reshape(mask_of_map(mask, rows, columns), (-1, rows * columns))
         for block in self.encoder_blocks:
-            memory = block(memory, padding_mask=mask, positions=positions, training=training)
-        memory = memory if self.encoder_norm is None else self.encoder_norm(memory)
-        layers = self._decode(memory, positions, mask, coordinates, training)
-        logits, boxes = (ops.stack(values, axis=1) for values in zip(*layers, strict=True))
+            x = block(x, padding_mask=mask, positions=positions, training=training)
+        x = x if self.encoder_norm is None else self.encoder_norm(x)
+        logits, boxes = self._decode(Memory(x, mask, coordinates), positions, training)
+        boxes = ops.cast(ops.sigmoid(boxes), x.dtype)
         return {
             "logits": logits[:, -1],
             "boxes": boxes[:, -1],
             "auxiliary_logits": logits[:, :-1],
             "auxiliary_boxes": boxes[:, :-1],
         }
+
+    def _decode(
+        self, memory: Memory, positions: Tensor, training: bool | None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and boxes, before the sigmoid, of the proposals and of every decoder block.
+
+        Returns:
+            `(batch, layers, num_queries, classes)` and float32 `(batch, layers, num_queries, 4)`.
+        """
+        x, boxes, proposed = self.queries.start(memory, self.proposal_heads)
+        layers = [] if proposed is None else [proposed]
+        for block in self.decoder_blocks:
+            x = block(
+                x,
+                memory.tokens,
+                context_mask=memory.mask,
+                positions=self.queries.positions(boxes, self.feature_map.encode, x.dtype),
+                context_positions=positions,
+                training=training,
+            )
+            logits, moved = self.heads(self.decoder_norm(x))
+            moved = moved if boxes is None else moved + boxes
+            layers.append((logits, moved))
+            boxes = None if boxes is None else ops.stop_gradient(moved)
+        logits, boxes = (ops.stack(values, axis=1) for values in zip(*layers, strict=True))
+        return logits, boxes
 
     def compute_loss(
         self,
@@ -244,16 +272,24 @@ class DETR(Transferable, Backbone, ObjectQueries):
     def _shape_to_build(self, model: keras.Model) -> Shape:
         return (None, None, None, self.channels)
 
+    def compute_output_spec(self, images: Any, training: bool | None = None) -> Any:
+        given = images["images"] if isinstance(images, dict) else images
+        check_images(self, given, self.channels)
+        return super().compute_output_spec(images, training=training)
+
     def compute_output_shape(self, images_shape: Any) -> dict[str, Shape]:
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
-        settings = self._settings
-        batch, queries = images_shape[0], settings["num_queries"]
-        classes = settings["num_classes"] + (self.criterion.classification == "softmax")
-        layers = settings["num_decoder_layers"] - 1 + (settings["queries"] == "proposals")
+        batch, queries = images_shape[0], self.queries.num_queries
+        classes = self.heads.class_head.units
+        layers = len(self.decoder_blocks) - 1 + self.queries.proposes
         return {
             "logits": (batch, queries, classes),
             "boxes": (batch, queries, 4),
             "auxiliary_logits": (batch, layers, queries, classes),
             "auxiliary_boxes": (batch, layers, queries, 4),
         }
+
+    def get_config(self) -> Config:
+        feature_map = keras.saving.serialize_keras_object(self.feature_map)
+        return {**super().get_config(), "backbone": feature_map}

@@ -1,178 +1,232 @@
-"""The object queries of DETR: where they come from, and what the decoder finds with them."""
+"""The object queries of DETR: what its decoder starts from."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.annotations import Config, Index, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require
-from keras_transformers.layers import sinusoidal_coordinates
+from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.masks import hide_padding
-from keras_transformers.models.detr_heads import box_head, class_head, network
-from keras_transformers.models.settings import ModelSettings
+from keras_transformers.models.detr_heads import Heads, network
 
-QUERIES = ("learned", "anchors", "proposals")
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the image
 
 
-class ObjectQueries(ModelSettings, Composite, keras.Model):
-    """Queries, the heads on top of them, and the way through the decoder; `DETR` has them.
+class Memory(NamedTuple):
+    """The encoded map."""
 
-    Their settings are `DETR`'s: `num_classes`, `hidden_dim`, `num_queries`, `queries`,
-    `max_wavelength`; and they use its `criterion` and `decoder_blocks`.
+    tokens: Tensor  # (batch, positions, hidden_dim)
+    mask: Tensor | None  # bool (batch, positions), True = part of the image
+    coordinates: Tensor  # (batch or 1, rows, columns, 2), from `relative_coordinates`
+
+
+class Start(NamedTuple):
+    """What the first decoder block is given."""
+
+    tokens: Tensor  # (batch, num_queries, hidden_dim)
+    boxes: Tensor | None  # float32 (batch, num_queries, 4), before the sigmoid
+    proposed: tuple[Tensor, Tensor] | None  # logits, and boxes before the sigmoid, to be trained
+
+
+class ObjectQueries(Arguments, Composite, keras.layers.Layer):
+    """Base of the kinds of queries; a subclass has `start` and `positions`.
+
+    One of boxes alone is `AnchorQueries` or `ProposalQueries` with another `start`.
+
+    Args:
+        num_queries: Most boxes that are found in an image.
+
+    Attributes:
+        boxes: Whether the queries are boxes, which every decoder block moves.
+        proposes: Whether `start` is given heads of its own, to look for objects on the map.
+        embedding: Weight `(num_queries, hidden_dim)`.
+
+    Example:
+    >>> from keras_transformers.models import DETR, ObjectQueries
+    >>> isinstance(DETR(3, "mini", queries=20).queries, ObjectQueries)
+    True
     """
 
-    def _norm(self, name: str) -> keras.layers.LayerNormalization:
-        return keras.layers.LayerNormalization(epsilon=1e-5, name=name, dtype=self.dtype_policy)
+    boxes = False
+    proposes = False
 
-    def _make_heads(self) -> None:
-        settings, policy = self._settings, self.dtype_policy
-        width, kind = settings["hidden_dim"], settings["queries"]
-        classes = (settings["num_classes"], self.criterion.classification == "focal")
-        boxes = (width, kind != "learned")
-        self.decoder_norm = self._norm("decoder_norm")
-        self.class_head = class_head(*classes, "class_head", policy)
-        self.box_head = box_head(*boxes, "box_head", policy)
-        # Those that a kind of queries does not need stay None.
-        self.position_network: Any = None
-        self.proposal_network: Any = None
-        self.proposal_norm: Any = None
-        self.proposal_class_head: Any = None
-        self.proposal_box_head: Any = None
-        if kind != "learned":
-            self.position_network = network(width, width, 1, "position_network", policy)
-        if kind == "proposals":
-            self.proposal_network = keras.layers.Dense(width, name="proposal_network", dtype=policy)
-            self.proposal_norm = self._norm("proposal_norm")
-            self.proposal_class_head = class_head(*classes, "proposal_class_head", policy)
-            self.proposal_box_head = box_head(*boxes, "proposal_box_head", policy)
+    def __init__(self, num_queries: int = 100, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.num_queries = whole_number(self, "num_queries", num_queries)
 
-    def _build_heads(self) -> None:
-        width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
-        tokens, found = (None, None, width), (None, queries, width)
-        heads = (self.decoder_norm, self.class_head, self.box_head)
-        proposal_heads = (self.proposal_class_head, self.proposal_box_head)
-        for layers, shape in (
-            ((self.proposal_network, self.proposal_norm), tokens),
-            ((*heads, *proposal_heads), found),
-            ((self.position_network,), (None, queries, 2 * width)),
-        ):
-            for layer in layers:
-                if layer is not None:
-                    layer.build(shape)
-
-    def _build_queries(self) -> None:
-        width, queries = self._settings["hidden_dim"], self._settings["num_queries"]
-        self.query_embedding = self.add_weight(
-            name="query_embedding",
-            shape=(queries, width),
+    def build(self, memory_shape: Shape) -> None:
+        self.embedding = self.add_weight(
+            name="embedding",
+            shape=(self.num_queries, memory_shape[-1]),
             initializer=keras.initializers.RandomNormal(stddev=1.0),
         )
-        self.anchor_embedding = None
-        if self._settings["queries"] == "anchors":
-            # Anywhere in the image, before the sigmoid.
-            anywhere = keras.initializers.RandomUniform(-2.0, 2.0)
-            self.anchor_embedding = self.add_weight(
-                name="anchor_embedding", shape=(queries, 4), initializer=anywhere
-            )
 
-    def _decode(
-        self,
-        memory: Tensor,
-        positions: Tensor,
-        mask: Tensor | None,
-        coordinates: Tensor,
-        training: bool | None,
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Logits and boxes of the proposals, where there are some, and of every decoder block.
+    def start(self, memory: Memory, heads: Heads | None) -> Start:
+        """A hook: what the first decoder block is given, for this map."""
+        raise NotImplementedError
+
+    def positions(
+        self, boxes: Tensor | None, encode: Callable[[Tensor, int], Tensor], dtype: Any
+    ) -> Tensor:
+        """A hook: what is added to queries and keys of the next decoder block.
 
         Args:
-            memory: The encoded map, `(batch, positions, hidden_dim)`.
-            positions: Their encoding, same shape or with batch 1.
-            mask: Bool `(batch, positions)`, or None.
-            coordinates: Theirs, from `relative_coordinates`.
-            training: Whether dropout acts.
+            boxes: Float32 `(batch, num_queries, 4)`, before the sigmoid, or None.
+            encode: Function from coordinates in [0, 1] and a width to their encoding.
+            dtype: Of the result.
 
         Returns:
-            List of `(batch, num_queries, classes)` and `(batch, num_queries, 4)`.
+            `(batch, num_queries, hidden_dim)`, or without the batch.
         """
-        x, placed, reference, layers = self._start(memory, mask, coordinates)
-        for block in self.decoder_blocks:
-            placed = placed if reference is None else self._encoded(reference, memory.dtype)
-            x = block(
-                x,
-                memory,
-                context_mask=mask,
-                positions=placed,
-                context_positions=positions,
-                training=training,
-            )
-            y = self.decoder_norm(x)
-            moved = ops.cast(self.box_head(y), "float32")
-            moved = moved if reference is None else moved + reference
-            layers.append((self.class_head(y), ops.cast(ops.sigmoid(moved), memory.dtype)))
-            reference = None if reference is None else ops.stop_gradient(moved)
-        return layers
+        raise NotImplementedError
 
-    def _start(
-        self, memory: Tensor, mask: Tensor | None, coordinates: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, list[tuple[Tensor, Tensor]]]:
-        """What the first decoder block is given.
+    def compute_output_shape(self, memory_shape: Shape) -> Shape:
+        return (memory_shape[0], self.num_queries, memory_shape[-1])
 
-        Returns:
-            Queries `(batch, num_queries, hidden_dim)`; their positions, or None where these are of
-            boxes; the boxes before the sigmoid, float32 `(batch, num_queries, 4)`, or None; and a
-            list of the logits and boxes of the proposals, empty without.
-        """
-        batch = ops.shape(memory)[0]
-        embedding = ops.cast(self.query_embedding, memory.dtype)
-        x = ops.broadcast_to(embedding, (batch, *embedding.shape))
-        if self._settings["queries"] == "learned":
-            return ops.zeros_like(x), embedding, None, []
-        if self._settings["queries"] == "anchors":
-            boxes = ops.cast(self.anchor_embedding, "float32")
-            return x, None, ops.broadcast_to(boxes, (batch, *boxes.shape)), []
-        logits, boxes = self._propose(memory, mask, coordinates)
-        proposed = (logits, ops.cast(ops.sigmoid(boxes), memory.dtype))
-        return x, None, ops.stop_gradient(boxes), [proposed]
+    def _tokens(self, memory: Memory) -> Tensor:
+        embedding = ops.cast(self.embedding, memory.tokens.dtype)
+        return ops.broadcast_to(embedding, (ops.shape(memory.tokens)[0], *embedding.shape))
 
-    def _encoded(self, boxes: Tensor, dtype: Any) -> Tensor:
-        """The positions of queries: `(batch, num_queries, hidden_dim)` of boxes."""
+    def get_config(self) -> Config:
+        return {**super().get_config(), "num_queries": self.num_queries}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LearnedQueries(ObjectQueries):
+    """Learned vectors, which every decoder block adds to tokens that start from zero.
+
+    Carion et al. 2020, https://arxiv.org/abs/2005.12872, section 3.2.
+
+    Args:
+        num_queries: Most boxes that are found in an image.
+
+    Example:
+    >>> from keras_transformers.models import DETR, LearnedQueries
+    >>> DETR(3, "mini", queries=LearnedQueries(20)).queries.num_queries  # as with queries=20
+    20
+    """
+
+    def start(self, memory: Memory, heads: Heads | None) -> Start:
+        return Start(ops.zeros_like(self._tokens(memory)), None, None)
+
+    def positions(
+        self, boxes: Tensor | None, encode: Callable[[Tensor, int], Tensor], dtype: Any
+    ) -> Tensor:
+        return ops.cast(self.embedding, dtype)
+
+
+class BoxQueries(ObjectQueries):
+    """Queries whose positions are those of their boxes; a subclass says where these start."""
+
+    boxes = True
+
+    def build(self, memory_shape: Shape) -> None:
+        super().build(memory_shape)
+        width = memory_shape[-1]
+        self.position_network = network(width, width, 1, "position_network", self.dtype_policy)
+        self.position_network.build((None, self.num_queries, 2 * width))
+
+    def positions(
+        self, boxes: Tensor | None, encode: Callable[[Tensor, int], Tensor], dtype: Any
+    ) -> Tensor:
         # y, x, height, width: the first half as the positions of the map are encoded.
         coordinates = ops.take(ops.sigmoid(boxes), [1, 0, 3, 2], axis=-1)
-        width = 2 * self._settings["hidden_dim"]
-        table = sinusoidal_coordinates(coordinates, width, self._settings["max_wavelength"])
+        table = encode(coordinates, 2 * self.embedding.shape[-1])
         return self.position_network(ops.cast(table, dtype))
 
-    def _propose(
-        self, memory: Tensor, mask: Tensor | None, coordinates: Tensor
-    ) -> tuple[Tensor, Tensor]:
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AnchorQueries(BoxQueries):
+    """Learned boxes that every decoder block moves; their positions are the queries'.
+
+    Liu et al. 2022, https://arxiv.org/abs/2201.12329.
+
+    Args:
+        num_queries: Most boxes that are found in an image.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import DETR, AnchorQueries
+    >>> model = DETR(3, "mini", hidden_dim=64, num_layers=(1, 2), queries=AnchorQueries(20))
+    >>> tuple(model(np.zeros((2, 64, 64, 3), "float32"))["boxes"].shape)
+    (2, 20, 4)
+    """
+
+    def build(self, memory_shape: Shape) -> None:
+        super().build(memory_shape)
+        # Anywhere in the image, before the sigmoid.
+        anywhere = keras.initializers.RandomUniform(-2.0, 2.0)
+        self.anchor_embedding = self.add_weight(
+            name="anchor_embedding", shape=(self.num_queries, 4), initializer=anywhere
+        )
+
+    def start(self, memory: Memory, heads: Heads | None) -> Start:
+        x, boxes = self._tokens(memory), ops.cast(self.anchor_embedding, "float32")
+        return Start(x, ops.broadcast_to(boxes, (ops.shape(x)[0], *boxes.shape)), None)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ProposalQueries(BoxQueries):
+    """Boxes that the image itself proposes, moved by every decoder block.
+
+    Every position of the encoded map gives one, and the best are taken and trained like a layer of
+    the decoder (two stages: Zhu et al. 2021, https://arxiv.org/abs/2010.04159, section 4.2). They
+    learn in a hundredth of the time that `LearnedQueries` need.
+
+    Args:
+        num_queries: Most boxes that are found in an image; there must be as many positions.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import DETR, ProposalQueries
+    >>> model = DETR(3, "mini", hidden_dim=64, num_layers=1, queries=ProposalQueries(10))
+    >>> tuple(model(np.zeros((2, 64, 64, 3), "float32"))["auxiliary_boxes"].shape)
+    (2, 1, 10, 4)
+    """
+
+    proposes = True
+
+    def build(self, memory_shape: Shape) -> None:
+        super().build(memory_shape)
+        policy = self.dtype_policy
+        self.proposal_network = keras.layers.Dense(
+            memory_shape[-1], name="proposal_network", dtype=policy
+        )
+        self.proposal_norm = keras.layers.LayerNormalization(
+            epsilon=1e-5, name="proposal_norm", dtype=policy
+        )
+        for layer in (self.proposal_network, self.proposal_norm):
+            layer.build(memory_shape)
+
+    def start(self, memory: Memory, heads: Heads | None) -> Start:
+        logits, boxes = self._propose(memory, heads)
+        return Start(self._tokens(memory), ops.stop_gradient(boxes), (logits, boxes))
+
+    def _propose(self, memory: Memory, heads: Any) -> tuple[Tensor, Tensor]:
         """Logits and boxes, before the sigmoid, of the positions that are surest of an object."""
-        queries = self._settings["num_queries"]
-        memory = require(
-            memory,
-            [at_most(queries, ops.shape(memory)[1])],
-            f"DETR '{self.name}': images must have at least `num_queries`={queries} positions on "
-            "the backbone's map, for proposals.",
+        tokens, mask, coordinates = memory
+        tokens = require(
+            tokens,
+            [at_most(self.num_queries, ops.shape(tokens)[1])],
+            f"{type(self).__name__} '{self.name}': images must have at least "
+            f"`num_queries`={self.num_queries} positions on the backbone's map, for proposals.",
         )
         if mask is not None:  # or what is there counts where there are fewer positions than queries
-            memory = hide_padding(memory, mask)
-        y = self.proposal_norm(self.proposal_network(memory))
-        logits = self.proposal_class_head(y)
-        if self.criterion.classification == "softmax":
-            sure = -ops.log_softmax(ops.cast(logits, "float32"), axis=-1)[..., -1]
-        else:
-            sure = ops.max(ops.cast(logits, "float32"), axis=-1)
+            tokens = hide_padding(tokens, mask)
+        logits, boxes = heads(self.proposal_norm(self.proposal_network(tokens)))
+        sure = heads.sureness(logits)
         if mask is not None:
             sure = ops.where(mask, sure, -1e9)
-        _, best = ops.top_k(ops.stop_gradient(sure), queries)
-        boxes = _boxes_of_positions(coordinates, ops.shape(memory)[1])
-        moved = boxes + ops.cast(self.proposal_box_head(y), "float32")
+        _, best = ops.top_k(ops.stop_gradient(sure), self.num_queries)
+        boxes = boxes + _boxes_of_positions(coordinates, ops.shape(tokens)[1])
         return (
             ops.take_along_axis(logits, best[..., None], axis=1),
-            ops.take_along_axis(moved, best[..., None], axis=1),
+            ops.take_along_axis(boxes, best[..., None], axis=1),
         )
 
 

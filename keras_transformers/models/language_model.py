@@ -5,10 +5,10 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import BackPointers, Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import DecoderBlock
 from keras_transformers.layers.parts import serialized
-from keras_transformers.models.decoding import CachedDecoding, log_probabilities
+from keras_transformers.models.decoding import CachedDecoding, DecodingState, log_probabilities
 from keras_transformers.models.language_model_variants import (
     LanguageModelKeywords,
     decoder_block,
@@ -154,7 +154,7 @@ class LanguageModel(CachedDecoding, TextModel):
 
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index
-    ) -> tuple[dict[str, Any], None]:
+    ) -> tuple[DecodingState, None]:
         """Makes what `decode_step` needs.
 
         The caches hold `batch * key_value_heads * 2 * key_dim * beams * max_length` numbers of the
@@ -167,7 +167,7 @@ class LanguageModel(CachedDecoding, TextModel):
             max_length: Number of steps there may be.
 
         Returns:
-            `(state, None)`: the `cache` of every block.
+            `(state, None)`: a `DecodingState`.
 
         Raises:
             ValueError: If there may be more steps than positions.
@@ -180,11 +180,11 @@ class LanguageModel(CachedDecoding, TextModel):
                 f"{most}. Received: {max_length}"
             )
         batch = ops.shape(source)[0]
-        return {"cache": self._start_caches(batch, beams, max_length)}, None
+        return DecodingState(self._start_caches(batch, beams, max_length)), None
 
     def prefill(
-        self, ids: Tensor, following: Tensor, state: dict[str, Any], beams: int
-    ) -> tuple[Tensor, dict[str, Any]]:
+        self, ids: Tensor, following: Tensor, state: DecodingState, beams: int
+    ) -> tuple[Tensor, DecodingState]:
         """Takes in the first tokens of every sequence at once, instead of one a step.
 
         Args:
@@ -198,32 +198,32 @@ class LanguageModel(CachedDecoding, TextModel):
         """
         x = self.embedding(ids, ops.arange(ops.shape(ids)[1], dtype="int32")[None])
         caches = []
-        for block, cache in zip(self.decoder_blocks, state["cache"], strict=True):
+        for block, cache in zip(self.decoder_blocks, state.caches, strict=True):
             x, cache = block.prefill(x, cache, beams)
             caches.append(cache)
         scores = log_probabilities(self.token_embedding.logits, self._normed(x), following)
-        return scores, {**state, "cache": caches}
+        return scores, state._replace(caches=caches)
 
     def decode_step(
         self,
         ids: Tensor,
         index: Index,
-        state: dict[str, Any],
+        state: DecodingState,
         shared: Any = None,
-        ancestry: Any = None,
-    ) -> tuple[Tensor, dict[str, Any]]:
+        back_pointers: BackPointers | None = None,
+    ) -> tuple[Tensor, DecodingState]:
         """Scores the next token of every sequence.
 
         Args:
             ids: Integers `(batch, beams)`, the token at position `index`.
             index: Int or scalar tensor.
             state: From `start_decoding`, `prefill` or the step before.
-            shared: None.
-            ancestry: `generation.Ancestry` of the beams; None where none has moved.
+            shared: Is ignored: there is no source.
+            back_pointers: `generation.BackPointers` of the beams; None where none has moved.
 
         Returns:
             Logits `(batch, beams, vocab_size)` and the new `state`.
         """
         x = self.embedding(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
-        x, state, _ = self._step_blocks(x, index, state, ancestry)
+        x, state, _ = self._step_blocks(x, index, state, back_pointers)
         return self.token_embedding.step_logits(self._normed(x)), state

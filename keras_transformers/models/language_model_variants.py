@@ -14,7 +14,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     gelu_tanh,
 )
-from keras_transformers.models.settings import check_choice, check_divides, check_keywords, variant
+from keras_transformers.models.settings import check_changes, check_choice, check_divides, variant
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers, with_part
 
@@ -110,7 +110,7 @@ def language_model_arguments(
     """
     owner = "LanguageModel"
     beside = {"block": BLOCK_WORDS, "embedding": EMBEDDING_WORDS}
-    check_keywords(owner, changes, LanguageModelKeywords, beside)
+    check_changes(owner, changes, LanguageModelKeywords, beside)
     found = variant(owner, name, VARIANTS, changes)
     check_choice(owner, {"style": "gpt2", **found}, "style", ("gpt2", "modern"))
     if changes.get("embedding") is None or vocab_size is not None:

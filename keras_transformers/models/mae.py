@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
-from keras_transformers.detection.criterion import of_pictures
+from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part
@@ -243,7 +243,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         error = ops.mean(ops.square(ops.cast(y_pred["patches"], "float32") - target), axis=-1)
         masked = ops.cast(y_pred["masked"], "float32")
         if sample_weight is not None:
-            error = error * of_pictures(sample_weight, "MAE")[:, None]
+            error = error * of_images(sample_weight, "MAE")[:, None]
         return ops.sum(error * masked) / ops.sum(masked)
 
     def _targets(self, images: Tensor) -> tuple[Any, Any, Any]:

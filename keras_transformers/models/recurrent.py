@@ -1,20 +1,33 @@
 """The predecessor: a recurrent encoder-decoder with attention, Bahdanau et al. 2014."""
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
-from keras_transformers.layers import CrossAttention, Dropout, padding_mask
+from keras_transformers.annotations import BackPointers, Index, LayerOptions, Shape, Tensor
+from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.attention.learned_scores import GivenScore
 from keras_transformers.layers.initializers import Orthogonal
-from keras_transformers.layers.mixing.bidirectional import BothWays
+from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
+from keras_transformers.models.decoding import Source
 from keras_transformers.models.settings import check_sizes, keeps_settings
 from keras_transformers.models.translator import Translator
+
+
+class RecurrentState(NamedTuple):
+    """What changes with every step.
+
+    Args:
+        hidden: `(batch, beams, hidden_dim)`.
+        coverage: As of a `DecodingState`.
+    """
+
+    hidden: Tensor
+    coverage: Tensor | tuple[()] = ()
 
 
 class _Cell:
@@ -77,8 +90,6 @@ class RecurrentTranslator(Translator):
     (1, 3, 31)
     """
 
-    padding_id = 0
-
     @keeps_settings(score=None)  # as the attention has it
     def __init__(
         self,
@@ -101,8 +112,9 @@ class RecurrentTranslator(Translator):
         self.hidden_dim = hidden_dim
         self.embedding_dim = embedding_dim or hidden_dim
         policy = self.dtype_policy
-        self._make_tables(self.embedding_dim, scale=False)
-        self.encoder = BothWays("gru", hidden_dim // 2, name="encoder", dtype=policy)
+        sizes = [size for size in (vocab_size, target_vocab_size) if size is not None]
+        self._make_tables(*(TokenEmbedding(size, self.embedding_dim, False) for size in sizes))
+        self.encoder = BidirectionalRNN("gru", hidden_dim // 2, name="encoder", dtype=policy)
         self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
         self.attention = CrossAttention(
             1,
@@ -175,32 +187,32 @@ class RecurrentTranslator(Translator):
 
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
-    ) -> tuple[dict[str, Any], Any]:
+    ) -> tuple[RecurrentState, Source]:
         """Reads the source once, and makes what `decode_step` needs; see `Transformer`.
 
         The state holds `batch * beams * hidden_dim` numbers, whatever `max_length`, and the source
         `batch * source_length * 2 * hidden_dim`.
         """
         context, first, mask = self.encode(source, training=False)
-        shared = {"source_mask": mask, "context": self.attention.project_context(context)}
-        state = {"hidden": ops.repeat(first, beams, axis=1)}
-        if coverage:
-            state["coverage"] = start_coverage(mask, beams)
-        return state, shared
+        covered = start_coverage(mask, beams) if coverage else ()
+        state = RecurrentState(ops.repeat(first, beams, axis=1), covered)
+        return state, Source(self.attention.project_context(context), mask)
 
     def decode_step(
-        self, ids: Tensor, index: Index, state: Any, shared: Any, ancestry: Any = None
-    ) -> tuple[Tensor, dict[str, Any]]:
+        self,
+        ids: Tensor,
+        index: Index,
+        state: RecurrentState,
+        shared: Source,
+        back_pointers: BackPointers | None = None,
+    ) -> tuple[Tensor, RecurrentState]:
         """Scores the next token of every sequence; see `Transformer.decode_step`."""
-        hidden = state["hidden"]
-        if ancestry is not None:
-            hidden = ops.take_along_axis(hidden, ancestry.parents[..., None], axis=1)
+        hidden, coverage = state
+        if back_pointers is not None:
+            hidden = ops.take_along_axis(hidden, back_pointers.parents[..., None], axis=1)
         y = self.target_embedding(ids)
-        hidden, attended, weights = self._advance(
-            hidden, y, shared["context"], shared["source_mask"]
-        )
-        new = {"hidden": hidden}
-        if "coverage" in state:
-            new["coverage"] = add_coverage(state["coverage"], weights, ancestry)
+        hidden, attended, weights = self._advance(hidden, y, *shared)
+        if not isinstance(coverage, tuple):
+            coverage = add_coverage(coverage, weights, back_pointers)
         y = self.readout(ops.concatenate([hidden, attended, y], axis=-1))
-        return self.target_embedding.step_logits(y), new
+        return self.target_embedding.step_logits(y), RecurrentState(hidden, coverage)

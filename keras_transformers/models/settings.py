@@ -3,6 +3,7 @@
 import functools
 import inspect
 import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -10,6 +11,7 @@ import keras
 
 from keras_transformers.annotations import Activation
 from keras_transformers.layers.arguments import OURS, Arguments
+from keras_transformers.layers.errors import beside
 
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
@@ -120,6 +122,41 @@ def check_choice(owner: str, settings: Mapping[str, Any], name: str, known: Iter
         )
 
 
+def refuse_beside(owner: str, argument: str, **numbers: Any) -> None:
+    """Raises ValueError if there are numbers beside the object that has its own."""
+    for name, number in numbers.items():
+        if number is not None:
+            raise ValueError(
+                f"{owner}: `{name}` must be {beside(argument)}. Received: {name}={number!r}"
+            )
+
+
+def check_changes(
+    owner: str,
+    changes: Mapping[str, Any],
+    known: type,
+    beside: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Raises ValueError unless `from_variant` knows all keywords, and none has a part beside it.
+
+    Args:
+        owner: Name of the class, for the message.
+        changes: The keywords.
+        known: The `TypedDict` of those that it takes.
+        beside: Part -> keywords that make it, and are left out where an object is given.
+    """
+    names = typing.get_type_hints(known)
+    for name, value in changes.items():
+        if name not in names:
+            ours = OURS.get(name)
+            rule = f"is called `{ours}` here" if ours in names else "is no argument"
+            raise ValueError(f"{owner}.from_variant: `{name}` {rule}. Received: {name}={value!r}")
+    for part, words in (beside or {}).items():
+        if isinstance(changes.get(part), (keras.layers.Layer, dict)):
+            given = {word: changes[word] for word in words if word in changes}
+            refuse_beside(f"{owner}.from_variant", part, **given)
+
+
 def check_problem(owner: str, settings: Mapping[str, Any]) -> None:
     """Raises ValueError unless `problem_type` is known, and has classes enough."""
     check_choice(owner, settings, "problem_type", PROBLEMS)
@@ -128,40 +165,6 @@ def check_problem(owner: str, settings: Mapping[str, Any]) -> None:
             f"{owner}: `num_classes` must be over 1 for problem_type={SINGLE!r}, which gives one "
             f"class the probability 1; use {SEVERAL!r}. Received: num_classes=1"
         )
-
-
-def check_keywords(
-    owner: str,
-    changes: Mapping[str, Any],
-    known: type,
-    beside: Mapping[str, Sequence[str]] | None = None,
-) -> None:
-    """Raises ValueError for unknown keywords of `from_variant`, and for one beside its part.
-
-    Args:
-        owner: Name of the class, for the message.
-        changes: What it was given.
-        known: The `TypedDict` of its keywords.
-        beside: Part -> keywords that make it, and are left out where an object is given.
-    """
-    words = known.__annotations__
-    for name, value in changes.items():
-        if name in words:
-            continue
-        known_as = (
-            f", and `{name}` is called `{OURS[name]}` here" if OURS.get(name) in words else ""
-        )
-        raise ValueError(
-            f"{owner}.from_variant: keywords must be some of {', '.join(sorted(words))}{known_as}. "
-            f"Received: {name}={value!r}"
-        )
-    for part, makers in (beside or {}).items():
-        for name in makers:
-            if name in changes and isinstance(changes.get(part), (keras.layers.Layer, dict)):
-                raise ValueError(
-                    f"{owner}.from_variant: `{name}` must be left out beside `{part}`, which has "
-                    f"its own. Received: {name}={changes[name]!r}"
-                )
 
 
 def variant(

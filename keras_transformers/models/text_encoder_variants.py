@@ -13,7 +13,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     SelfAttention,
 )
-from keras_transformers.models.settings import check_choice, check_keywords, check_problem, variant
+from keras_transformers.models.settings import check_changes, check_choice, check_problem, variant
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_heads import ClassificationHead, MaskedLanguageHead, TaggingHead
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers, with_part
@@ -160,7 +160,7 @@ def text_encoder_arguments(
     """
     owner = "TextEncoder"
     beside = {"block": BLOCK_WORDS, "embedding": EMBEDDING_WORDS, "head": HEAD_WORDS}
-    check_keywords(owner, changes, TextEncoderKeywords, beside)
+    check_changes(owner, changes, TextEncoderKeywords, beside)
     found = variant(owner, name, VARIANTS, changes)
     if changes.get("embedding") is None or vocab_size is not None:
         found["vocab_size"] = 30522 if vocab_size is None else vocab_size

@@ -1,44 +1,48 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
+from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import (
-    CausalSelfAttention,
-    CrossAttention,
+    AttentionPositionEncoding,
     DecoderBlock,
     Dropout,
     EncoderBlock,
-    PositionalEncoding,
-    SelfAttention,
+    TokenEmbedding,
     padding_mask,
     segment_mask,
     segment_positions,
 )
-from keras_transformers.layers.parts import serialized
+from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.parts import Prototype, serialized
 from keras_transformers.models.decoding import TransformerDecoding
-from keras_transformers.models.settings import (
-    check_choice,
-    check_divides,
-    check_sizes,
-    keeps_settings,
-    serialized_activation,
-    variant,
+from keras_transformers.models.settings import check_sizes, keeps_settings, refuse_beside
+from keras_transformers.models.stack_positions import (
+    bias_of_positions,
+    build_positions,
+    make_positions,
 )
-from keras_transformers.models.text_inputs import rows_of_table
+from keras_transformers.models.transformer_variants import (
+    Positions,
+    TransformerOptions,
+    check_numbers,
+    transformer_arguments,
+)
 from keras_transformers.models.translator import Translator
 
-# Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
-# English-German and 0.1 for English-French.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 512, "num_layers": 2},
-    "mini": {"hidden_dim": 192, "num_heads": 6, "mlp_dim": 768, "num_layers": 3},
-    "small": {"hidden_dim": 256, "num_heads": 4, "mlp_dim": 1024, "num_layers": 3},
-    "base": {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048, "num_layers": 6},
-    "big": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 6, "dropout": 0.3},
-}
+
+def _pair(value: Any) -> Sequence[Any]:
+    """What encoder and decoder, or source and target, have: the same where one was given."""
+    return value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, value)
+
+
+def _serialized_pair(value: Any) -> Any:
+    """A part, or two, as a configuration has it."""
+    return [*map(serialized, value)] if isinstance(value, (tuple, list)) else serialized(value)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -54,28 +58,26 @@ class Transformer(TransformerDecoding, Translator):
     `source_segments` and `target_segments`, tokens attend inside their own segment only and
     positions start anew in each.
 
+    A number makes a default part, and an object takes a part's whole place; it is copied.
+    `from_variant` takes more numbers, and makes the parts of them.
+
     Args:
-        vocab_size: Size of the (source) vocabulary.
-        hidden_dim: Width of every token (D, d_model).
-        num_heads: Heads of every attention; must divide `hidden_dim`.
-        mlp_dim: Width of the feed-forward networks (d_ff).
-        num_layers: Number of encoder blocks (N).
-        num_decoder_layers: Number of decoder blocks; by default `num_layers`.
-        dropout: Rate on embeddings and on every residual branch.
-        attention_dropout: Rate on the attention weights.
-        norm_first: True for pre-norm blocks, each stack closed by one norm.
-        activation: Activation of the feed-forward networks.
-        target_vocab_size: Size of the target vocabulary where it has a table of its own; None
-            shares one table between source, target and output.
-        positions: "sinusoidal", "halves" (the same numbers, all sines first, as in Marian), or None
-            where the mixers know positions themselves.
-        encoder_mixer, decoder_mixer: What mixes the tokens in place of self-attention; see
-            `EncoderBlock`. For instance `SelfAttention(8, position=RotaryEmbedding())` and
-            `CausalSelfAttention(8, position=RotaryEmbedding())`.
-        norm_epsilon: Epsilon of all norms.
-        logits_bias: Whether each token of the target vocabulary has a bias of its own.
-        scale_embedding: Whether embeddings are multiplied by `sqrt(D)`.
-        padding_id: The id that stands for padding.
+        vocab_size: Size of the vocabulary. None beside an `embedding`.
+        hidden_dim: Width of every token (D, d_model), 512 by default. None beside an `embedding`.
+        num_heads: Heads of every attention, 8 by default; must divide the width. None beside blocks
+            for encoder and decoder.
+        mlp_dim: Width of the feed-forward networks (d_ff), 2048 by default. None likewise.
+        num_layers: Number of blocks (N) of encoder and decoder, or a pair of numbers.
+        dropout: Rate on embeddings, and on every residual branch of the default blocks.
+        embedding: What stands in the place of `TokenEmbedding(vocab_size, hidden_dim)`: one table
+            for source, target and output, or a pair, of which the target's makes the logits.
+        positions: What the stacks know of positions: "sinusoidal", for `PositionalEncoding()`, or
+            another layer that is added to the embeddings; a term of the scores that all blocks of a
+            stack share, `RelativePositionBias()` for instance; or None, where mixers know
+            positions themselves. One is shared by both stacks, a pair is of encoder and decoder.
+        encoder_block: What stands in the place of `EncoderBlock(num_heads, mlp_dim, dropout)`, and
+            is copied for each layer. Where it is pre-norm, a copy of its norm closes the stack.
+        decoder_block: The same for `DecoderBlock(num_heads, mlp_dim, dropout)`.
 
     Call arguments:
         inputs: Dict of integers, or floats that hold integers, `source` `(batch, source_length)`
@@ -88,8 +90,9 @@ class Transformer(TransformerDecoding, Translator):
         target's real tokens. `inspection.attention_maps` shows the attention weights.
 
     Raises:
-        ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, or `inputs`
-            lacks "source" or "target", or has segments for one of them only.
+        ValueError: If a size is not positive, `num_heads` does not divide the width, a number is
+            given beside the object that has its own, or `inputs` lacks "source" or "target", or has
+            segments for one of them only.
 
     Example:
     >>> import numpy as np
@@ -98,122 +101,144 @@ class Transformer(TransformerDecoding, Translator):
     >>> ids = np.array([[1, 5, 7, 2, 0]])
     >>> tuple(model({"source": ids, "target": ids[:, :3]}).shape)
     (1, 3, 31)
+
+    With other parts: pre-norm blocks, and one bias of relative positions for each stack.
+    >>> from keras_transformers.layers import DecoderBlock, EncoderBlock, RelativePositionBias
+    >>> model = Transformer(
+    ...     vocab_size=31,
+    ...     hidden_dim=16,
+    ...     num_layers=2,
+    ...     positions=(RelativePositionBias(), RelativePositionBias(bidirectional=False)),
+    ...     encoder_block=EncoderBlock(2, 32, activation="gelu", norm_first=True),
+    ...     decoder_block=DecoderBlock(2, 32, activation="gelu", norm_first=True),
+    ... )
+    >>> tuple(model({"source": ids, "target": ids[:, :3]}).shape)
+    (1, 3, 31)
     """
 
     optional_inputs = ("source_segments", "target_segments")
 
     @keeps_settings(
-        activation=serialized_activation, encoder_mixer=serialized, decoder_mixer=serialized
+        embedding=_serialized_pair,
+        positions=_serialized_pair,
+        encoder_block=serialized,
+        decoder_block=serialized,
     )
     def __init__(
         self,
-        vocab_size: int,
-        hidden_dim: int = 512,
-        num_heads: int = 8,
-        mlp_dim: int = 2048,
-        num_layers: int = 6,
-        num_decoder_layers: int | None = None,
+        vocab_size: int | None = None,
+        hidden_dim: int | None = None,
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
+        num_layers: int | tuple[int, int] = 6,
         dropout: float = 0.1,
-        attention_dropout: float = 0.0,
-        norm_first: bool = False,
-        activation: Activation | None = "relu",
-        target_vocab_size: int | None = None,
-        positions: Literal["sinusoidal", "halves"] | None = "sinusoidal",
-        encoder_mixer: Part | None = None,
-        decoder_mixer: Part | None = None,
-        norm_epsilon: float = 1e-6,
-        logits_bias: bool = False,
-        scale_embedding: bool = True,
-        padding_id: int = 0,
+        embedding: Part | tuple[Part, Part] | None = None,
+        positions: Positions = "sinusoidal",
+        encoder_block: Part | None = None,
+        decoder_block: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self._check_settings()
-        self.padding_id = padding_id
-        policy = self.dtype_policy
-        self._make_tables(hidden_dim, scale_embedding)
-        self.positional_encoding = None
-        if positions is not None:
-            self.positional_encoding = PositionalEncoding(
-                layout="halves" if positions == "halves" else "pairs",
-                name="positional_encoding",
-                dtype=policy,
-            )
-        self.dropout_layer = Dropout(dropout, dtype=policy)
-        norm = {"epsilon": norm_epsilon, "dtype": policy}
-        self._make_blocks(
-            encoder_mixer,
-            decoder_mixer,
-            activation=activation,
-            norm=keras.layers.LayerNormalization(**norm),
+        self._settle_numbers()
+        settings = self._settings
+        tables = embedding
+        if tables is None:
+            tables = TokenEmbedding(settings["vocab_size"], settings["hidden_dim"])
+        self._make_tables(*(tables if isinstance(tables, (tuple, list)) else (tables,)))
+        self._make_positions(positions)
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
+        numbers = (settings["num_heads"], settings["mlp_dim"], dropout)
+        depth, decoder_depth = _pair(num_layers)
+        if encoder_block is None:
+            encoder_block = EncoderBlock(*numbers)
+        self.encoder_blocks, self.encoder_norm = self._stack("encoder", encoder_block, depth)
+        if decoder_block is None:
+            decoder_block = DecoderBlock(*numbers)
+        self.decoder_blocks, self.decoder_norm = self._stack(
+            "decoder", decoder_block, decoder_depth
         )
-        self.encoder_norm = self.decoder_norm = None
-        if norm_first:
-            self.encoder_norm = keras.layers.LayerNormalization(name="encoder_norm", **norm)
-            self.decoder_norm = keras.layers.LayerNormalization(name="decoder_norm", **norm)
 
-    def _check_settings(self) -> None:
+    def _settle_numbers(self) -> None:
+        """Sets the numbers of default parts that were not given, and checks all."""
         settings = self._settings
-        sizes = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers")
-        check_sizes("Transformer", settings, sizes)
-        check_divides("Transformer", settings, "num_heads", "hidden_dim")
-        check_choice("Transformer", settings, "positions", ("sinusoidal", "halves", None))
+        numbers: dict[str, Any] = {}
+        if settings["embedding"] is None:
+            numbers = {"vocab_size": None, "hidden_dim": 512}
+        else:
+            beside = {name: settings[name] for name in ("vocab_size", "hidden_dim")}
+            refuse_beside("Transformer", "embedding", **beside)
+        if settings["encoder_block"] is None or settings["decoder_block"] is None:
+            numbers |= {"num_heads": 8, "mlp_dim": 2048}
+        else:
+            beside = {name: settings[name] for name in ("num_heads", "mlp_dim")}
+            refuse_beside("Transformer", "decoder_block", **beside)
+        numbers |= {name: settings[name] for name in numbers if settings[name] is not None}
+        check_numbers(numbers)
+        for depth in _pair(settings["num_layers"]):
+            check_sizes("Transformer", {"num_layers": depth}, ("num_layers",))
+        self._settle(**numbers)
 
-    def _make_blocks(
-        self, encoder_mixer: Part | None, decoder_mixer: Part | None, **parts: Any
-    ) -> None:
-        settings = self._settings
-        attention = {"num_heads": settings["num_heads"], "dropout": settings["attention_dropout"]}
-        if encoder_mixer is None:
-            encoder_mixer = SelfAttention(**attention)
-        if decoder_mixer is None:
-            decoder_mixer = CausalSelfAttention(**attention)
-        across = CrossAttention(**attention)
-        taken = ("mlp_dim", "dropout", "norm_first")
-        block = {name: settings[name] for name in taken} | {"dtype": self.dtype_policy, **parts}
-        depth, decoder_depth = settings["num_layers"], settings["num_decoder_layers"]
-        self.encoder_blocks = [
-            EncoderBlock(mixer=encoder_mixer, name=f"encoder_{i}", **block) for i in range(depth)
-        ]
-        self.decoder_blocks = [
-            DecoderBlock(mixer=decoder_mixer, cross_attention=across, name=f"decoder_{i}", **block)
-            for i in range(depth if decoder_depth is None else decoder_depth)
-        ]
+    def _make_positions(self, positions: Any) -> None:
+        source, target = _pair(positions)
+        self.source_positions = make_positions(self, source, "source_positions")
+        self.target_positions = self.source_positions
+        if target is not source:
+            self.target_positions = make_positions(self, target, "target_positions")
+        kinds = (type(None), AttentionPositionEncoding)
+        self.adds_positions = not isinstance(self.target_positions, kinds)
+
+    def _stack(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> Any:
+        """Copies of a block, and the norm that closes their stack, or None."""
+        kind = EncoderBlock if side == "encoder" else DecoderBlock
+        prototype = Prototype(self, f"{side}_block", block, kind)
+        if side == "decoder" and not prototype.layer.causal:
+            refuse(self, "decoder_block", "causal", "one with causal=False")
+        blocks = [prototype.copy(self, f"{side}_{i}") for i in range(depth)]
+        return blocks, blocks[0].closing_norm(self, f"{side}_norm")
 
     @classmethod
     def from_variant(
-        cls, name: Literal["tiny", "mini", "small", "base", "big"], vocab_size: int, **changes: Any
+        cls,
+        name: Literal["tiny", "mini", "small", "base", "big"],
+        /,
+        vocab_size: int | None = None,
+        **changes: Unpack[TransformerOptions],
     ) -> Self:
         """A model of a published (or smaller) size: "tiny", "mini", "small", "base" or "big".
 
         Args:
             name: Name of the variant (Vaswani et al. 2017, table 3, for "base" and "big").
-            vocab_size: Size of the vocabulary.
-            **changes: Any constructor argument, instead of the variant's.
+            vocab_size: Size of the (source) vocabulary; None beside an `embedding`.
+            **changes: Arguments of the constructor, instead of the variant's; and what its parts
+                are made of:
+                `num_decoder_layers`, by default `num_layers`; `attention_dropout`, on the attention
+                weights; `norm_first` and `norm_epsilon`, 1e-6; `activation` of the feed-forward
+                networks, "relu"; `encoder_mixer` and `decoder_mixer`, in place of self-attention;
+                `target_vocab_size`, where the target has a table of its own; `scale_embedding`,
+                whether embeddings are multiplied by `sqrt(D)`, True; `logits_bias`, whether each
+                token of the target vocabulary has one, False; `padding_id`, 0; and for `positions`
+                also "halves", the sinusoidal encoding with all sines first, as in Marian.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword, or a keyword is given beside the
+                object that has its own.
         """
-        return cls(vocab_size, **variant("Transformer", name, VARIANTS, changes))
+        return cls(**transformer_arguments(name, vocab_size, changes))
 
     def build(self, input_shape: dict[str, Shape]) -> None:
-        hidden = (None, None, self._settings["hidden_dim"])
+        width = self.target_embedding.hidden_dim
+        hidden = (None, None, width)
         self._build_tables()
-        if self.positional_encoding is not None:
-            self.positional_encoding.build(hidden)
         self.dropout_layer.build(hidden)
         for block in self.encoder_blocks:
             block.build(hidden)
         for block in self.decoder_blocks:
             block.build(hidden, hidden)
+        build_positions(self, self.source_positions, width, self.encoder_blocks[0])
+        build_positions(self, self.target_positions, width, self.decoder_blocks[0])
         for norm in (self.encoder_norm, self.decoder_norm):
             if norm is not None:
                 norm.build(hidden)
-        self.logits_bias = None
-        if self._settings["logits_bias"]:
-            self.logits_bias = self.add_weight(
-                name="logits_bias", shape=(self.target_embedding.vocab_size,), initializer="zeros"
-            )
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
@@ -229,14 +254,17 @@ class Transformer(TransformerDecoding, Translator):
         else:
             self_mask = segment_mask(target_segments)
             context_mask = segment_mask(target_segments, segments)
-        x = self._embed(self.target_embedding, inputs["target"], self_mask, training)
+        x = self.target_embedding(inputs["target"])
+        x = self._with_positions(self.target_positions, x, self_mask, training)
+        bias = bias_of_positions(self.target_positions, ops.shape(x)[1])
         for block in self.decoder_blocks:
             # Padded targets need no mask: they come last, and no real token sees a later one.
             x = block(
-                x, context, attention_mask=self_mask, context_mask=context_mask, training=training
-            )
+                x, context, attention_mask=self_mask, context_mask=context_mask,
+                attention_bias=bias, training=training,
+            )  # fmt: skip
         x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self._with_bias(self.target_embedding.logits(x))
+        return self.target_embedding.logits(x)
 
     def encode(
         self, source: Tensor, source_segments: Tensor | None = None, training: bool | None = None
@@ -244,16 +272,20 @@ class Transformer(TransformerDecoding, Translator):
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
         same = None if source_segments is None else segment_mask(source_segments)
         padding = padding_mask(source, self.padding_id) if same is None else None
-        x = self._embed(self.source_embedding, source, same, training)
+        x = self.source_embedding(source)
+        x = self._with_positions(self.source_positions, x, same, training)
+        bias = bias_of_positions(self.source_positions, ops.shape(x)[1])
         for block in self.encoder_blocks:
-            x = block(x, attention_mask=same, padding_mask=padding, training=training)
+            x = block(
+                x, attention_mask=same, padding_mask=padding, attention_bias=bias, training=training
+            )
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
-    def _embed(
-        self, embedding: Any, ids: Tensor, same_segment: Tensor | None, training: bool | None
+    def _with_positions(
+        self, layer: Any, x: Tensor, same_segment: Tensor | None, training: bool | None
     ) -> Tensor:
-        x = embedding(rows_of_table(self, ids))
-        if self.positional_encoding is not None:
-            positions = None if same_segment is None else segment_positions(same_segment)
-            x = self.positional_encoding(x, positions=positions)
+        """Embeddings with positions, counted anew in each segment, and dropout."""
+        positions = None if same_segment is None else segment_positions(same_segment)
+        if layer is not None and not isinstance(layer, AttentionPositionEncoding):
+            x = layer(x, positions=positions)
         return self.dropout_layer(x, training=training)

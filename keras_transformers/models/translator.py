@@ -1,10 +1,13 @@
 """What models that translate share: their inputs, and tables of source and target tokens."""
 
+from typing import Any
+
 import keras
 
 from keras_transformers.annotations import Shape
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.parts import Prototype
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.settings import ModelSettings
 from keras_transformers.models.text_inputs import TakesIds
@@ -13,22 +16,34 @@ from keras_transformers.models.text_inputs import TakesIds
 class Translator(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     """Base of `Transformer` and `RecurrentTranslator`.
 
-    Settings of both are `vocab_size` and `target_vocab_size`; where the latter is None, one table
-    serves source, target and output.
+    Attributes:
+        source_embedding, target_embedding: The tables, which may be one; the target's makes logits.
+        padding_id: The id that stands for padding, on both sides.
     """
 
     needed_inputs = ("source", "target")
 
-    def _make_tables(self, hidden_dim: int, scale: bool) -> None:
-        settings = self._settings
-        table = {"hidden_dim": hidden_dim, "scale": scale, "dtype": self.dtype_policy}
-        self.source_embedding = self.target_embedding = TokenEmbedding(
-            settings["vocab_size"], name="source_embedding", **table
-        )
-        if settings["target_vocab_size"] is not None:
-            self.target_embedding = TokenEmbedding(
-                settings["target_vocab_size"], name="target_embedding", **table
-            )
+    def _make_tables(self, source: Any, target: Any = None) -> None:
+        """Copies of the `TokenEmbedding` of the source and of the target; one where that is None.
+
+        Raises:
+            ValueError: If the two do not fit each other.
+        """
+        kind = TokenEmbedding
+        prototype = Prototype(self, "embedding", source, kind)
+        self.source_embedding = prototype.copy(self, "source_embedding")
+        self.target_embedding = self.source_embedding
+        if target is not None:
+            prototype = Prototype(self, "embedding", target, kind)
+            self.target_embedding = prototype.copy(self, "target_embedding")
+        self.padding_id = self.target_embedding.padding_id
+        for name in ("hidden_dim", "padding_id"):
+            found = [getattr(each, name) for each in (self.source_embedding, self.target_embedding)]
+            if found[0] != found[1]:
+                raise ValueError(
+                    f"{type(self).__name__}: the two of `embedding` must have the same `{name}`. "
+                    f"Received: {found[0]} and {found[1]}"
+                )
 
     def _build_tables(self) -> None:
         self.source_embedding.build((None, None))

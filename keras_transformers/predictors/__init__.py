@@ -1,4 +1,4 @@
-"""Objects that take text and pictures as people hold them, and give plain Python."""
+"""Objects that take text and images as people hold them, and give plain Python."""
 
 from keras_transformers.predictors.base import Predictor, Refused
 from keras_transformers.predictors.images import (

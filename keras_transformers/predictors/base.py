@@ -94,10 +94,10 @@ class Predictor:
 
         Args:
             raw: One thing, or a list, tuple, array or other iterable of them. A text is a str or
-                UTF-8 bytes. A picture is the path of a file, the bytes of one, a uint8 array
+                UTF-8 bytes. An image is the path of a file, the bytes of one, a uint8 array
                 `(height, width)` or `(height, width, channels)`, or a Pillow image; an array of
-                four axes is many pictures.
-            batch_size: Rows of a request; by default 1,024 texts or 64 pictures.
+                four axes is many images.
+            batch_size: Rows of a request; by default 1,024 texts or 64 images.
             verbose: 1 shows a progress bar.
             details: Whether everything that the model says is wanted, in a dict, where the answer
                 is a string, a vector, or only what the model is sure of. Dicts stay as they are.
@@ -106,7 +106,7 @@ class Predictor:
             The answer to one thing, or a list of answers in the order of the things; see the class.
 
         Raises:
-            ValueError: If a thing is no text or no picture; the message has its number.
+            ValueError: If a thing is no text or no image; the message has its number.
         """
         items, alone = self._several(raw)
         answers: list[Any] = []

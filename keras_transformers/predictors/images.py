@@ -1,4 +1,4 @@
-"""Predictors that take pictures."""
+"""Predictors that take images."""
 
 import pathlib
 from typing import Any
@@ -15,7 +15,7 @@ MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class ImagePredictor(Predictor):
-    """A predictor of pictures: each a path, the bytes of a file, a uint8 array or a Pillow image.
+    """A predictor of images: each a path, the bytes of a file, a uint8 array or a Pillow image.
 
     Files are JPEG, PNG, GIF, BMP or WebP. Arrays, `.npy` and TIFF files and Pillow images go to the
     model as PNG, without loss. What has an orientation in EXIF is taken upright.
@@ -48,20 +48,20 @@ class ImagePredictor(Predictor):
             item = _pixels(item)
         if not isinstance(item, np.ndarray):
             raise ValueError(
-                "must be a picture: the path of a file, its bytes, a uint8 array or a Pillow "
+                "must be an image: the path of a file, its bytes, a uint8 array or a Pillow "
                 f"image. {received(item)}"
             )
         return _png(item)
 
     def _failure(self, error: Exception) -> str:
-        return "must be a JPEG, PNG, GIF, BMP or WebP picture that is whole; it cannot be decoded."
+        return "must be a JPEG, PNG, GIF, BMP or WebP image that is whole; it cannot be decoded."
 
 
 class ImageClassifierPredictor(ImagePredictor):
-    """Classifies pictures: a dict of `label`, `probability` and `probabilities`.
+    """Classifies images: a dict of `label`, `probability` and `probabilities`.
 
     `probabilities` is a dict from the name of each class; where the names are not known, from "0",
-    "1", ... Where a picture can have several labels, `labels` is the list of those that it has.
+    "1", ... Where an image can have several labels, `labels` is the list of those that it has.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -81,7 +81,7 @@ class ImageClassifierPredictor(ImagePredictor):
 
 
 class ArrayClassifierPredictor(ImageClassifierPredictor):
-    """Classifies arrays of more channels than pictures have: as `ImageClassifierPredictor`.
+    """Classifies arrays of more channels than images have: as `ImageClassifierPredictor`.
 
     Each is a uint8 array `(height, width, channels)` or one of floats in [0, 1], a `.npy` file or
     the bytes of one.
@@ -134,9 +134,9 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
 
 
 class DetectorPredictor(ImagePredictor):
-    """Finds boxes: for each picture a list of dicts of `label`, `score` and `box`, surest first.
+    """Finds boxes: for each image a list of dicts of `label`, `score` and `box`, surest first.
 
-    A box is `[left, top, right, bottom]` in pixels of the picture, upright. Those with a score of
+    A box is `[left, top, right, bottom]` in pixels of the image, upright. Those with a score of
     the model's threshold or more are given; with `details` all of them.
 
     Example:

@@ -1,7 +1,7 @@
 """Published weights: folders as the Hugging Face hub lays them out, read and written."""
 
 from keras_transformers.pretrained.folder import class_names, load, save
-from keras_transformers.pretrained.pictures import load_preprocessing, save_preprocessing
+from keras_transformers.pretrained.images import load_preprocessing, save_preprocessing
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.search import load_search
 from keras_transformers.pretrained.tokenizers import load_tokenizer, save_tokenizer

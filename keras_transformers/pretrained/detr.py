@@ -3,17 +3,12 @@
 from typing import Any
 
 from keras_transformers.annotations import Array
+from keras_transformers.layers import CrossAttention, FeedForward, SelfAttention
 from keras_transformers.models import DETR as Detector
 from keras_transformers.models import ResNet
+from keras_transformers.models.detr_variants import QUERIES
 from keras_transformers.models.resnet import VARIANTS as RESNETS
-from keras_transformers.pretrained.family import (
-    Family,
-    Setting,
-    for_both,
-    number,
-    one_for_both,
-    size,
-)
+from keras_transformers.pretrained.family import Family, Setting, number, one_for_both, size
 from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, LINEAR, Convolution
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -25,6 +20,15 @@ from keras_transformers.pretrained.weight_mapping import (
 )
 
 BOTH = ("num_heads", "mlp_dim")
+# What the published blocks are made of, and what is not changed of these parts.
+PARTS = {"mixer": SelfAttention, "cross_attention": CrossAttention, "feed_forward": FeedForward}
+PLAIN: dict[str, Any] = {
+    "key_dim": None,
+    "value_dim": None,
+    "use_bias": True,
+    "num_key_value_heads": None,
+}
+PLAIN |= {"position": None, "activation": "relu"}
 COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight", "no_object")
 START = "model.backbone.conv_encoder.model"
 
@@ -84,11 +88,11 @@ MAPPINGS = [
     WeightMapping("input_projection/bias", "model.input_projection.bias"),
     *bart_layers(),
     *norm("decoder_norm", "model.decoder.layernorm"),
-    WeightMapping("query_embedding", "model.query_position_embeddings.weight"),
-    *linear("class_head", "class_labels_classifier"),
-    *linear("box_head/hidden_0", "bbox_predictor.layers.0"),
-    *linear("box_head/hidden_1", "bbox_predictor.layers.1"),
-    *linear("box_head/output", "bbox_predictor.layers.2"),
+    WeightMapping("queries/embedding", "model.query_position_embeddings.weight"),
+    *linear("heads/class_head", "class_labels_classifier"),
+    *linear("heads/box_head/hidden_0", "bbox_predictor.layers.0"),
+    *linear("heads/box_head/hidden_1", "bbox_predictor.layers.1"),
+    *linear("heads/box_head/output", "bbox_predictor.layers.2"),
 ]
 
 
@@ -151,29 +155,60 @@ def _write_backbone(settings: dict[str, Any]) -> dict[str, Any]:
 def _make(arguments: dict[str, Any]) -> Any:
     arguments = one_for_both(arguments, BOTH)
     backbone = ResNet(None, norm="frozen", name="backbone", **arguments.pop("resnet"))
-    criterion = {name: arguments.pop(name) for name in COSTS}
-    model = Detector(backbone=backbone, criterion=criterion, **arguments)
+    criterion = {name: arguments.pop(name) for name in (*COSTS, "classification")}
+    model = Detector.from_variant("R50", backbone=backbone, criterion=criterion, **arguments)
     model.build((None, None, None, 3))
     return model
 
 
 def _arguments(model: Any) -> dict[str, Any]:
-    arguments = model.get_config()
-    del arguments["backbone"]
-    criterion = arguments.pop("criterion")
-    backbone = model.backbone
+    backbone, queries = model.backbone, model.queries
     frozen = isinstance(backbone, ResNet) and backbone.get_config()["norm"] == "frozen"
     if not frozen or backbone.get_config()["stem"] != "pooled":
         raise ValueError(
             "save: the published DETR needs a ResNet with a pooled stem and frozen batch norms for "
             f"a backbone. Received: {backbone.name}"
         )
-    costs = {name: getattr(model.criterion, name) for name in COSTS}
-    classification = criterion.get("classification", "softmax")
-    return for_both(
-        {**arguments, **costs, "resnet": backbone.get_config(), "classification": classification},
-        BOTH,
-    )
+    encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
+    kinds = {kind: name for name, kind in QUERIES.items()}
+    settings = model.get_config()
+    return {
+        **{name: settings[name] for name in ("num_classes", "hidden_dim")},
+        **{name: getattr(model.criterion, name) for name in COSTS},
+        **_numbers(encoder),
+        **{f"decoder_{name}": value for name, value in _numbers(decoder).items()},
+        "num_encoder_layers": len(model.encoder_blocks),
+        "num_decoder_layers": len(model.decoder_blocks),
+        "num_queries": queries.num_queries,
+        "queries": kinds.get(type(queries), type(queries).__name__),
+        "norm_first": encoder.norm_first or decoder.norm_first,
+        "feature": model.feature_map.feature,
+        "max_wavelength": model.feature_map.max_wavelength,
+        "classification": model.criterion.classification,
+        "resnet": backbone.get_config(),
+    }
+
+
+def _numbers(block: Any) -> dict[str, Any]:
+    """The numbers that a block is made of; ValueError if it computes anything but the published."""
+    parts = {name: getattr(block, name) for name in PARTS if hasattr(block, name)}
+    configs = {name: part.get_config() for name, part in parts.items()}
+    other = [name for name, part in parts.items() if type(part) is not PARTS[name]]
+    other += [
+        f"{name} with {key}={value!r}"
+        for name, config in configs.items()
+        for key, value in config.items()
+        if key in PLAIN and value != PLAIN[key]
+    ]
+    if getattr(block.mixer_norm, "epsilon", None) != 1e-5 or block.layer_scale is not None:
+        other.append("norm or layer scale")
+    if other:
+        raise ValueError(
+            "save: the published DETR needs blocks of plain attention, `FeedForward`s with ReLU "
+            f"and layer norms with epsilon 1e-5. Received another {', another '.join(other)}"
+        )
+    numbers = {"num_heads": block.mixer.num_heads, "mlp_dim": block.feed_forward.mlp_dim}
+    return {**numbers, "dropout": block.dropout}
 
 
 DETR = Family(
@@ -203,7 +238,13 @@ DETR = Family(
     mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone),
     make=_make,
     arguments=_arguments,
-    fixed={"queries": "learned", "norm_first": False, "max_wavelength": 10000.0},
+    fixed={
+        "queries": "learned",
+        "norm_first": False,
+        "max_wavelength": 10000.0,
+        "feature": None,
+        "classification": "softmax",
+    },
     settled={
         "activation_function": ("relu",),
         "dilation": (False, None),

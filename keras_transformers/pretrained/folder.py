@@ -87,11 +87,11 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """
     model = read_model(folder, task)
     if isinstance(model, TextEncoder) and model.head is None:
-        _tell_of_pooling(folder)
+        _warn_of_pooling(folder)
     return model
 
 
-def _tell_of_pooling(folder: StrPath) -> None:
+def _warn_of_pooling(folder: StrPath) -> None:
     """Warns of a sentence encoder with other vectors than `export` makes by default."""
     try:
         asked = load_pooling(folder)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformers.annotations import Array
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
+from keras_transformers.models.transformer_variants import transformer_keywords
 from keras_transformers.pretrained.family import (
     Family,
     Setting,
@@ -33,19 +34,17 @@ def _make(arguments: dict[str, Any]) -> Any:
         )
     if shared:
         arguments["target_vocab_size"] = None
-    model = Transformer(**arguments)
+    model = Transformer.from_variant("base", **arguments)
     model.build({"source": (None, None), "target": (None, None)})
     return model
 
 
 def _arguments(model: Any) -> dict[str, Any]:
-    arguments = model.get_config()
+    arguments = transformer_keywords(model)
     shared = arguments["target_vocab_size"] is None
     arguments["shared"] = shared
     if shared:
         arguments["target_vocab_size"] = arguments["vocab_size"]
-    if arguments["num_decoder_layers"] is None:
-        arguments["num_decoder_layers"] = arguments["num_layers"]
     return for_both(arguments, BOTH)
 
 
@@ -54,19 +53,21 @@ def _positions(shape: tuple[int, ...]) -> Array:
     return np.asarray(ops.convert_to_numpy(table))
 
 
+BIAS = "final_logits_bias"
 TABLES = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
 SHARED = [
     WeightMapping(
         "source_embedding/token_embedding", "model.shared.weight", also=(*TABLES, "lm_head.weight")
-    )
+    ),
+    WeightMapping("source_embedding/logits_bias", BIAS, AsIs(lead=1)),
 ]
 APART = [
     WeightMapping("source_embedding/token_embedding", TABLES[0]),
     WeightMapping("target_embedding/token_embedding", TABLES[1], also=("lm_head.weight",)),
+    WeightMapping("target_embedding/logits_bias", BIAS, AsIs(lead=1)),
 ]
 MAPPINGS = [
     *bart_layers(),
-    WeightMapping("logits_bias", "final_logits_bias", AsIs(lead=1)),
     Computed("model.encoder.embed_positions.weight", _positions),
     Computed("model.decoder.embed_positions.weight", _positions),
 ]
@@ -103,8 +104,9 @@ MARIAN = Family(
     fixed={
         "norm_first": False,
         "positions": "halves",
-        "encoder_mixer": None,
-        "decoder_mixer": None,
+        "encoder_block": None,
+        "decoder_block": None,
+        "embedding": None,
         "norm_epsilon": 1e-5,
         "logits_bias": True,
     },

@@ -1,4 +1,4 @@
-"""How a published model wants its pictures."""
+"""How a published model wants its images."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ SETTLED = {"do_rescale": (True,), "do_normalize": (True,), "do_resize": (True,)}
 def load_preprocessing(folder: StrPath) -> Preprocessing:
     """The preprocessing that a published folder asks for, in TensorFlow's graph.
 
-    Pixels differ from Pillow's by at most one step of 256 where pictures are resized.
+    Pixels differ from Pillow's by at most one step of 256 where images are resized.
 
     Args:
         folder: Path of the folder, with `preprocessor_config.json`.
 
     Returns:
         A `vision.Preprocessing`. That of DETR has the published longest side as both of its own,
-        for pictures of every shape share a frame.
+        for images of every shape share a frame.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -109,7 +109,7 @@ def save_preprocessing(
     Args:
         preprocessing: A `vision.Preprocessing`.
         folder: Path of the folder.
-        detection: Whether pictures are fitted into a square, as for `models.DETR`.
+        detection: Whether images are fitted into a square, as for `models.DETR`.
 
     Returns:
         The path, a `pathlib.Path`.

@@ -47,7 +47,7 @@ def load_search(folder: StrPath) -> Search:
     there = [name for name in (GENERATION, CONFIG) if (folder / name).is_file()]
     name = there[0] if there else GENERATION
     found = {key: value for key, value in read_json(folder, name).items() if value is not None}
-    asked = _Asked(folder / name, found)
+    asked = _GenerationConfig(folder / name, found)
     asked.refuse_what_is_not_imitated()
     constraints, copies = _constraints(asked), asked.number("num_return_sequences", 1, 1)
     if asked.mode == "sampling":
@@ -74,7 +74,7 @@ def load_search(folder: StrPath) -> Search:
     return Greedy(constraints)
 
 
-class _Asked:
+class _GenerationConfig:
     """What a file asks for; what is null is not asked."""
 
     def __init__(self, path: pathlib.Path, found: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class _Asked:
             raise self.error("decoder_start_token_id", f"`pad_token_id`, {padding}")
 
 
-def _constraints(asked: _Asked) -> Constraints:
+def _constraints(asked: _GenerationConfig) -> Constraints:
     ends = asked.ids("eos_token_id")
     words = asked.get("bad_words_ids", [])
     if not all(isinstance(word, list) and word for word in words):

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 MOST_DEPTH = 100
-MOST_VALUES = 2**26  # of one input; a picture of 4,700 x 4,700 pixels
+MOST_VALUES = 2**26  # of one input; an image of 4,700 x 4,700 pixels
 # What stands for an object but is none: how Keras writes the values that JSON does not have.
 VALUES = ("__keras_tensor__", "__tensor__", "__numpy__", "__bytes__", "__ellipsis__", "__slice__")
 ARRAYS = ("__tensor__", "__numpy__")

@@ -213,7 +213,7 @@ class BytePairTokenizer(tf.Module):
         return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
 
     def pieces(self, ids: GivenIds) -> list[str]:
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
 
         Raises:
             ValueError: If an id is not in the vocabulary.

@@ -31,16 +31,16 @@ def given_ids(owner: str, ids: GivenIds, vocab_size: int, pad_id: int) -> tf.Ten
         ids = ids.to_tensor(tf.cast(pad_id, ids.dtype))
     if not ids.dtype.is_integer:
         raise ValueError(f"{owner}: `ids` must be integers. Received: {ids.dtype.name}")
-    wide = tf.cast(ids, tf.int64)
-    wrong = ((wide < 0) | (wide >= vocab_size)) & (wide != pad_id)
+    ids64 = tf.cast(ids, tf.int64)
+    wrong = ((ids64 < 0) | (ids64 >= vocab_size)) & (ids64 != pad_id)
     sentence = _sentence(owner, vocab_size)
     if tf.executing_eagerly():
         if tf.reduce_any(wrong):
-            raise ValueError(f"{sentence} {wide[wrong].numpy()[:5].tolist()}")
-        return tf.cast(wide, tf.int32)
-    found = tf.boolean_mask(wide, wrong)
+            raise ValueError(f"{sentence} {ids64[wrong].numpy()[:5].tolist()}")
+        return tf.cast(ids64, tf.int32)
+    found = tf.boolean_mask(ids64, wrong)
     with tf.control_dependencies([tf.debugging.Assert(tf.size(found) == 0, [sentence, found])]):
-        return tf.cast(wide, tf.int32)
+        return tf.cast(ids64, tf.int32)
 
 
 def given_row(owner: str, ids: GivenIds, vocab_size: int) -> Array:

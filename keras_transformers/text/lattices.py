@@ -11,7 +11,7 @@ WORD_END = 0x110000  # stands after each word: no character has this number
 BITS = 32  # of a random number, and of a probability
 
 
-def one_after_another(words: Sequence[str]) -> tuple[Array, Array]:
+def concatenated_characters(words: Sequence[str]) -> tuple[Array, Array]:
     """The characters of all words as numbers, WORD_END after each; where each word begins.
 
     The positions in this array are the nodes of the words' lattices.

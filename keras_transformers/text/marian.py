@@ -153,7 +153,7 @@ class MarianTokenizer(tf.Module):
         return tf.strings.strip(tf.strings.regex_replace(text, SPACE, " "))
 
     def pieces(self, ids: GivenIds) -> list[str]:
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
 
         Raises:
             ValueError: If an id is not in the vocabulary.

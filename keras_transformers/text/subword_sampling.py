@@ -13,8 +13,8 @@ from keras_transformers.text.lattices import (
     BITS,
     WORD_END,
     bounds,
+    concatenated_characters,
     edges,
-    one_after_another,
     summed,
 )
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
@@ -74,7 +74,7 @@ class SubwordSampler:
         }
         normalized = processor.normalize(list(strings))
         words, self._words, self._word_splits = _distinct_words(normalized, pieces)
-        text, self._first_nodes = one_after_another(words)
+        text, self._first_nodes = concatenated_characters(words)
         starts, self._ends, ids = edges(text, pieces, tokenizer.unknown_id)
         scores = _scores(model, tokenizer.unknown_id)[ids]
         self._bounds = bounds(text, starts, self._ends, alpha * scores)

@@ -228,7 +228,7 @@ class SentencePieceTokenizer(tf.Module):
         return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 
     def pieces(self, ids: GivenIds) -> list[str]:
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
 
         Raises:
             ValueError: If an id is not in the vocabulary.

@@ -234,7 +234,7 @@ class WordPieceTokenizer(tf.Module):
         return tf.strings.strip(tf.strings.reduce_join(pieces, axis=-1))
 
     def pieces(self, ids: GivenIds) -> list[str]:
-        """The pieces of one sequence of ids, as a list of str (for the axes of a picture).
+        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
 
         Raises:
             ValueError: If an id is not in the vocabulary.

@@ -79,12 +79,12 @@ class Checkpoints:
         except OSError as error:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise OSError(error.errno, self._failed(error)) from error
-        for old in self._there()[: -self.keep]:
+        for old in self._state_folders()[: -self.keep]:
             shutil.rmtree(old)
 
     def _failed(self, error: OSError) -> str:
         why = "The disk is full" if error.errno == errno.ENOSPC else error.strerror or error
-        kept = [path.name for path in self._there()]
+        kept = [path.name for path in self._state_folders()]
         left = f"{kept[-1]} before it is whole" if kept else "there is none before it"
         return f"{why}: no checkpoint could be written to {self.folder}; {left}."
 
@@ -96,7 +96,7 @@ class Checkpoints:
         Raises:
             ValueError: If there are some, but none is whole.
         """
-        there = self._there()
+        there = self._state_folders()
         for path in reversed(there):
             problem = _problem(path)
             if problem is None:
@@ -114,7 +114,7 @@ class Checkpoints:
         """Removes them all."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _there(self) -> list[pathlib.Path]:
+    def _state_folders(self) -> list[pathlib.Path]:
         """Folders of the states, the newest last."""
         return sorted(self.folder.glob(f"{BEGINNING}*"))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_transformers.annotations import Array
 
-BEST = 100  # answers of a picture that COCO counts
+BEST = 100  # answers of an image that COCO counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,18 +47,18 @@ def score_boxes(
     threshold: float = 0.5,
     iou: float = 0.4,
 ) -> DetectionScores:
-    """Scores the boxes predicted for a set of pictures.
+    """Scores the boxes predicted for a set of images.
 
     Average precision is that of pycocotools (Lin et al. 2014, https://arxiv.org/abs/1405.0312).
     Precision and recall are those of the literature on tree crowns (Weinstein et al. 2019,
-    https://doi.org/10.3390/rs11111309): in each picture and class the boxes with a score of at
+    https://doi.org/10.3390/rs11111309): in each image and class the boxes with a score of at
     least `threshold` are paired one to one with the true ones so that the sum of their
     intersections over union is largest, and a pair with at least `iou` is right.
 
     Args:
-        predicted: For each picture a dict of `boxes` `(k, 4)`, corner boxes in pixels, `scores`
+        predicted: For each image a dict of `boxes` `(k, 4)`, corner boxes in pixels, `scores`
             `(k,)` and `labels` `(k,)`.
-        true: For each picture a dict of `boxes` and `labels`.
+        true: For each image a dict of `boxes` and `labels`.
         classes: Number of classes.
         threshold: Score of an answer.
         iou: Intersection over union of a right answer.
@@ -67,7 +67,7 @@ def score_boxes(
         A `DetectionScores`. Where there are no true boxes average precisions are 0.
 
     Raises:
-        ValueError: If there are not as many pictures in both.
+        ValueError: If there are not as many images in both.
 
     Example:
     >>> import numpy as np
@@ -97,7 +97,7 @@ def best_threshold(
 ) -> float:
     """The score from which on boxes are best counted as answers: the one of the highest F1.
 
-    To be chosen on other pictures than those that are scored with it.
+    To be chosen on other images than those that are scored with it.
 
     Args:
         predicted, true, iou: As for `score_boxes`.
@@ -127,7 +127,7 @@ def best_threshold(
 def _check(predicted: Sequence[Mapping[str, Any]], true: Sequence[Mapping[str, Any]]) -> None:
     if len(predicted) != len(true):
         raise ValueError(
-            "`predicted` and `true` must have as many pictures. "
+            "`predicted` and `true` must have as many images. "
             f"Received: {len(predicted)} and {len(true)}"
         )
 
@@ -139,18 +139,18 @@ def _average_precisions(
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    def rows(pictures: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        for number, picture in enumerate(pictures, start=1):
-            boxes = np.asarray(picture["boxes"], float).reshape(-1, 4)
+    def rows(images: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        for number, image in enumerate(images, start=1):
+            boxes = np.asarray(image["boxes"], float).reshape(-1, 4)
             for i, (left, top, right, bottom) in enumerate(boxes):
                 width, height = right - left, bottom - top
                 yield {
                     "image_id": number,
-                    "category_id": int(picture["labels"][i]) + 1,
+                    "category_id": int(image["labels"][i]) + 1,
                     "bbox": [left, top, width, height],
                     "area": width * height,
                     "iscrowd": 0,
-                    **({"score": float(picture["scores"][i])} if "scores" in picture else {}),
+                    **({"score": float(image["scores"][i])} if "scores" in image else {}),
                 }
 
     truths = [{**row, "id": i} for i, row in enumerate(rows(true), start=1)]

@@ -28,10 +28,9 @@ class ExactResume(keras.callbacks.Callback):
 
     A checkpoint holds all variables (weights, seeds of dropout, optimizer with its moments, loss
     scale, averages and accumulators, metrics), Python's and NumPy's random states, the position in
-    the data, and what the other callbacks have learned. It is taken right after a step. A resumed
-    `fit` begins with the epoch of the checkpoint, passes over the steps that were made, without
-    data and without training, makes the last of them again, so that everything is built, takes the
-    state of the checkpoint, and continues with the next batch.
+    the data, and the state of the other callbacks. It is taken right after a step. A resumed `fit`
+    starts in the checkpoint's epoch, skips the steps that were made, runs the last of them again to
+    build everything, restores the checkpoint, and continues with the next batch.
 
     For the same weights to the bit the data must follow from the epoch's number (`streams.epochs`),
     and so must the learning rate (no budget of minutes); the library, the backend, the kind of
@@ -41,8 +40,7 @@ class ExactResume(keras.callbacks.Callback):
     With two checkpoints kept, one that is damaged is passed over for the one before. Weights that
     are not finite are never written: the run ends with a sentence, and the last finite state stays.
     Of several hosts on JAX the first one writes, and all read: the folder must be a common one.
-    SIGTERM, which a scheduler sends before it takes the machine away, writes a checkpoint and ends
-    the process with status 143; a second one ends it at once.
+    SIGTERM writes a checkpoint and ends the process with status 143; a second one ends it at once.
 
     Args:
         folder: Where the checkpoints lie.
@@ -154,8 +152,10 @@ class ExactResume(keras.callbacks.Callback):
 
     def _refuse_shares_on_other_hosts(self) -> None:
         """ValueError where this host does not hold the whole model; also finds who writes."""
-        spread = keras.distribution.distribution()
-        self._writes = getattr(spread, "num_processes", 1) == 1 or spread.data_shard_id == 0
+        distribution = keras.distribution.distribution()
+        self._writes = (
+            getattr(distribution, "num_processes", 1) == 1 or distribution.data_shard_id == 0
+        )
         if keras.backend.backend() == "jax":
             parts = snapshot.variables_of(self._model).values()
             values = [variable.value for part in parts for variable in part]
@@ -173,9 +173,9 @@ class ExactResume(keras.callbacks.Callback):
             self._write(self._pending)
         if self._terminated:
             self._leave()
-        self._let_go()
+        self._restore_step()
 
-    def _let_go(self) -> None:
+    def _restore_step(self) -> None:
         """Gives `fit` its own step back."""
         self._model.train_function = self._train
         if threading.current_thread() is threading.main_thread():
@@ -198,7 +198,7 @@ class ExactResume(keras.callbacks.Callback):
             self._save_if_due(result)
             return result
         except BaseException:
-            self._let_go()
+            self._restore_step()
             raise
         finally:
             self._working = False
@@ -229,7 +229,7 @@ class ExactResume(keras.callbacks.Callback):
             self._leave()  # else after the next step
 
     def _leave(self) -> NoReturn:
-        self._let_go()
+        self._restore_step()
         print(f"\nEnded by SIGTERM; a checkpoint is in {self.checkpoints.folder}.", flush=True)
         raise SystemExit(128 + signal.SIGTERM)
 
@@ -287,7 +287,7 @@ class ExactResume(keras.callbacks.Callback):
 
     def _assign(self, part: str, variables: Sequence[keras.Variable]) -> None:
         owner = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
-        snapshot.give(self._found[1], part, variables, owner)
+        snapshot.assign(self._found[1], part, variables, owner)
 
     def _check_callbacks(self, state: dict[str, Any]) -> None:
         """ValueError unless the checkpoint is of these callbacks."""

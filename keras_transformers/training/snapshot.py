@@ -58,7 +58,7 @@ def stored(arrays: dict[str, Array], part: str) -> list[Array]:
     return [arrays[f"{part}.{i}"] for i in range(count)]
 
 
-def give(
+def assign(
     arrays: dict[str, Array], part: str, variables: Sequence[keras.Variable], owner: str
 ) -> None:
     """Assigns a part's arrays to its variables, all of which are checked before.

@@ -1,4 +1,4 @@
-"""Batches of pictures with boxes for `model.fit`, and the changes of pictures that move boxes."""
+"""Batches of images with boxes for `model.fit`, and the changes of images that move boxes."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from keras_transformers.vision.preprocessing import Preprocessing
 
 @dataclasses.dataclass(frozen=True)
 class BoxAugmentation:
-    """A function from one picture and its boxes to a changed one: window, symmetries, colour.
+    """A function from one image and its boxes to a changed one: window, symmetries, colour.
 
-    A square window somewhere in the picture, scaled; one of the eight symmetries of the square (or
+    A square window somewhere in the image, scaled; one of the eight symmetries of the square (or
     of those that do not turn); the brightness of each channel. `keras.layers` change boxes too, but
     know neither windows that keep their scale nor turns by 90 degrees.
 
     Args:
-        window: Side of the window in pixels, or None for the whole picture.
+        window: Side of the window in pixels, or None for the whole image.
         scale: The window's side is divided by a number between `1 / scale` and `scale`, uniform on
             a logarithmic axis; 1 leaves it.
         visible: A box stays if at least this share of its area is in the window.
-        flip: Whether to mirror half of the pictures, left to right.
-        turn: Whether to turn by a multiple of 90 degrees and to mirror top to bottom: for pictures
+        flip: Whether to mirror half of the images, left to right.
+        turn: Whether to turn by a multiple of 90 degrees and to mirror top to bottom: for images
             from above.
         colour: Each channel is multiplied by a number within `1 +- colour`.
 
@@ -125,15 +125,15 @@ class BoxAugmentation:
 
 
 def fitted(image: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """A picture scaled to fit into a square, at its upper left, zeros elsewhere.
+    """An image scaled to fit into a square, at its upper left, zeros elsewhere.
 
     Args:
         image: uint8 `(height, width, 3)`.
         size: Side of the square in pixels.
 
     Returns:
-        uint8 `(size, size, 3)`; bool `(size, size)`, True where the picture is; and int32 `(2,)`,
-        the picture's height and width in it.
+        uint8 `(size, size, 3)`; bool `(size, size)`, True where the image is; and int32 `(2,)`,
+        the image's height and width in it.
 
     Example:
     >>> import tensorflow as tf
@@ -165,16 +165,16 @@ def training_boxes(
 
     Args:
         corpus: A `DetectionCorpus`.
-        preprocessing: A `Preprocessing` with a square `image_size`, into which pictures are fitted.
-        batch_size: Number of pictures in a batch; all batches are whole.
-        max_boxes: Room for boxes in a picture; of more, the largest stay.
+        preprocessing: A `Preprocessing` with a square `image_size`, into which images are fitted.
+        batch_size: Number of images in a batch; all batches are whole.
+        max_boxes: Room for boxes in an image; of more, the largest stay.
         augmentation: Optional `BoxAugmentation`, or any function like it.
         seed: Of the order, and of a `BoxAugmentation`.
         epoch: Number of the epoch, an integer or a scalar tensor (see `streams.epochs`): each has
-            an endless order of its own, in which all pictures come before one comes again.
+            an endless order of its own, in which all images come before one comes again.
 
     Returns:
-        `tf.data` of inputs `images`, float32 `(batch, size, size, 3)`, zeros where no picture is,
+        `tf.data` of inputs `images`, float32 `(batch, size, size, 3)`, zeros where no image is,
         and `padding_mask`, bool `(batch, size, size)`; targets `labels`, int32 `(batch,
         max_boxes)`, -1 where there is none, and `boxes`, float32 `(batch, max_boxes, 4)`, centre
         boxes as shares of the square.
@@ -204,7 +204,7 @@ def training_boxes(
 def evaluation_boxes(
     corpus: DetectionCorpus, preprocessing: Preprocessing, batch_size: int, max_boxes: int
 ) -> tf.data.Dataset:
-    """Every picture once, in order; otherwise as `training_boxes`, the last batch may be smaller.
+    """Every image once, in order; otherwise as `training_boxes`, the last batch may be smaller.
 
     Example:
     >>> import numpy as np
@@ -272,12 +272,12 @@ def _examples(
 
 
 def _reader(corpus: DetectionCorpus) -> Callable[[tf.Tensor], tf.Tensor]:
-    """A function of a position to the picture there, in the graph."""
+    """A function of a position to the image there, in the graph."""
     if not isinstance(corpus.images[0], np.ndarray):
         sources = tf.constant(corpus.images)
         files = isinstance(corpus.images[0], str)
         return lambda i: decoded(tf.io.read_file(sources[i]) if files else sources[i])
-    # Pictures of different sizes, one after the other.
+    # Images of different sizes, one after the other.
     pixels = tf.constant(np.concatenate([np.reshape(image, -1) for image in corpus.images]))
     sizes = tf.constant(corpus.sizes)
     ends = np.cumsum(corpus.sizes.astype(np.int64).prod(axis=1) * 3)

@@ -1,4 +1,4 @@
-"""Pictures with boxes: what is wrong with them is left out or repaired, and counted."""
+"""Images with boxes: what is wrong with them is left out or repaired, and counted."""
 
 import collections
 import concurrent.futures
@@ -16,33 +16,33 @@ from keras_transformers.vision import decoding
 from keras_transformers.vision.labels import class_names
 from keras_transformers.vision.orientation import LEFT_TO_RIGHT, TRANSPOSED, UPSIDE_DOWN
 
-LEAST_SIDE = 1.0  # pixels of a box inside its picture; less is nothing
+LEAST_SIDE = 1.0  # pixels of a box inside its image; less is nothing
 
 
 @dataclasses.dataclass(frozen=True)
 class DetectionCorpus:
-    """Pictures with boxes, and an account of what was read, left out and repaired.
+    """Images with boxes, and an account of what was read, left out and repaired.
 
     Args:
-        name: Where the pictures come from, for messages.
+        name: Where the images come from, for messages.
         classes: Names of the classes, list of str.
         images: List of pixels (uint8 `(height, width, 3)`), of encoded images (bytes) or of paths
             (str).
-        sizes: int32 `(n, 2)`, height and width of each picture.
+        sizes: int32 `(n, 2)`, height and width of each image.
         boxes: List of float32 `(k, 4)`, corner boxes `(left, top, right, bottom)` in pixels.
         labels: List of int32 `(k,)`, positions in `classes`.
         read: Number of boxes looked at.
-        left_out: Dict of reason -> number of boxes or pictures left out.
+        left_out: Dict of reason -> number of boxes or images left out.
         repaired: Dict of reason -> number of boxes repaired.
 
     Example:
     >>> import numpy as np
     >>> from keras_transformers.vision import DetectionCorpus
-    >>> picture = np.zeros((40, 60, 3), "uint8")
+    >>> image = np.zeros((40, 60, 3), "uint8")
     >>> boxes = [[[10, 10, 30, 20], [50, 5, 70, 25], [5, 5, 5, 9]]]
-    >>> corpus = DetectionCorpus.checked("toy", ["cat"], [picture], boxes, [[0, 0, 0]])
+    >>> corpus = DetectionCorpus.checked("toy", ["cat"], [image], boxes, [[0, 0, 0]])
     >>> corpus.summary()
-    'toy: 2 boxes in 1 pictures kept of 3; left out: 1 without area; repaired: 1 cut at the border'
+    'toy: 2 boxes in 1 images kept of 3; left out: 1 without area; repaired: 1 cut at the border'
     >>> corpus.boxes[0][1].tolist()
     [50.0, 5.0, 60.0, 25.0]
     """
@@ -67,36 +67,36 @@ class DetectionCorpus:
         left_out: Mapping[str, int] | None = None,
         stated: Sequence[tuple[int, int] | None] | None = None
     ) -> Self:  # fmt: skip
-        """Makes a corpus after looking at every picture and every box.
+        """Makes a corpus after looking at every image and every box.
 
-        A picture that is empty, missing or cannot be decoded is left out with its boxes. A box is
+        An image that is empty, missing or cannot be decoded is left out with its boxes. A box is
         left out if it has a number that is not finite, no area, a label that is no class, or stands
-        for a crowd. A box that reaches over the border of its picture is cut there, and left out if
-        less than a pixel of it remains. Pictures without boxes stay.
+        for a crowd. A box that reaches over the border of its image is cut there, and left out if
+        less than a pixel of it remains. Images without boxes stay.
 
-        Pictures are upright, as their EXIF says, and boxes are those of what is seen. Where the
-        stated size is that of the pixels as they are stored, and the picture lies on its side, its
-        boxes are turned with it, and counted; with any other size than the picture's, it is left
+        Images are upright, as their EXIF says, and boxes are those of what is seen. Where the
+        stated size is that of the pixels as they are stored, and the image lies on its side, its
+        boxes are turned with it, and counted; with any other size than the image's, it is left
         out.
 
         Args:
             name, classes, images: See the class.
-            boxes: For each picture `(k, 4)`, corner boxes in pixels.
-            labels: For each picture `(k,)` integers.
-            crowds: Optional; for each picture `(k,)` bool, True = a box around a crowd.
+            boxes: For each image `(k, 4)`, corner boxes in pixels.
+            labels: For each image `(k,)` integers.
+            crowds: Optional; for each image `(k,)` bool, True = a box around a crowd.
             left_out: Optional dict, of what was left out before.
-            stated: Optional; for each picture the `(height, width)` that its boxes were made for,
+            stated: Optional; for each image the `(height, width)` that its boxes were made for,
                 or None where that is not known.
 
         Raises:
-            ValueError: If there are not as many boxes and labels as pictures, a shape does not fit,
-                no picture is usable, or two classes have the same name.
+            ValueError: If there are not as many boxes and labels as images, a shape does not fit,
+                no image is usable, or two classes have the same name.
         """
         images, classes = list(images), class_names(name, classes, None)
         if not len(images) == len(boxes) == len(labels):
             raise ValueError(
-                f"{name}: there must be boxes and labels for each picture. Received: {len(images)} "
-                f"pictures, {len(boxes)} lists of boxes, {len(labels)} of labels"
+                f"{name}: there must be boxes and labels for each image. Received: {len(images)} "
+                f"images, {len(boxes)} lists of boxes, {len(labels)} of labels"
             )
         counts = collections.Counter(left_out or {})
         repaired: collections.Counter[str] = collections.Counter()
@@ -105,13 +105,13 @@ class DetectionCorpus:
         kept, sizes, kept_boxes, kept_labels, read = [], [], [], [], 0
         for i, found in enumerate(looked_at):
             one, of_class, crowd = _of_one(
-                f"{name}: picture {i}", boxes[i], labels[i], None if crowds is None else crowds[i]
+                f"{name}: image {i}", boxes[i], labels[i], None if crowds is None else crowds[i]
             )
             read += len(one)
-            found, one = _for_picture(found, one, stated and stated[i], repaired)
+            found, one = _for_image(found, one, stated and stated[i], repaired)
             if isinstance(found, str):
                 counts[found] += 1
-                counts["of pictures left out"] += len(one)
+                counts["of images left out"] += len(one)
                 continue
             good = _usable(one, of_class, crowd, found, len(classes), counts, repaired)
             kept.append(images[i])
@@ -128,17 +128,17 @@ class DetectionCorpus:
         return corpus
 
     def number_of_boxes(self) -> int:
-        """In all pictures together."""
+        """In all images together."""
         return sum(map(len, self.labels))
 
     def summary(self) -> str:
         """One sentence: how many boxes were kept, and what happened to others."""
-        text = f"{self.name}: {self.number_of_boxes():,} boxes in {len(self):,} pictures kept of "
+        text = f"{self.name}: {self.number_of_boxes():,} boxes in {len(self):,} images kept of "
         text += f"{self.read:,}"
         return text + account(left_out=self.left_out, repaired=self.repaired)
 
     def select(self, indices: Sequence[int]) -> Self:
-        """The pictures at these positions, as a corpus."""
+        """The images at these positions, as a corpus."""
         indices = [int(index) for index in indices]
         return dataclasses.replace(
             self,
@@ -149,20 +149,20 @@ class DetectionCorpus:
         )
 
     def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora: the second gets `share` of the pictures at random, but never all or none."""
+        """Two corpora: the second gets `share` of the images at random, but never all or none."""
         order = np.random.default_rng(seed).permutation(len(self))
         number = min(max(round(share * len(self)), 1), len(self) - 1)
         return self.select(sorted(order[number:])), self.select(sorted(order[:number]))
 
     def pixels(self, index: int) -> Array:
-        """uint8 `(height, width, 3)` of one picture."""
+        """uint8 `(height, width, 3)` of one image."""
         image = self.images[index]
         return image if isinstance(image, np.ndarray) else decoded(image).numpy()
 
     def tiles(self, side: float, visible: float = 0.5) -> Self:
-        """The pictures cut into tiles, with pixels in memory.
+        """The images cut into tiles, with pixels in memory.
 
-        A picture is divided evenly, into tiles as near to `side` as that gives; they do not
+        An image is divided evenly, into tiles as near to `side` as that gives; they do not
         overlap. A box goes into every tile that holds at least a share of `visible` of its area,
         cut at the border of the tile.
 
@@ -205,21 +205,21 @@ def decoded(image: bytes | str) -> tf.Tensor:
 
 
 def _size(image: Array | bytes | str) -> tuple[int, int, int] | str:
-    """Height, width and orientation, or why there is no such picture."""
+    """Height, width and orientation, or why there is no such image."""
     if isinstance(image, np.ndarray):
         fits = image.ndim == 3 and image.shape[2] == 3 and image.dtype == np.uint8 and image.size
-        return (*image.shape[:2], 1) if fits else "pictures that are not uint8 (height, width, 3)"
+        return (*image.shape[:2], 1) if fits else "images that are not uint8 (height, width, 3)"
     if isinstance(image, str):
         if not pathlib.Path(image).is_file():
-            return "missing pictures"
+            return "missing images"
         image = pathlib.Path(image).read_bytes()
     if not image:
-        return "empty pictures"
+        return "empty images"
     try:
         height, width, _, turned = map(int, decoding.measured(image))
         return height, width, turned
     except (tf.errors.InvalidArgumentError, ValueError):
-        return f"pictures that are no whole {decoding.NAMES}"
+        return f"images that are no whole {decoding.NAMES}"
 
 
 def _of_one(
@@ -237,19 +237,19 @@ def _of_one(
     return boxes, labels, crowds
 
 
-def _for_picture(
+def _for_image(
     found: tuple[int, int, int] | str, boxes: Array, stated: Any, repaired: collections.Counter[str]
 ) -> tuple[Any, Array]:
-    """Height and width of a picture, or why it cannot be used, and its boxes as it is seen."""
+    """Height and width of an image, or why it cannot be used, and its boxes as it is seen."""
     if isinstance(found, str):
         return found, boxes
     height, width, turned = found
     if stated is None or tuple(stated) == (height, width):
         return (height, width), boxes
     if turned < TRANSPOSED or tuple(stated) != (width, height):
-        return "pictures of another size than is stated", boxes
+        return "images of another size than is stated", boxes
     if len(boxes):
-        repaired["turned with their pictures"] += len(boxes)
+        repaired["turned with their images"] += len(boxes)
     left, top, right, bottom = boxes[:, [1, 0, 3, 2]].T
     if turned in LEFT_TO_RIGHT:
         left, right = width - right, width - left
@@ -276,7 +276,7 @@ def _usable(
         "of unknown categories": (labels < 0) | (labels >= classes),
         "around crowds": crowd,
         "without area": (boxes[:, 2:] <= boxes[:, :2]).any(axis=1),
-        "outside their picture": (cut[:, 2:] - cut[:, :2] < LEAST_SIDE).any(axis=1),
+        "outside their image": (cut[:, 2:] - cut[:, :2] < LEAST_SIDE).any(axis=1),
     }
     good = np.ones(len(boxes), bool)
     for reason, bad in reasons.items():
@@ -289,7 +289,7 @@ def _usable(
 
 
 def _inside(boxes: Array, size: tuple[int, int]) -> Array:
-    """Corner boxes, cut at the borders of a picture of this height and width."""
+    """Corner boxes, cut at the borders of an image of this height and width."""
     height, width = size
     return np.clip(boxes, 0, np.array([width, height, width, height], boxes.dtype))
 

@@ -1,4 +1,4 @@
-"""Boxes in COCO's format: one JSON file beside its pictures."""
+"""Boxes in COCO's format: one JSON file beside its images."""
 
 import collections
 import json
@@ -18,23 +18,23 @@ def read_coco(
     """Reads annotations in the format of COCO (https://cocodataset.org/#format-data).
 
     Boxes are `[left, top, width, height]` in pixels. Left out and counted, beside what
-    `DetectionCorpus.checked` leaves out: annotations whose picture the file does not list, of
-    unknown categories, around crowds (`iscrowd`), and without four numbers for a box; pictures that
+    `DetectionCorpus.checked` leaves out: annotations whose image the file does not list, of
+    unknown categories, around crowds (`iscrowd`), and without four numbers for a box; images that
     are missing in the folder, or of another size than the `height` and `width` of the file.
     Categories of the same name are one class.
 
     Args:
         path: The JSON file.
-        images: Folder of the pictures; by default that of the file.
+        images: Folder of the images; by default that of the file.
         classes: Names of the categories, which become the labels in this order; by default those of
             the file, by their ids.
 
     Returns:
-        A `DetectionCorpus`; its pictures are read from their files when they are needed.
+        A `DetectionCorpus`; its images are read from their files when they are needed.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no such JSON, an id of a picture or category is there twice, or nothing
+        ValueError: If it is no such JSON, an id of an image or category is there twice, or nothing
             is usable.
 
     Example:
@@ -50,7 +50,7 @@ def read_coco(
     ...                     {"image_id": 2, "category_id": 7, "bbox": [10, 5, 20, 30]}]}))
     >>> corpus = read_coco(folder / "boxes.json")
     >>> corpus.boxes[0].tolist(), corpus.left_out
-    ([[10.0, 5.0, 30.0, 35.0]], {'whose picture is not listed': 1})
+    ([[10.0, 5.0, 30.0, 35.0]], {'whose image is not listed': 1})
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -75,7 +75,7 @@ def read_coco(
     for each in content["annotations"]:
         box = _box(each.get("bbox"))
         if each.get("image_id") not in names:
-            counts["whose picture is not listed"] += 1
+            counts["whose image is not listed"] += 1
         elif box is None:
             counts["without four numbers"] += 1
         else:

@@ -14,7 +14,7 @@ from keras_transformers.streams import orders
 from keras_transformers.tables import account
 from keras_transformers.vision.labels import checked_labels, class_names, of_classes
 from keras_transformers.vision.preprocessing import Preprocessing
-from keras_transformers.vision.sources import looked_at, pixels_of_file
+from keras_transformers.vision.sources import inspected, pixels_of_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ImageCorpus:
         read: Number of images (or files) looked at.
         left_out: Dict of reason -> number of images left out.
         bands: Of encoded images and files, `(n,)` integers: the channels of each, 1 for a grey
-            picture, 3 for a coloured one, as many as there are in an array. None: not looked at.
+            image, 3 for a coloured one, as many as there are in an array. None: not looked at.
         noted: Dict of reason -> number of images that were kept.
 
     Example:
@@ -147,7 +147,7 @@ class ImageCorpus:
         Raises:
             ValueError: If none can.
         """
-        problems, bands = looked_at(self.images)
+        problems, bands = inspected(self.images)
         kept = [i for i, problem in enumerate(problems) if problem is None]
         counts = collections.Counter(self.left_out)
         counts.update(problem for problem in problems if problem)
@@ -173,14 +173,14 @@ class ImageCorpus:
 
     @property
     def channels(self) -> int:
-        """Channels of the pixels; of pictures 1 if all of them are grey, else 3.
+        """Channels of the pixels; of images 1 if all of them are grey, else 3.
 
         Raises:
             ValueError: If there are arrays of another number of channels than others.
         """
         if self.kind == "pixels":
             return self.images.shape[-1]
-        bands = looked_at(self.images)[1] if self.bands is None else self.bands
+        bands = inspected(self.images)[1] if self.bands is None else self.bands
         found = {int(each): i for i, each in reversed(list(enumerate(bands))) if each}
         if set(found) <= {1, 3}:
             return max(found, default=3)

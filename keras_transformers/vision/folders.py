@@ -18,7 +18,7 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
 
     Every file is decoded once, so that none breaks a run in its fifth hour; those that are empty or
     no image, and images that lie beside the classes' folders, are left out and counted. Hidden
-    files and folders are passed over; links are followed. The pictures themselves are read again
+    files and folders are passed over; links are followed. The images themselves are read again
     when they are needed, and may be more than fit into memory.
 
     Files are JPEG, PNG, GIF, BMP or WebP, upright as their EXIF says; or arrays, `.npy` and TIFF,

@@ -1,6 +1,6 @@
 """EXIF's orientation of an encoded image, read and applied in TensorFlow's graph.
 
-Cameras save pixels as their sensor lies, and write beside them how the picture is to be turned.
+Cameras save pixels as their sensor lies, and write beside them how the image is to be turned.
 TensorFlow's decoders do not look at it.
 """
 

@@ -21,11 +21,11 @@ class Preprocessing:
             Arrays may have any number.
         mean, std: Of each channel, for pixels in [0, 1]; one number stands for all channels.
         crop: True resizes the shorter side and cuts the middle out; False squeezes the whole
-            picture into `image_size`.
-        resized: What pictures are resized to before their middle is cut out, where that is larger
+            image into `image_size`.
+        resized: What images are resized to before their middle is cut out, where that is larger
             than `image_size`: an int for the shorter side, or `(height, width)`, into which the
-            whole picture is squeezed.
-        method: How pictures are resized: "bilinear" or "bicubic", antialiased.
+            whole image is squeezed.
+        method: How images are resized: "bilinear" or "bicubic", antialiased.
 
     Raises:
         ValueError: If a size is not positive, `resized` less than `image_size`, `method` unknown,
@@ -133,7 +133,7 @@ class Preprocessing:
         return tf.ensure_shape(image, (height, width, self.channels))
 
     def _inner(self, extents: tf.Tensor) -> tf.Tensor:
-        """Height and width, int32, that a picture of `extents` is resized to before it is cut."""
+        """Height and width, int32, that an image of `extents` is resized to before it is cut."""
         squeezed = self.resized is None and not self.crop
         if squeezed or isinstance(self.resized, tuple):
             return tf.constant(self.image_size if squeezed else self.resized)
@@ -149,5 +149,5 @@ class Preprocessing:
         return (tf.cast(images, tf.float32) / 255 - self.mean) / self.std
 
     def denormalize(self, images: Tensor) -> Array:
-        """The inverse of `normalize`, as NumPy floats in [0, 1]: for pictures."""
+        """The inverse of `normalize`, as NumPy floats in [0, 1]: for images."""
         return np.clip(np.asarray(images) * self.std + self.mean, 0, 1)

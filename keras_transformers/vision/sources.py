@@ -15,21 +15,21 @@ from keras_transformers.vision.preprocessing import Preprocessing
 ARRAY_FILES = r"(?i).*\.(npy|tiff?)"
 
 
-def looked_at(sources: Sequence[str | bytes]) -> tuple[list[str | None], Array]:
+def inspected(sources: Sequence[str | bytes]) -> tuple[list[str | None], Array]:
     """What is wrong with encoded images (bytes) or files (str), and the channels of each.
 
     All of them are decoded, so that none breaks a run in its fifth hour.
 
     Returns:
         List of None, or why an image cannot be used, to be counted; and int32 `(n,)`: 1 for a grey
-        picture, 3 for a coloured one, as many as there are in an array, 0 for what cannot be used.
+        image, 3 for a coloured one, as many as there are in an array, 0 for what cannot be used.
     """
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        found = list(pool.map(_look, sources))
+        found = list(pool.map(_inspect, sources))
     return [problem for problem, _ in found], np.array([bands for _, bands in found], np.int32)
 
 
-def _look(source: str | bytes) -> tuple[str | None, int]:
+def _inspect(source: str | bytes) -> tuple[str | None, int]:
     path = source if isinstance(source, str) else None
     try:
         encoded = pathlib.Path(source).read_bytes() if isinstance(source, str) else source
@@ -49,7 +49,7 @@ def _look(source: str | bytes) -> tuple[str | None, int]:
 
 
 def pixels_of_file(path: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
-    """The pixels of a picture's file, or of an array's, which only Python reads."""
+    """The pixels of an image's file, or of an array's, which only Python reads."""
     channels = preprocessing.channels
 
     def of_array() -> tf.Tensor:

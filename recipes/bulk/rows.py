@@ -1,4 +1,4 @@
-"""What is to be answered: lines, columns of tables, fields of JSON lines, pictures."""
+"""What is to be answered: lines, columns of tables, fields of JSON lines, images."""
 
 import dataclasses
 import glob
@@ -10,7 +10,7 @@ import zlib
 
 from keras_transformers.predictors import Refused
 
-LISTS = (".txt", ".tsv", ".jsonl")  # each also with .gz; other names are lines, or pictures
+LISTS = (".txt", ".tsv", ".jsonl")  # each also with .gz; other names are lines, or images
 MARK = b"\xef\xbb\xbf"  # of byte order
 
 
@@ -19,9 +19,9 @@ class Row:
     """One thing to be answered.
 
     Args:
-        number: Of its line in the file, or of its picture among all, from 1.
+        number: Of its line in the file, or of its image among all, from 1.
         file: Name of the file; None where there is but one, of lines.
-        content: Text or picture as a predictor takes it, or a `Refused`.
+        content: Text or image as a predictor takes it, or a `Refused`.
         shown: What stands there, where `content` does not say it.
     """
 
@@ -50,7 +50,7 @@ class Rows:
     def __iter__(self):
         alone = len(self.files) == 1
         for index, path in enumerate(self.files, 1):
-            if self._is_picture(path):
+            if self._is_image(path):
                 # Whole, for a worker may be at work in another folder.
                 yield Row(index, str(path), str(path.absolute()))
                 continue
@@ -77,7 +77,7 @@ class Rows:
             "field": self.field,
         }
 
-    def _is_picture(self, path):
+    def _is_image(self, path):
         return self.takes == "image" and _ending(path) not in LISTS
 
     def _of_file(self, path):
@@ -168,7 +168,7 @@ def _lines(path):
 
 
 def _beside(path, name):
-    """The path of a picture that is named in a list, from the folder of which it is seen."""
+    """The path of an image that is named in a list, from the folder of which it is seen."""
     try:
         name = name.decode() if isinstance(name, bytes) else name
         return str(path.parent.absolute() / name)

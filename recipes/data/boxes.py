@@ -1,4 +1,4 @@
-"""Pictures with boxes for the recipes: embedded, from TensorFlow Datasets, or the user's own."""
+"""Images with boxes for the recipes: embedded, from TensorFlow Datasets, or the user's own."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the
 
 @dataclasses.dataclass(frozen=True)
 class BoxData:
-    """Pictures with boxes to learn from, to watch training by, and to score on.
+    """Images with boxes to learn from, to watch training by, and to score on.
 
     `valid` is None where the set has none.
     """
@@ -31,7 +31,7 @@ class BoxData:
 
 
 def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None, images=None):
-    """Loads a set of pictures with boxes.
+    """Loads a set of images with boxes.
 
     Args:
         dataset: "tree-crowns", four aerial photographs, two to train by and two of other places to
@@ -39,7 +39,7 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
             instance "tfds:coco/2017" or "tfds:voc/2007".
         train, valid, test: Instead, three files in COCO's format; the classes are those of `train`.
         data_dir: Where TensorFlow Datasets keeps its files.
-        images: Of such files, dict of "train", "valid" and "test" to the folder of their pictures;
+        images: Of such files, dict of "train", "valid" and "test" to the folder of their images;
             None where they are beside the file.
 
     Raises:
@@ -103,7 +103,7 @@ def _from_tfds(name, data_dir):
     objects = getattr(features.get("objects"), "feature", {})
     if "image" not in features or "bbox" not in objects or "label" not in objects:
         raise ValueError(
-            f"tfds:{name} is no set of pictures with boxes: it needs `image`, and `objects` with "
+            f"tfds:{name} is no set of images with boxes: it needs `image`, and `objects` with "
             f"`bbox` and `label`, but its features are {', '.join(features)}."
         )
     download(builder, name)
@@ -124,7 +124,7 @@ def _from_tfds(name, data_dir):
 
     corpora = {ours: read(theirs) for ours, theirs in splits(builder, name).items()}
     if "test" not in corpora or not corpora["test"].number_of_boxes():
-        # COCO keeps the boxes of its test pictures to itself.
+        # COCO keeps the boxes of its test images to itself.
         if "valid" in corpora:
             corpora["test"] = corpora.pop("valid")
         else:

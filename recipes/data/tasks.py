@@ -1,4 +1,4 @@
-"""Two small tasks for one encoder: what is in a picture, and which play a passage is from."""
+"""Two small tasks for one encoder: what is in an image, and which play a passage is from."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ class Task:
 
 
 def of_images(patch_size):
-    """Pictures of the Fashion-MNIST subset in patches: a `Task`, and how they are prepared."""
+    """Images of the Fashion-MNIST subset in patches: a `Task`, and how they are prepared."""
     data = images.load("fashion-mnist-12k")
     preprocessing = Preprocessing.measured(data.train.decoded(Preprocessing(28, 1)).images, 28)
     splits = []

@@ -21,7 +21,7 @@ def cut(answer, part="end"):
     return CUT.format(part) if answer.get("truncated") else ""
 
 
-def lacks(predictor, *parts):
+def missing_parts(predictor, *parts):
     """A sentence on what of "model", "tokenizer" and "preprocessing" is not there, or ""."""
     missing = [part for part in parts if not hasattr(predictor, part)]
     if not missing:

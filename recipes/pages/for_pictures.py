@@ -10,13 +10,13 @@ import numpy as np
 import PIL.Image
 
 from . import examples, pictures
-from .asking import lacks
+from .asking import missing_parts
 from .frame import button, connect, message, missing, offer
 
 
 def image_classifier(predictor, folder):
     """Picture -> classes; with the Keras model also what they draw on."""
-    why = lacks(predictor, "model", "preprocessing")
+    why = missing_parts(predictor, "model", "preprocessing")
     with gr.Row():
         with gr.Column():
             picture = position()
@@ -69,7 +69,7 @@ def detector(predictor, folder):
     everything = gr.State()  # so that another threshold needs no other answer
 
     def drawn(opened, found, threshold):
-        kept = pictures.sure(found, threshold)
+        kept = pictures.above_threshold(found, threshold)
         number = f"Boxes with a score of {threshold:.2f} or more: {len(kept)} of {len(found)}."
         return pictures.with_boxes(opened, kept), pictures.rows_of(kept), number
 

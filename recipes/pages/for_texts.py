@@ -5,7 +5,7 @@ import gradio as gr
 from . import examples, texts
 from . import translator as translating
 from . import writer as writing
-from .asking import cut, lacks
+from .asking import cut, missing_parts
 from .frame import button, connect, message, missing, offer
 
 ALTERNATIVES = 4
@@ -17,7 +17,7 @@ ALIGNED = "Alignment: what each piece of the translation (a row) looks at in the
 
 def translator(predictor, folder):
     """Text -> translation; with the Keras model also alternatives and an alignment."""
-    why = lacks(predictor, "model", "tokenizer")
+    why = missing_parts(predictor, "model", "tokenizer")
     with gr.Row():
         with gr.Column():
             text = gr.Textbox(label="Text", lines=3, elem_id="input", autofocus=True)
@@ -65,8 +65,8 @@ def translator(predictor, folder):
 
 def text_generator(predictor, folder):
     """Beginning -> text; with the Keras model as boldly as is asked."""
-    why = lacks(predictor, "model", "tokenizer")
-    own = writing.writing_of(folder, None if why else predictor.model)
+    why = missing_parts(predictor, "model", "tokenizer")
+    own = writing.sampling_settings(folder, None if why else predictor.model)
     with gr.Row():
         with gr.Column():
             prompt = gr.Textbox(label="Beginning", lines=4, elem_id="input", autofocus=True)

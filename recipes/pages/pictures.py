@@ -49,10 +49,10 @@ def attention(predictor, picture):
     found = heat(predictor.model, preprocessing.normalize(pixels)[None])
     if found is None:
         return None, "This model has no attention over patches that could be shown."
-    return over(pixels, found[0][0]), f"What the answer draws on ({found[1]}): bright is much."
+    return overlaid(pixels, found[0][0]), f"What the answer draws on ({found[1]}): bright is much."
 
 
-def over(pixels, warmth):
+def overlaid(pixels, warmth):
     """Pixels `(height, width, 1 or 3)` with a map of any size over them as colours, enlarged."""
     height, width = pixels.shape[:2]
     factor = max(1, -(-SIDE // min(height, width)))
@@ -71,7 +71,7 @@ def detect(predictor, picture):
     return predictor.predict(picture, details=True)
 
 
-def sure(found, threshold):
+def above_threshold(found, threshold):
     """Those with a score of `threshold` or more."""
     return [each for each in found if each["score"] >= threshold]
 

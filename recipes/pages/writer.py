@@ -14,10 +14,10 @@ from .asking import cut
 from .examples import settings_of
 
 NEW_TOKENS = 128
-NEVER = -1e9
+MASKED = -1e9
 
 
-class Dials:
+class AdjustableModel:
     """A language model whose distribution is bent by numbers that can be changed at any time.
 
     A search has its numbers compiled into it, and another temperature would compile for seconds;
@@ -49,11 +49,11 @@ def nucleus(logits, top_p):
     probabilities = tf.nn.softmax(ranked)
     before = tf.cumsum(probabilities, axis=-1, exclusive=True)
     kept = tf.where(before < top_p, ranked, float("inf"))
-    return tf.where(logits >= tf.reduce_min(kept, axis=-1, keepdims=True), logits, NEVER)
+    return tf.where(logits >= tf.reduce_min(kept, axis=-1, keepdims=True), logits, MASKED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Writing:
+class SamplingSettings:
     """How boldly a folder's texts are meant to go on, and how far."""
 
     temperature: float = 0.8
@@ -61,14 +61,14 @@ class Writing:
     new_tokens: int = NEW_TOKENS
 
 
-def writing_of(folder, model=None):
-    """The `Writing` of a run or of published weights."""
+def sampling_settings(folder, model=None):
+    """The `SamplingSettings` of a run or of published weights."""
     settings = settings_of(folder)
-    names = [field.name for field in dataclasses.fields(Writing)]
+    names = [field.name for field in dataclasses.fields(SamplingSettings)]
     if "temperature" in settings and "new_tokens" in settings:  # a run
-        return Writing(**{name: settings[name] for name in names})
+        return SamplingSettings(**{name: settings[name] for name in names})
     most = getattr(model, "most_positions", None) or 2 * NEW_TOKENS
-    asked = Writing(new_tokens=min(NEW_TOKENS, most // 2))
+    asked = SamplingSettings(new_tokens=min(NEW_TOKENS, most // 2))
     try:
         found = load_search(folder)
     except (FileNotFoundError, ValueError):
@@ -89,8 +89,8 @@ class Writer:
     def __init__(self, model, tokenizer, new_tokens=NEW_TOKENS):
         if not model.built:
             model(keras.ops.ones((1, 1), "int32"))
-        self._dials = Dials(model)
-        self._generator = TextGenerator(self._dials, tokenizer, Sampling(), new_tokens)
+        self._adjustable = AdjustableModel(model)
+        self._generator = TextGenerator(self._adjustable, tokenizer, Sampling(), new_tokens)
 
     def write(self, prompt, temperature, top_p):
         """A text and what follows it; and a sentence.
@@ -100,8 +100,8 @@ class Writer:
         """
         if not temperature > 0 or not 0 < top_p <= 1:
             raise ValueError("The temperature must be above 0, top_p above 0 and at most 1.")
-        self._dials.temperature.assign(temperature)
-        self._dials.top_p.assign(top_p)
+        self._adjustable.temperature.assign(temperature)
+        self._adjustable.top_p.assign(top_p)
         return write(self._generator, prompt)
 
 

@@ -11,7 +11,7 @@ from benchmarks import alternating, marian
 FOLDER = pathlib.Path(alternating.__file__).parent
 PEERS = {"torch", "timm", "ctranslate2"}
 OURS = {"tensorflow", "keras", "keras_transformers", "recipes", "keras_hub", "tensorflow_text"}
-# Learns from the recipe's own pipeline of pictures, which is TensorFlow's.
+# Learns from the recipe's own pipeline of images, which is TensorFlow's.
 TOGETHER = {("detection", "peer"), ("detection", "peer_model"), ("detection", "predicted_by")}
 
 

@@ -56,8 +56,8 @@ def focal(x, there):
     return -0.75 * share**2 * np.log(1 - share)
 
 
-def picture(criterion, x, boxes, labels, true):
-    """Sum of class losses, of their weights, and of the losses of boxes, in one picture."""
+def image(criterion, x, boxes, labels, true):
+    """Sum of class losses, of their weights, and of the losses of boxes, in one image."""
     softmax = criterion.classification == "softmax"
     shares = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
     cost = np.zeros((len(true), len(x)))
@@ -86,14 +86,14 @@ def picture(criterion, x, boxes, labels, true):
 
 
 def expected_parts(criterion, x, boxes, labels, true, weights=None):
-    """The losses once more, in float64, one picture after the other."""
+    """The losses once more, in float64, one image after the other."""
     weights = np.ones(len(labels)) if weights is None else weights
     rows = []
     for layer in range(len(x)):
         sums = np.zeros(4)
         for i, present in enumerate(labels >= 0):
             args = (np.float64(x[layer, i]), np.float64(boxes[layer, i]))
-            found = picture(criterion, *args, labels[i][present], np.float64(true[i][present]))
+            found = image(criterion, *args, labels[i][present], np.float64(true[i][present]))
             sums += np.multiply(found, [weights[i], 1, weights[i], weights[i]])
         number = max((labels >= 0).sum(), 1)
         by = sums[1] if criterion.classification == "softmax" else number
@@ -128,7 +128,7 @@ def test_neither_true_boxes_nor_queries_have_an_order(kind):
 
 @pytest.mark.parametrize("kind", ["softmax", "focal"])
 @pytest.mark.parametrize("room", [0, MOST])
-def test_pictures_without_boxes_are_all_background(kind, room):
+def test_images_without_boxes_are_all_background(kind, room):
     criterion, x = KINDS[kind], logits(KINDS[kind])
     labels = np.full((BATCH, room), -1)
     true = np.full((BATCH, room, 4), np.nan, "float32")
@@ -262,7 +262,7 @@ def test_answers_are_sorted_by_the_share_of_the_best_class(kind):
         assert_close(found["boxes"][i], expected.clip(0, 1), 1e-6)
 
 
-def test_answers_stay_inside_the_picture_and_in_float32():
+def test_answers_stay_inside_the_image_and_in_float32():
     boxes = np.float32([[[0.1, 0.9, 0.5, 0.4], [0.5, 0.5, 2.0, 0.1]]])
     found = best_answers(ops.zeros((1, 2, 3), "bfloat16"), ops.cast(boxes, "bfloat16"), "focal")
     assert {keras.backend.standardize_dtype(found[name].dtype) for name in ("scores", "boxes")} == {
@@ -273,7 +273,7 @@ def test_answers_stay_inside_the_picture_and_in_float32():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sample_weights_multiply_the_losses_of_their_pictures(kind):
+def test_sample_weights_multiply_the_losses_of_their_images(kind):
     criterion, weights = KINDS[kind], np.array([0.0, 2.0, 1.0, 0.5, 3.0], "float32")
     arguments = (logits(criterion), BOXES, LABELS, TRUE)
     expected = expected_parts(criterion, *arguments, np.float64(weights))

@@ -15,7 +15,7 @@ SHAPES = {
     "one row": (1000, 1, 5),
     "as many columns": (2000, 5, 5),
     "many": (1900, 7, 11),
-    "a crowded picture": (100, 29, 53),
+    "a crowded image": (100, 29, 53),
 }
 COSTS = {
     "any": lambda rng, shape: rng.normal(size=shape),

@@ -19,7 +19,7 @@ SIZES = {"hidden_dim": 32, "num_heads": 4, "mlp_dim": 64, "num_layers": 1}
 
 
 def arrays(name):
-    """Random pictures or padded ids, and labels."""
+    """Random images or padded ids, and labels."""
     rng = np.random.default_rng(7)
     if name == "vit":
         return rng.normal(size=(ROWS, 8, 8, 3)).astype("float32"), rng.integers(0, 8, ROWS)

@@ -80,7 +80,7 @@ def test_a_vocabulary_that_does_not_divide_is_split_by_its_width():
     path = "transformer/source_embedding/token_embedding"
     assert axes(path, 32, 6) == ("model", None)
     assert axes(path, 31, 6) == (None, "model")
-    assert axes("transformer/logits_bias", 31) == (None,)
+    assert axes("transformer/target_embedding/logits_bias", 31) == (None,)
 
 
 def test_fewer_key_heads_than_devices_are_copied():

@@ -32,7 +32,7 @@ def word_pieces():
 
 @functools.cache
 def images():
-    """Encoded pictures of several sizes and kinds."""
+    """Encoded images of several sizes and kinds."""
     rng = np.random.default_rng(0)
     sizes = [(40, 30, 3), (17, 23, 1), (64, 64, 3), (5, 90, 4)]
     pixels = [rng.integers(0, 256, sizes[i % 4], "uint8") for i in range(7)]
@@ -42,7 +42,7 @@ def images():
 
 def _transformer(**settings):
     size = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 1}
-    return models.Transformer(tokenizer().vocab_size, **size, **settings)
+    return models.Transformer.from_variant("base", tokenizer().vocab_size, **size, **settings)
 
 
 def _translator(search, **settings):

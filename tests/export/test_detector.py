@@ -17,7 +17,7 @@ from keras_transformers.vision import Preprocessing, fitted
 RNG = np.random.default_rng(0)
 CLASSES = ["cat", "dog"]
 PICTURES = [RNG.integers(0, 256, size, dtype="uint8") for size in ((40, 60, 3), (50, 20, 3)) * 2]
-FILES = [tf.io.encode_png(picture).numpy() for picture in PICTURES]
+FILES = [tf.io.encode_png(image).numpy() for image in PICTURES]
 PREPROCESSING = Preprocessing(32, 3, (0.2, 0.3, 0.4), 0.3)
 
 
@@ -25,9 +25,7 @@ PREPROCESSING = Preprocessing(32, 3, (0.2, 0.3, 0.4), 0.3)
 def model():
     keras.utils.set_random_seed(3)
     backbone = ResNet(None, 32, 4, (1, 1), False, "convolutions", "group")
-    model = DETR(
-        2, backbone, None, 16, 2, 24, 1, 1, 5, criterion={"classification": "focal"}, dropout=0.0
-    )
+    model = DETR(2, backbone, 16, 2, 24, 1, 5, 0.0, criterion={"classification": "focal"})
     model.build((None, 32, 32, 3))
     model.set_weights([RNG.normal(size=w.shape) / 3 for w in model.get_weights()])
     return model
@@ -38,14 +36,14 @@ def served(model):
     return Detector(model, CLASSES, PREPROCESSING, threshold=0.4)
 
 
-def test_boxes_are_the_models_in_pixels_of_each_picture(model, served):
+def test_boxes_are_the_models_in_pixels_of_each_image(model, served):
     result = {name: value.numpy() for name, value in served(tf.constant(FILES)).items()}
-    for i, picture in enumerate(PICTURES):
-        pixels, mask, inner = fitted(tf.constant(picture), 32)
+    for i, image in enumerate(PICTURES):
+        pixels, mask, inner = fitted(tf.constant(image), 32)
         images = PREPROCESSING.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
         found = model({"images": images[None], "padding_mask": mask[None]}, training=False)
         answers = best_answers(found["logits"], found["boxes"], "focal")
-        height, width = picture.shape[:2]
+        height, width = image.shape[:2]
         scale = np.array([width, height] * 2) * 32 / np.tile(inner.numpy()[::-1], 2)
         expected = np.minimum(answers["boxes"].numpy()[0] * scale, [width, height] * 2)
         np.testing.assert_allclose(result["boxes"][i], expected, atol=1e-3)
@@ -55,7 +53,7 @@ def test_boxes_are_the_models_in_pixels_of_each_picture(model, served):
         assert result["number"][i] == (result["score"][i] >= 0.4).sum()
 
 
-def test_no_picture_gives_no_answer(served):
+def test_no_image_gives_no_answer(served):
     result = served(tf.constant([], tf.string))
     assert result["boxes"].shape == (0, 5, 4) and result["number"].shape == (0,)
 

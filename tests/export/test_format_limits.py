@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=f"image_classifier: `format` {choices}"):
         image_classifier(*options, format="tflite")
     with pytest.raises(ValueError, match=f"detector: `format` {choices}"):
-        detector(DETR.from_variant("mini", 3), *options[1:], format="tflite")
+        detector(DETR.from_variant("mini", 3), *options[1:3], Preprocessing(32), format="tflite")
     pieces = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
     pieces = MarianTokenizer(pieces.proto, pieces.pieces(range(14)))
     encoder = TextEncoder(14, hidden_dim=8, num_heads=2, mlp_dim=11, num_layers=1)

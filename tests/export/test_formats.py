@@ -158,8 +158,8 @@ def test_pixels_are_ours_but_for_ties_and_the_grey_of_colours(changes, files):
 @functools.cache
 def detr(queries):
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 23, "num_queries": 5}
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-    model = DETR(3, "mini", queries=queries, norm_first=True, **sizes, **layers)
+    changes = {"queries": queries, "norm_first": True, "num_layers": 1, **sizes}
+    model = DETR.from_variant("R50", 3, backbone="mini", **changes)
     return random(model, (None, 64, 64, 3), 0.1)
 
 

@@ -169,7 +169,7 @@ def test_images_of_unusual_size_and_depth_are_taken(saved, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_IMAGES)
-def test_a_picture_of_64_million_points_is_taken(saved, name):
+def test_a_image_of_64_million_points_is_taken(saved, name):
     served = saved(name)
     large = tf.io.encode_jpeg(np.zeros((8000, 8000, 3), "uint8")).numpy()
     request = [*served.good, large]
@@ -236,14 +236,12 @@ WHOLE = {  # function -> what it takes besides the path
 def test_every_function_of_export_passes_version_and_warm_up_on(name, tmp_path, monkeypatch):
     served = examples.MAKE[name]()
     taken = []
-    monkeypatch.setattr(
-        type(served), "save", lambda self, path, version, warmup: taken.append((version, warmup))
-    )
+    monkeypatch.setattr(type(served), "save", lambda self, path, **saving: taken.append(saving))
     model, *rest = WHOLE[served.kind](served)
     of_images = served.kind in ("image_classifier", "detector")
     arguments = [model, tmp_path, *rest] if of_images else [model, rest[0], tmp_path, *rest[1:]]
     getattr(export, served.kind)(*arguments, version=2, warmup=[["a"]])
-    assert taken == [(2, [["a"]])]
+    assert taken == [{"version": 2, "warmup": [["a"]]}]
 
 
 def test_a_file_of_tensors_takes_no_warm_up(tmp_path):

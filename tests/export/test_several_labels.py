@@ -39,7 +39,7 @@ def of_text(classes, problem_type=None):
     return spread(TextEncoder.from_variant("base", WORDS.vocab_size, **sizes, **head), (None, None))
 
 
-def of_pictures(classes, problem_type=None):
+def of_images(classes, problem_type=None):
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
     return spread(ViT(classes, 8, 4, problem_type=problem_type, **sizes), (None, 8, 8, 3))
 
@@ -54,7 +54,7 @@ def served(kind, model, names, **options):
     return made, PIXELS, to_numpy(model(made._preprocessing.normalize(PIXELS)))
 
 
-MAKE = {"text": of_text, "image": of_pictures}
+MAKE = {"text": of_text, "image": of_images}
 
 
 @pytest.mark.parametrize("kind", MAKE)
@@ -136,7 +136,7 @@ def test_files_of_tensors_tell_which_labels_are_present(kind, format, tmp_path):
 
 PUBLISHED = {
     "bert": lambda: of_text(3, SEVERAL),
-    "vit": lambda: of_pictures(3, SEVERAL),
+    "vit": lambda: of_images(3, SEVERAL),
     "deit": lambda: spread(
         ViT(3, 8, 4, 16, 2, 32, 1, distillation="token", problem_type=SEVERAL), (None, 8, 8, 3)
     ),

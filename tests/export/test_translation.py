@@ -28,9 +28,8 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def model(tokenizer):
     keras.utils.set_random_seed(3)
-    model = Transformer(
-        tokenizer.vocab_size, hidden_dim=32, num_heads=2, mlp_dim=48, num_layers=1, norm_first=True
-    )
+    sizes = {"hidden_dim": 32, "num_heads": 2, "mlp_dim": 48, "num_layers": 1}
+    model = Transformer.from_variant("base", tokenizer.vocab_size, **sizes, norm_first=True)
     # Taught to copy a little, so that its outputs differ and end.
     batches = packed(encode_pairs(LINES, LINES, tokenizer, 1), 48, 48, rows=4)
     model.compile(keras.optimizers.Adam(1e-2), SmoothedCrossEntropy(), jit_compile=True)

@@ -71,15 +71,15 @@ def bomb():
 
 BAD_PICTURES = {
     "empty": lambda: b"",
-    "text": lambda: b"no picture",
+    "text": lambda: b"no image",
     "cut": lambda: png(40, 30)[:60],
     "cut jpeg": lambda: tf.io.encode_jpeg(tf.zeros((40, 30, 3), tf.uint8)).numpy()[:200],
     "bomb": bomb,
 }
 
 
-def pictures(folder, rng):
-    """One folder of pictures; whether the good ones are kept, and every bad one counted."""
+def images(folder, rng):
+    """One folder of images; whether the good ones are kept, and every bad one counted."""
     for name in ("a", "b"):
         (folder / name).mkdir(parents=True)
         for i in range(5):
@@ -134,7 +134,7 @@ def run(folder, data, tries, seed):
         "bad lines among labelled texts": lambda to: lines(
             to, rng, read_labelled, lambda c: c.texts
         ),
-        "bad pictures": lambda to: pictures(to, rng),
+        "bad images": lambda to: images(to, rng),
         "bad boxes": lambda to: boxes(to, rng),
     }
     found = {}

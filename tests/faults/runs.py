@@ -31,9 +31,9 @@ def write_data(folder):
     with np.load(DATA / "fashion-mnist-12k.npz") as arrays:
         counts = {"x_train": 2000, "y_train": 2000, "x_test": 100, "y_test": 100}
         kept = {name: arrays[name][:count] for name, count in counts.items()}
-    np.savez(folder / "pictures.npz", **kept)
+    np.savez(folder / "images.npz", **kept)
     texts = [f"--{name} {folder / name}.tsv" for name in ("train", "valid", "test")]
-    return {"texts": " ".join(texts).split(), "images": ["--dataset", f"{folder}/pictures.npz"]}
+    return {"texts": " ".join(texts).split(), "images": ["--dataset", f"{folder}/images.npz"]}
 
 
 class Run:

@@ -39,7 +39,9 @@ def test_lazy_parts_are_there_when_they_are_first_used():
 
 def test_the_base_of_scores_and_terms_is_saved_and_loaded(tmp_path):
     x = keras.Input((5, 8))
-    attention = layers.SelfAttention(2, score=layers.Score(), position=layers.PositionTerm())
+    attention = layers.SelfAttention(
+        2, score=layers.Score(), position=layers.AttentionPositionEncoding()
+    )
     model = keras.Model(x, attention(x))
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

@@ -1,4 +1,4 @@
-"""What pictures of real users are like: one small case of each fault, in calls as they make."""
+"""What images of real users are like: one small case of each fault, in calls as they make."""
 
 import io
 import json
@@ -44,7 +44,7 @@ def test_train_and_val_are_no_classes(tmp_path):
     assert data.train.classes == ["cat", "dog"] and len(data.valid) == 20
 
 
-def test_one_coloured_picture_behind_many_grey_ones_counts(tmp_path):
+def test_one_coloured_image_behind_many_grey_ones_counts(tmp_path):
     for i in range(17):
         photograph(tmp_path / "cat" / f"{i:02}.png", "L")
     photograph(tmp_path / "cat" / "99.png")
@@ -104,11 +104,11 @@ def test_cocos_own_layout_and_a_category_given_twice(tmp_path):
     folder = dict.fromkeys(("train", "valid", "test"), str(tmp_path / "train2017"))
     data = boxes.load(train=path, valid=path, test=path, images=folder)
     assert data.train.classes == ["crown"] and data.train.number_of_boxes() == 1
-    with pytest.raises(ValueError, match="1 missing pictures"):
+    with pytest.raises(ValueError, match="1 missing images"):
         boxes.load(train=path, valid=path, test=path)
 
 
-def test_boxes_for_another_size_of_the_picture_teach_nothing(tmp_path):
+def test_boxes_for_another_size_of_the_image_teach_nothing(tmp_path):
     path = coco(tmp_path, width=64, height=48)
     with pytest.raises(ValueError, match="of another size than is stated.*nothing to learn from"):
         vision.read_coco(path, tmp_path / "train2017")
@@ -125,7 +125,7 @@ def test_any_text_has_a_line_to_draw(text):
 
 
 @pytest.mark.slow
-def test_a_hundred_pictures_of_thirteen_channels_go_all_the_way(tmp_path):
+def test_a_hundred_images_of_thirteen_channels_go_all_the_way(tmp_path):
     """With the recipe's defaults, whose batches are larger; then a new process's view of it."""
     bands = RNG.integers(0, 200, (100, 16, 16, 13), dtype="uint8")
     labels = np.arange(100) % 2

@@ -22,7 +22,7 @@ OF_IMAGES = {
     ),
     "DETR": lambda: models.DETR(
         2, models.ResNet(None, hidden_dim=4, num_layers=(1, 1), norm="group"), hidden_dim=8,
-        num_heads=2, mlp_dim=8, num_encoder_layers=1, num_decoder_layers=1, num_queries=3,
+        num_heads=2, mlp_dim=8, num_layers=1, queries=3,
     ),
 }  # fmt: skip
 

@@ -256,7 +256,7 @@ def test_logits_of_any_size_are_followed():
     chosen = [4, 3, 3, END]
     for search in (Greedy(), Sampling(temperature=1e-9), BeamSearch(5, 1.0)):
 
-        def step(ids, index, state, ancestry, shared):
+        def step(ids, index, state, shared, back_pointers):
             logits = ops.one_hot(ops.take(ops.convert_to_tensor(chosen), index), VOCAB) * 1e9
             return ops.broadcast_to(logits, (1, ids.shape[1], VOCAB)), state
 

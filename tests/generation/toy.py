@@ -8,6 +8,7 @@ that mixes up either gets the logits of a state that does not exist.
 
 import functools
 import itertools
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -60,36 +61,42 @@ def every_sequence(length=LENGTH):
     ]
 
 
+class ToyState(NamedTuple):
+    folded: Any
+    slots: Any
+    coverage: Any
+
+
 def toy_step(table, beams, max_length):
     """The step function of a table, and its first state."""
     batch = table.shape[0]
     flat = ops.reshape(table, (batch * STATES, VOCAB))
     shape = (batch, beams)
     row = ops.broadcast_to(ops.arange(batch)[:, None], shape)
-    start = {
-        "folded": ops.zeros(shape, "int32"),
-        "slots": ops.zeros((*shape, max_length), "int32"),
-        "coverage": ops.zeros((*shape, SOURCE_LENGTH)),
-    }
+    start = ToyState(
+        folded=ops.zeros(shape, "int32"),
+        slots=ops.zeros((*shape, max_length), "int32"),
+        coverage=ops.zeros((*shape, SOURCE_LENGTH)),
+    )
 
-    def step(ids, index, state, ancestry, shared):
-        row, folded, covered = shared["row"], state["folded"], state["coverage"]
-        stored = ops.where(ops.arange(max_length) == index, ids[..., None], state["slots"])
+    def step(ids, index, state, shared, back_pointers):
+        folded, slots, covered = state
+        stored = ops.where(ops.arange(max_length) == index, ids[..., None], slots)
         past = stored
-        if ancestry is not None:
-            folded = ops.take_along_axis(folded, ancestry.parents, axis=1)
-            covered = ops.take_along_axis(covered, ancestry.parents[..., None], axis=1)
-            past = ops.take_along_axis(stored, ancestry.slots, axis=1)
+        if back_pointers is not None:
+            folded = ops.take_along_axis(folded, back_pointers.parents, axis=1)
+            covered = ops.take_along_axis(covered, back_pointers.parents[..., None], axis=1)
+            past = ops.take_along_axis(stored, back_pointers.slots, axis=1)
         folded = next_state(folded, ids)
         again = ops.zeros_like(folded)
         for position in range(max_length):
             again = ops.where(position <= index, next_state(again, past[..., position]), again)
-        logits = ops.take(flat, row * STATES + folded, axis=0)
+        logits = ops.take(flat, shared * STATES + folded, axis=0)
         logits = ops.where((folded == again)[..., None], logits, 0.0)
         covered = covered + ops.take(ops.convert_to_tensor(ATTENTION), folded, axis=0)
-        return logits, {"folded": folded, "slots": stored, "coverage": covered}
+        return logits, ToyState(folded, stored, covered)
 
-    return step, start, {"row": row}
+    return step, start, row
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Makes attention.npz: position terms and mixers as transformers and torch compute them.
+"""Makes attention.npz: position encodings and mixers as transformers and torch compute them.
 
     pip install torch==2.13.0 transformers
     python tests/golden/make_attention.py

@@ -1,4 +1,4 @@
-"""Makes mae.npz: pictures, noise, and what a masked autoencoder of transformers makes of them.
+"""Makes mae.npz: images, noise, and what a masked autoencoder of transformers makes of them.
 
     pip install torch==2.13.0 transformers
     python tests/golden/make_mae.py

@@ -157,7 +157,7 @@ def run_detr(model, case):
     pictures = pictures * mask[..., None]
     rng = np.random.default_rng(8)
     boxes = rng.uniform(0.2, 0.5, (2, 3, 4)).astype("float32")
-    labels = np.array([[1, 2, 0], [-1, -1, -1]])  # the second picture has none
+    labels = np.array([[1, 2, 0], [-1, -1, -1]])  # the second image has none
     targets = [
         {"class_labels": torch.tensor(one[one >= 0]), "boxes": floats(model, at[one >= 0])}
         for one, at in zip(labels, boxes, strict=True)

@@ -1,11 +1,11 @@
-"""Makes pyramids.npz: what hierarchical models of others make of pictures.
+"""Makes pyramids.npz: what hierarchical models of others make of images.
 
     pip install torch==2.13.0 transformers timm
     python tests/golden/make_pyramids.py
 
 Written by torch 2.13.0, transformers 5.23.0 and timm 1.0.31. (Where torchvision has no build for
 the torch at hand, stand-ins for its modules must be imported before timm.) Neither weights nor
-pictures are in the file: `tests.published` makes them from their names and shapes.
+images are in the file: `tests.published` makes them from their names and shapes.
 """
 
 import json

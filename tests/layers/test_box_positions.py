@@ -1,4 +1,4 @@
-"""Claims about positions of positions in padded pictures, and of boxes."""
+"""Claims about positions of positions in padded images, and of boxes."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SIDES = st.tuples(st.integers(1, 5), st.integers(1, 7))
 
 
 def frame(*sizes):
-    """Masks of pictures of these sizes in the upper left corner of 5 x 7 positions."""
+    """Masks of images of these sizes in the upper left corner of 5 x 7 positions."""
     mask = np.zeros((len(sizes), 5, 7), bool)
     for one, (rows, columns) in zip(mask, sizes, strict=True):
         one[:rows, :columns] = True
@@ -22,7 +22,7 @@ def frame(*sizes):
 
 
 @given(sizes=st.lists(SIDES, min_size=1, max_size=3))
-def test_positions_are_shares_of_their_own_picture(sizes):
+def test_positions_are_shares_of_their_own_image(sizes):
     found = to_numpy(relative_coordinates(frame(*sizes)))
     for positions, (rows, columns) in zip(found, sizes, strict=True):
         down = np.broadcast_to(np.arange(1, rows + 1)[:, None] / rows, (rows, columns))
@@ -39,7 +39,7 @@ def test_padding_does_not_move_a_position(size):
     assert_close(relative_coordinates(np.ones((1, rows, columns), bool)), padded, 0)
 
 
-def test_a_picture_of_nothing_but_padding_has_positions_too():
+def test_a_image_of_nothing_but_padding_has_positions_too():
     assert np.isfinite(to_numpy(relative_coordinates(np.zeros((2, 3, 5), bool)))).all()
 
 

@@ -126,11 +126,11 @@ def test_a_batch_norm_measures_in_training_only():
     assert_close(mean.value, 0.9 * before + 0.1 * now.mean(axis=(0, 1, 2)), 1e-4)
 
 
-@given(picture=st.integers(0, 2))
-def test_a_group_norm_sees_one_picture_alone(picture):
+@given(image=st.integers(0, 2))
+def test_a_group_norm_sees_one_image_alone(image):
     layer = randomised(ResidualBlock(5, norm="group"), X.shape)
-    alone = layer(X[picture : picture + 1], training=True)
-    assert_close(to_numpy(layer(X, training=True))[picture : picture + 1], alone, 1e-5)
+    alone = layer(X[image : image + 1], training=True)
+    assert_close(to_numpy(layer(X, training=True))[image : image + 1], alone, 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_contract(layer):
     check_layer(lambda **kwargs: layer(GRID, prefix_tokens=1, **kwargs), (TOKENS,))
 
 
-def test_contract_of_a_picture_of_features():
+def test_contract_of_a_image_of_features():
     x = RNG.normal(size=(2, 3, 5, 8)).astype("float32")
     check_layer(lambda **kwargs: SinusoidalGrid(**kwargs), (x,))
 
@@ -97,7 +97,7 @@ def test_sinusoids_stay_exact_in_bfloat16_and_leave_the_class_token_alone():
     np.testing.assert_allclose(table[1:], expected, atol=4e-3)
 
 
-def test_a_picture_gets_what_its_tokens_get():
+def test_a_image_gets_what_its_tokens_get():
     x = RNG.normal(size=(2, *GRID, WIDTH)).astype("float32")
     flat = SinusoidalGrid(GRID)(x.reshape(2, 15, WIDTH))
     assert_close(SinusoidalGrid()(x), to_numpy(flat).reshape(x.shape), 0)

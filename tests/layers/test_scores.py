@@ -7,12 +7,12 @@ from keras import ops
 
 from keras_transformers.layers import (
     AdditiveScore,
+    AttentionPositionEncoding,
     CausalSelfAttention,
     CrossAttention,
     DotScore,
     GeneralScore,
     MultiHeadAttention,
-    PositionTerm,
     ScaledCosineScore,
     ScaledDotScore,
     Score,
@@ -197,7 +197,7 @@ class DistanceScore(Score):
 
 
 @keras.saving.register_keras_serializable("tests")
-class Recency(PositionTerm):
+class Recency(AttentionPositionEncoding):
     """Turns nothing, forgets with the logarithm of the distance, and recalls the distance."""
 
     def build(self, query_shape):
@@ -244,7 +244,10 @@ def test_a_score_and_a_term_defined_elsewhere_are_cached():
     [
         ({"score": "cosine"}, "`score` must be one of 'scaled_dot', .* or a Score.*'cosine'"),
         ({"score": 3}, "`score` must be .*Received: 3"),
-        ({"position": "rotary"}, "`position` must be a PositionTerm. Received: 'rotary'"),
+        (
+            {"position": "rotary"},
+            "`position` must be a AttentionPositionEncoding. Received: 'rotary'",
+        ),
         ({"num_key_value_heads": 4}, "`num_key_value_heads` must be a divisor of .*=6.*: 4"),
         ({"num_key_value_heads": 0}, "`num_key_value_heads` must be a positive integer"),
     ],

@@ -80,7 +80,7 @@ def copy_weights(block, source, names):
             found[f"{name}/{ours}/kernel"] = kernel.reshape(WIDTH, HEADS, KEY_DIM)
         kernel = state[f"layer.{i}.{kind}.o.weight"].T
         found[f"{name}/attention_output/kernel"] = kernel.reshape(HEADS, KEY_DIM, WIDTH)
-    ours = {weight.path.split("/", 1)[1]: weight for weight in block.weights}
+    ours = {weight.path.split(f"{block.name}/", 1)[1]: weight for weight in block.weights}
     assert ours.keys() == found.keys()
     for path, weight in ours.items():
         weight.assign(found[path])

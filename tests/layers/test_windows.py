@@ -32,12 +32,12 @@ def test_merging_undoes_partition(window, numbers):
 
 
 @given(SIDES, SIDES, st.data())
-def test_the_mask_is_nearness_in_the_picture_by_brute_force(window, numbers, data):
+def test_the_mask_is_nearness_in_the_image_by_brute_force(window, numbers, data):
     whole = [side * number for side, number in zip(window, numbers, strict=True)]
     shift = [data.draw(st.integers(0, side - 1)) for side in window]
     real = [data.draw(st.integers(1, side)) for side in whole]
     mask = np.asarray(to_numpy(shifted_window_mask(whole, window, shift, real)))
-    # Which token of the picture lies where in the shifted grid, in windows.
+    # Which token of the image lies where in the shifted grid, in windows.
     positions = np.stack(np.meshgrid(*map(np.arange, whole), indexing="ij"), axis=-1)
     positions = np.roll(positions, [-step for step in shift], axis=(0, 1))
     cut = positions.reshape(numbers[0], window[0], numbers[1], window[1], 2)
@@ -46,7 +46,7 @@ def test_the_mask_is_nearness_in_the_picture_by_brute_force(window, numbers, dat
         for i, query in enumerate(windows):
             for j, key in enumerate(windows):
                 near = np.all(np.abs(query - key) < window)
-                # Neighbours in the unrolled picture: not brought together by the roll.
+                # Neighbours in the unrolled image: not brought together by the roll.
                 together = all(
                     abs(a - b) < side and (a < step) == (b < step)
                     for a, b, side, step in zip(query, key, window, shift, strict=True)
@@ -86,7 +86,7 @@ def test_contract_of_merging(norm_first):
 
 
 def test_window_attention_is_masked_attention_to_the_whole_grid():
-    """Against one softmax over all tokens of the picture, in float64."""
+    """Against one softmax over all tokens of the image, in float64."""
     grid, window, shift, heads, width = (6, 4), (3, 2), (1, 1), 2, 8
     block = SwinBlock(heads, window, mlp_dim=9, shift=shift)
     x = RNG.normal(size=(2, *grid, width)).astype("float32")

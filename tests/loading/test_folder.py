@@ -23,7 +23,7 @@ def shouter(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
-    """The folder of a run that classifies pictures, as far as `load` looks at it."""
+    """The folder of a run that classifies images, as far as `load` looks at it."""
     folder = tmp_path_factory.mktemp("run")
     model = models.ViT.from_variant("Ti/14", num_classes=2, image_size=28, num_layers=1)
     model.build((None, 28, 28, 1))
@@ -48,10 +48,10 @@ def test_a_saved_model_says_what_it_is(classifier):
 def test_the_folder_of_a_run_has_all_its_parts(classifier):
     loaded = keras_transformers.load(classifier)
     assert (loaded.kind, loaded.labels) == ("image_classifier", ["Katze", "Hund"])
-    picture = np.random.default_rng(0).integers(0, 256, (28, 28, 1), np.uint8)
-    answer = loaded.predict(picture)
+    image = np.random.default_rng(0).integers(0, 256, (28, 28, 1), np.uint8)
+    answer = loaded.predict(image)
     assert set(answer["probabilities"]) == {"Katze", "Hund"}
-    pixels = loaded.preprocessing.normalize(tf.constant(picture)[None])
+    pixels = loaded.preprocessing.normalize(tf.constant(image)[None])
     expected = tf.nn.softmax(loaded.model(pixels))[0]
     np.testing.assert_allclose([*answer["probabilities"].values()], expected, atol=1e-5)
     with pytest.raises(AttributeError, match="has no tokenizer"):
@@ -60,8 +60,8 @@ def test_the_folder_of_a_run_has_all_its_parts(classifier):
 
 def test_a_saved_model_alone_answers_as_its_run(classifier):
     loaded = keras_transformers.load(classifier / "saved_model")
-    picture = np.full((28, 28), 77, np.uint8)
-    assert loaded.predict(picture) == keras_transformers.load(classifier).predict(picture)
+    image = np.full((28, 28), 77, np.uint8)
+    assert loaded.predict(image) == keras_transformers.load(classifier).predict(image)
     with pytest.raises(AttributeError, match="saved_model has no model"):
         _ = loaded.model
 
@@ -69,9 +69,9 @@ def test_a_saved_model_alone_answers_as_its_run(classifier):
 def test_exported_objects_answer_as_what_they_export(classifier):
     model = keras_transformers.load(classifier).model
     served = export.ImageClassifier(model, ["Katze", "Hund"], Preprocessing(28, 1, 0.25, 0.5))
-    picture = np.full((28, 28), 77, np.uint8)
-    expected = keras_transformers.load(classifier).predict(picture)
-    assert served.predict(picture)["label"] == expected["label"]
+    image = np.full((28, 28), 77, np.uint8)
+    expected = keras_transformers.load(classifier).predict(image)
+    assert served.predict(image)["label"] == expected["label"]
 
 
 def test_without_a_note_the_outputs_say_what_it_is(classifier, tmp_path):
@@ -138,7 +138,7 @@ def test_a_damaged_or_foreign_saved_model_is_refused(shouter, tmp_path):
         keras_transformers.load(tmp_path / "other")
 
 
-def test_pictures_need_no_tensorflow_text_and_texts_say_that_they_do(classifier, shouter):
+def test_images_need_no_tensorflow_text_and_texts_say_that_they_do(classifier, shouter):
     code = f"""
 import keras_transformers, numpy as np
 loaded = keras_transformers.load({str(classifier)!r})

@@ -96,5 +96,5 @@ def test_another_pooling_is_refused(tmp_path):
     ],
 )
 def test_a_model_without_an_answer_is_refused(make, shape, what, tmp_path):
-    with pytest.raises(ValueError, match=f"{what}, which answers no text and no picture"):
+    with pytest.raises(ValueError, match=f"{what}, which answers no text and no image"):
         keras_transformers.load(publish(tmp_path, make, shape))

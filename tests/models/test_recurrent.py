@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformers.generation import Ancestry, BeamSearch, generate
+from keras_transformers.generation import BackPointers, BeamSearch, generate
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import RecurrentTranslator
 from keras_transformers.training import SmoothedCrossEntropy
@@ -142,17 +142,17 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole_also_when_beams_mov
     model, beams, rng = make(), 2, np.random.default_rng(3)
     past = rng.integers(3, VOCAB, (BATCH, beams, 1)).astype("int32")
     state, shared = model.start_decoding(ops.convert_to_tensor(SOURCE), beams, 7, coverage=True)
-    ancestry = None
+    back_pointers = None
     for index in range(5):
         ids = ops.convert_to_tensor(past[:, :, index])
-        logits, state = model.decode_step(ids, index, state, shared, ancestry)
+        logits, state = model.decode_step(ids, index, state, shared, back_pointers)
         whole = call(model, np.repeat(SOURCE, beams, 0), past.reshape(-1, index + 1))
         assert_close(logits, whole[:, -1].reshape(BATCH, beams, VOCAB), 1e-5)
         parents = rng.integers(0, beams, (BATCH, beams)).astype("int32")
-        ancestry = Ancestry(ops.convert_to_tensor(parents), None)
+        back_pointers = BackPointers(ops.convert_to_tensor(parents), None)
         new = rng.integers(3, VOCAB, (BATCH, beams, 1)).astype("int32")
         past = np.concatenate([np.take_along_axis(past, parents[..., None], 1), new], axis=2)
-    covered = to_numpy(state["coverage"])
+    covered = to_numpy(state.coverage)
     real = np.where(SOURCE > 0, 1, 0)[:, None]
     assert_close((covered * real).sum(-1), np.full((BATCH, beams), 5.0), 1e-5)
 

@@ -29,7 +29,8 @@ NORM_FIRST = pytest.mark.parametrize("norm_first", [False, True], ids=["post-nor
 
 def make(norm_first=False, **settings):
     """A model that is built and whose weights, biases and norms included, are all random."""
-    model = Transformer(VOCAB, norm_first=norm_first, **{**SIZES, **settings})
+    settings = {**SIZES, "norm_first": norm_first, **settings}
+    model = Transformer.from_variant("base", VOCAB, **settings)
     model.build({"source": (None, None), "target": (None, None)})
     rng = np.random.default_rng(0)
     model.set_weights([rng.normal(size=weight.shape) / 3 for weight in model.get_weights()])
@@ -64,7 +65,7 @@ def call(model, source, target, **others):
 )
 def test_contract(settings, policies):
     def make_model(**kwargs):
-        return Transformer(VOCAB, **{**SIZES, **settings}, **kwargs)
+        return Transformer.from_variant("base", VOCAB, **{**SIZES, **settings}, **kwargs)
 
     check_layer(make_model, (INPUTS,), policies=policies)
 
@@ -106,8 +107,8 @@ def test_a_variant_can_be_changed():
     assert model.get_config()["dropout"] == 0.4
     assert model.get_config()["hidden_dim"] == 128
     model.build({"source": (None, None), "target": (None, None)})
-    config = model.get_config()
-    assert model.count_params() == parameters(**config)
+    sizes = {"hidden_dim": 128, "mlp_dim": 512, "num_layers": 2}
+    assert model.count_params() == parameters(VOCAB, **sizes, norm_first=True)
 
 
 # ----------------------------------------------------------------------------- properties
@@ -135,8 +136,9 @@ def test_padding_can_be_any_id(padding_id):
 
 def test_a_bias_of_the_logits_is_added():
     model = make(logits_bias=True)
-    expected, bias = call(model, SOURCE, TARGET), to_numpy(model.logits_bias)
-    model.logits_bias.assign(np.zeros(VOCAB))
+    variable = model.target_embedding.bias
+    expected, bias = call(model, SOURCE, TARGET), to_numpy(variable)
+    variable.assign(np.zeros(VOCAB))
     assert_close(call(model, SOURCE, TARGET) + bias, expected, 1e-5)
 
 
@@ -208,7 +210,8 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole(norm_first):
     "norm_first", [pytest.param(False, marks=pytest.mark.slow), True], ids=["post-norm", "pre-norm"]
 )
 def test_it_can_learn_one_batch_by_heart(norm_first):
-    model = Transformer(
+    model = Transformer.from_variant(
+        "base",
         VOCAB,
         hidden_dim=32,
         num_heads=2,
@@ -275,7 +278,10 @@ ROTARY = {
 
 
 def test_contract_with_mixers():
-    check_layer(lambda **kwargs: Transformer(VOCAB, **SIZES, **ROTARY, **kwargs), (INPUTS,))
+    def make_model(**kwargs):
+        return Transformer.from_variant("base", VOCAB, **SIZES, **ROTARY, **kwargs)
+
+    check_layer(make_model, (INPUTS,))
 
 
 def test_with_rotary_positions_padding_adds_nothing_and_steps_give_the_whole():

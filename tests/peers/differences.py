@@ -188,7 +188,12 @@ PEERS = [
     hub_layer(
         "rotary_embedding",
         {r"start_index=": "start="},
-        {"test_positions_2d_array": (layers.PositionTerm, "Positions are int32 vectors")},
+        {
+            "test_positions_2d_array": (
+                layers.AttentionPositionEncoding,
+                "Positions are int32 vectors",
+            )
+        },
     ),
     hub_layer(
         "cached_multi_head_attention",

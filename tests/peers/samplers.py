@@ -37,7 +37,7 @@ class Sampler:
         flat = ops.repeat(prompt, search.beams, axis=0)
         state = {} if cache is None else {"cache": ops.repeat(cache, search.beams, axis=0)}
 
-        def step(ids, index, state, ancestry, shared):
+        def step(ids, index, state, shared, back_pointers):
             logits, _, cache = next(flat, state.get("cache"), index)
             logits = ops.broadcast_to(logits, (flat.shape[0], logits.shape[-1]))
             logits = ops.reshape(ops.cast(logits, "float32"), (batch, search.beams, -1))

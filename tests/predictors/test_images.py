@@ -1,4 +1,4 @@
-"""Claims about predictors of pictures: what they take, and what they give."""
+"""Claims about predictors of images: what they take, and what they give."""
 
 import json
 
@@ -15,7 +15,7 @@ COLOUR = RNG.integers(0, 256, (5, 7, 3), np.uint8)
 
 
 def mean(image):
-    """The share of white in each picture, for a class."""
+    """The share of white in each image, for a class."""
     pixels = [tf.io.decode_image(each, 3, expand_animations=False) for each in image]
     white = tf.stack([tf.reduce_mean(tf.cast(each, tf.float32)) / 255 for each in pixels])
     return {
@@ -32,8 +32,8 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A grey picture in every form, and one in colour."""
-    path = tmp_path_factory.mktemp("pictures") / "grey.png"
+    """A grey image in every form, and one in colour."""
+    path = tmp_path_factory.mktemp("images") / "grey.png"
     grey, colour = PIL.Image.fromarray(GREY), PIL.Image.fromarray(COLOUR)
     grey.save(path)
     encoded = path.read_bytes()
@@ -52,7 +52,7 @@ def files(tmp_path_factory):
     return forms, [COLOUR, colour, colour.convert("RGBA")]
 
 
-def test_every_form_of_a_picture_gives_the_same(files, classifier):
+def test_every_form_of_a_image_gives_the_same(files, classifier):
     for forms in files:
         answers = [classifier.predict(form) for form in forms]
         assert answers == classifier.predict(forms) == [answers[0]] * len(forms)
@@ -66,17 +66,17 @@ def test_pillow_images_of_every_mode_are_taken(mode, classifier):
     assert classifier.predict(image)["label"] == "white"
 
 
-def test_an_array_of_four_axes_is_many_pictures(classifier):
-    pictures = np.stack([np.zeros((4, 6, 3), np.uint8), np.full((4, 6, 3), 255, np.uint8)])
-    assert [answer["label"] for answer in classifier.predict(pictures)] == ["black", "white"]
-    assert classifier.predict(pictures[:0]) == []
+def test_an_array_of_four_axes_is_many_images(classifier):
+    images = np.stack([np.zeros((4, 6, 3), np.uint8), np.full((4, 6, 3), 255, np.uint8)])
+    assert [answer["label"] for answer in classifier.predict(images)] == ["black", "white"]
+    assert classifier.predict(images[:0]) == []
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (None, "must be a picture: .*None"),
-        (3.5, "must be a picture: .*3.5"),
+        (None, "must be an image: .*None"),
+        (3.5, "must be an image: .*3.5"),
         ("nowhere.png", "No such file or directory. Received: 'nowhere.png'"),
         (".", "Is a directory"),
         (b"", "cannot be decoded"),
@@ -87,7 +87,7 @@ def test_an_array_of_four_axes_is_many_pictures(classifier):
         (GREY[:0], "must be a uint8 array"),
     ],
 )
-def test_what_is_no_picture_is_named_with_its_number(bad, reason, classifier):
+def test_what_is_no_image_is_named_with_its_number(bad, reason, classifier):
     with pytest.raises(ValueError, match=f"item 1 .*{reason}"):
         classifier.predict([COLOUR, bad, GREY])
     first, second, third = classifier.each([COLOUR, bad, GREY])

@@ -16,7 +16,8 @@ def marian(folder):
         (folder / name).write_bytes(GOLDEN[name].tobytes())
     (folder / "vocab.json").write_text(str(GOLDEN["vocab.json"]))
     tokenizer = pretrained.load_tokenizer(folder)
-    return models.Transformer(
+    return models.Transformer.from_variant(
+        "base",
         tokenizer.vocab_size,
         **WIDTHS,
         positions="halves",
@@ -55,8 +56,7 @@ def detr(folder):
     pretrained.save_preprocessing(vision.Preprocessing(64), folder, detection=True)
     backbone = models.ResNet(None, 64, 8, (1, 1, 1, 1), bottleneck=False, norm="frozen")
     widths = {name: WIDTHS[name] for name in ("hidden_dim", "num_heads", "mlp_dim")}
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-    return models.DETR(4, backbone, **widths, **layers)
+    return models.DETR(4, backbone, **widths, num_layers=1)
 
 
 # Of each recipe: what makes its model, and what that is built for.

@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from keras_transformers import pretrained
 from keras_transformers.generation import BeamSearch, Greedy, generate
+from keras_transformers.layers import DecoderBlock, EncoderBlock, LinearAttention
 from keras_transformers.models import (
     DETR,
     MAE,
@@ -196,14 +197,40 @@ def test_parts_may_have_names_of_their_own(tmp_path):
     encoder = ViT(None, 8, 4, **sizes, num_layers=1, name="mine")
     mae = MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
     mae.build((None, 8, 8, 3))
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_queries": 3}
     backbone = ResNet(None, 64, 8, (1, 1, 1, 1), bottleneck=False, norm="frozen", name="mine")
-    detr = DETR(2, backbone, **sizes, **layers)
+    detr = DETR(2, backbone, **sizes, num_layers=1, queries=3)
     detr.build((None, 64, 64, 3))
     for model in (mae, detr):
         again = pretrained.load(pretrained.save(model, tmp_path / model.name))
         for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_detector_of_other_parts_is_not_saved_as_the_published(tmp_path):
+    def made(**changes):
+        sizes = {
+            "num_heads": 2,
+            "mlp_dim": 8,
+            "norm": keras.layers.LayerNormalization(epsilon=1e-5),
+        }
+        blocks = EncoderBlock(**{**sizes, **changes}), DecoderBlock(**sizes, causal=False)
+        backbone = ResNet(None, 64, 8, (1, 1, 1, 1), bottleneck=False, norm="frozen")
+        detr = DETR(2, backbone, 8, num_layers=1, queries=3, blocks=blocks)
+        detr.build((None, 64, 64, 3))
+        return detr
+
+    model = made()  # plain blocks, given whole
+    again = pretrained.load(pretrained.save(model, tmp_path))
+    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for changes, message in (
+        ({"activation": "gelu"}, "another feed_forward with activation='gelu'"),
+        ({"num_heads": None, "mixer": LinearAttention(2)}, "another mixer"),
+        ({"norm": None}, "another norm"),
+        ({"norm_first": True}, "must have norm_first=False"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pretrained.save(made(**changes), tmp_path)
 
 
 @pytest.mark.slow

@@ -195,7 +195,7 @@ def test_samples_are_drawn_from_the_distribution_of_transformers(settings, tmp_p
     found = pretrained.load_search(tmp_path)
     search = Sampling(**{**vars(found), "num_samples": number})
 
-    def step(ids, index, state, ancestry, shared):
+    def step(ids, index, state, shared, back_pointers):
         return ops.broadcast_to(ops.convert_to_tensor(logits.numpy()), (1, number, VOCAB)), state
 
     # One token of a prompt stands for START, the other is forced.

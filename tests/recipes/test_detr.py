@@ -1,4 +1,4 @@
-"""Claims about the recipe: pictures with boxes, then a scored and served detector."""
+"""Claims about the recipe: images with boxes, then a scored and served detector."""
 
 import keras
 import numpy as np

@@ -17,14 +17,14 @@ with_jax = pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs
 
 def test_the_process_that_scores_is_told_everything_but_the_devices():
     given = ["--seed", "2", "--devices", "data=4", "--devices=data=2", "--hosts", "--epochs", "3"]
-    told = tyro.cli(translation.Config, args=devices._told(given), config=FLAT)
+    told = tyro.cli(translation.Config, args=devices._arguments_to_score(given), config=FLAT)
     of_run = {"seed": 2, "epochs": 3, "resume": True, "devices": None, "hosts": False}
     assert told == changed(translation.Config(), **of_run)
 
 
 def test_the_next_model_of_a_run_has_its_precision_too():
     try:
-        training.begin_anew(configure(vit.Config, precision="mixed_bfloat16"), seed=1)
+        training.start_next_model(configure(vit.Config, precision="mixed_bfloat16"), seed=1)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
     finally:
         keras.config.set_dtype_policy("float32")

@@ -16,7 +16,7 @@ TOYS = "toys"  # TFDS seeks files beside a builder's module, and fails where tha
 
 
 class ToyImages(tfds.core.GeneratorBasedBuilder):
-    """Twenty pictures to learn from, four to be tested by."""
+    """Twenty images to learn from, four to be tested by."""
 
     __module__ = TOYS
     VERSION = tfds.core.Version("1.0.0")
@@ -59,7 +59,7 @@ def test_the_embedded_set_is_what_it_says():
     assert data.train.classes[:2] == ["T-shirt/top", "Trouser"]
 
 
-def test_a_tfds_set_gives_its_pictures_and_labels(toy_set):
+def test_a_tfds_set_gives_its_images_and_labels(toy_set):
     data = images.load("tfds:toy", data_dir=toy_set)
     assert [len(data.train), len(data.valid), len(data.test)] == [18, 2, 4]
     assert data.train.classes == ["no", "yes"]
@@ -176,20 +176,20 @@ SEVERAL = [["red"], ["red", "blue"], [], ["blue"]]
 
 
 def write_table(path, positions, names=SEVERAL):
-    lines = [f'pictures/{i}.png,"{",".join(names[i % len(names)])}"' for i in positions]
+    lines = [f'images/{i}.png,"{",".join(names[i % len(names)])}"' for i in positions]
     path.write_text("\n".join(["file,labels", *lines]), encoding="utf-8")
 
 
 @pytest.fixture
 def listed(tmp_path):
-    """A folder of twenty pictures, to be listed."""
-    (tmp_path / "pictures").mkdir()
+    """A folder of twenty images, to be listed."""
+    (tmp_path / "images").mkdir()
     for i, pixels in enumerate(PIXELS):
-        (tmp_path / "pictures" / f"{i}.png").write_bytes(tf.io.encode_png(pixels).numpy())
+        (tmp_path / "images" / f"{i}.png").write_bytes(tf.io.encode_png(pixels).numpy())
     return tmp_path
 
 
-def test_a_table_of_pictures_with_several_labels_is_split(listed):
+def test_a_table_of_images_with_several_labels_is_split(listed):
     write_table(listed / "labels.csv", range(20))
     data = images.load(listed, separator=",")
     corpora = [data.train, data.valid, data.test]

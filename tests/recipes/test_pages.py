@@ -62,9 +62,9 @@ def test_no_text_is_refused_in_a_sentence(translating, text):
 
 def test_what_a_bare_saved_model_lacks_is_said(translating):
     predictor, folder = translating
-    assert asking.lacks(predictor, "model", "tokenizer") == ""
+    assert asking.missing_parts(predictor, "model", "tokenizer") == ""
     bare = keras_transformers.load(folder / "saved_model")
-    assert asking.lacks(bare, "model", "tokenizer") == (
+    assert asking.missing_parts(bare, "model", "tokenizer") == (
         "needs the Keras model and the tokenizer, which a SavedModel alone does not have: give the "
         "folder of the run."
     )
@@ -115,7 +115,7 @@ def test_a_model_without_attention_shows_none():
 
 
 def test_what_is_warm_is_bright():
-    shown = pictures.over(np.zeros((4, 4, 1), np.uint8), np.array([[0.0, 0.0], [0.0, 2.0]]))
+    shown = pictures.overlaid(np.zeros((4, 4, 1), np.uint8), np.array([[0.0, 0.0], [0.0, 2.0]]))
     quarter = shown.shape[0] // 2
     brightness = shown.reshape(2, quarter, 2, quarter, 3).mean((1, 3, 4))
     assert brightness.argmax() == 3
@@ -132,8 +132,8 @@ def test_boxes_are_drawn_and_listed_from_a_score_on():
 
     picture = PIL.Image.new("RGB", (500, 450))
     found = pictures.detect(DetectorPredictor(detect), picture)
-    assert [len(pictures.sure(found, least)) for least in (0.0, 0.5, 0.9)] == [2, 1, 0]
-    kept = pictures.sure(found, 0.5)
+    assert [len(pictures.above_threshold(found, least)) for least in (0.0, 0.5, 0.9)] == [2, 1, 0]
+    kept = pictures.above_threshold(found, 0.5)
     assert pictures.rows_of(kept) == [["cat", 75.0, 100, 100, 300, 400]]
     drawn = pictures.with_boxes(picture, kept)
     assert drawn.shape == (450, 500, 3)
@@ -207,7 +207,7 @@ def test_the_nucleus_is_the_fewest_tokens_that_sum_to_top_p():
     logits = np.log([[0.1, 0.5, 0.15, 0.25]]).astype("float32")
     for top_p, kept in ((0.4, [1]), (0.6, [1, 3]), (0.8, [1, 2, 3]), (1.0, [0, 1, 2, 3])):
         found = writer.nucleus(logits, top_p).numpy()[0]
-        assert np.flatnonzero(found > writer.NEVER).tolist() == kept
+        assert np.flatnonzero(found > writer.MASKED).tolist() == kept
         np.testing.assert_array_equal(found[kept], logits[0, kept])
 
 
@@ -227,10 +227,10 @@ def test_a_writer_takes_another_temperature_without_compiling(monkeypatch):
 
 
 def test_a_writer_starts_from_the_numbers_of_its_run(tmp_path):
-    assert writer.writing_of(tmp_path) == writer.Writing(0.8, 0.95, 128)
+    assert writer.sampling_settings(tmp_path) == writer.SamplingSettings(0.8, 0.95, 128)
     settings = '{"temperature": 0.5, "top_p": 0.7, "new_tokens": 16, "prompts": ["", "Ho"]}'
     (tmp_path / "config.json").write_text(settings)
-    assert writer.writing_of(tmp_path) == writer.Writing(0.5, 0.7, 16)
+    assert writer.sampling_settings(tmp_path) == writer.SamplingSettings(0.5, 0.7, 16)
     assert examples.prompts(tmp_path) == ["", "Ho"]
 
 

@@ -142,7 +142,7 @@ def test_tables_and_json_lines_are_read_with_their_bad_rows(shouter, tmp_path):
     assert bad[1].endswith("{broken")
 
 
-def test_pictures_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatch):
+def test_images_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatch):
     def classify(image):
         return {
             "label": tf.map_fn(
@@ -160,7 +160,7 @@ def test_pictures_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatc
     (tmp_path / "in" / "deep").mkdir(parents=True)
     for name, height in (("b.png", 5), ("a.jpg", 7), ("deep/c.png", 3)):
         PIL.Image.fromarray(np.zeros((height, 4), np.uint8)).save(tmp_path / "in" / name)
-    (tmp_path / "in" / "notes.md").write_text("no picture")
+    (tmp_path / "in" / "notes.md").write_text("no image")
     found = rows(ask("a model", tmp_path / "in", tmp_path) / "predictions.jsonl")
     told = [(pathlib.Path(row["file"]).name, row["row"], row.get("label")) for row in found]
     assert told == [("a.jpg", 1, "7"), ("b.png", 2, "5"), ("c.png", 3, "3"), ("notes.md", 4, None)]
@@ -172,7 +172,7 @@ def test_pictures_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({}, "Give texts or pictures"),
+        ({}, "Give texts or images"),
         ({"raw": ("a",), "input": "b"}, "and not both"),
         ({"input": "lines.txt"}, "--input and --output go together"),
         ({"input": "nowhere.txt", "output": "out"}, "there is no file nowhere.txt"),

@@ -30,7 +30,7 @@ def test_a_run_goes_on_from_published_weights_and_publishes(recipe, tmp_path):
         np.testing.assert_array_equal(one, other)
     assert (output / "saved_model" / "saved_model.pb").is_file()
     theirs, ours = ({path.name for path in position.iterdir()} for position in (folder, published))
-    assert theirs <= ours | {"target.spm"}  # with its tokenizer, or how it wants its pictures
+    assert theirs <= ours | {"target.spm"}  # with its tokenizer, or how it wants its images
     kept = json.loads((folder / "config.json").read_text())["model_type"]
     assert json.loads((published / "config.json").read_text())["model_type"] == kept
 

@@ -1,4 +1,4 @@
-"""Claims about the recipe where pictures have several labels: from a table to a served model."""
+"""Claims about the recipe where images have several labels: from a table to a served model."""
 
 import csv
 import json
@@ -31,7 +31,7 @@ print(json.dumps({name: value.numpy().tolist() for name, value in found.items()
 
 
 def write(folder, number, seed=0):
-    """Pictures with a square of each colour that is one of their labels; gives the labels."""
+    """Images with a square of each colour that is one of their labels; gives the labels."""
     rng = np.random.default_rng(seed)
     labels, lines = rng.random((number, 3)) < 0.4, ["file,labels"]
     for i, row in enumerate(labels):
@@ -130,8 +130,8 @@ def test_the_run_ends_with_the_line_that_uses_it(tuned):
     assert_last_line_is_true(tuned[0])
 
 
-def test_the_page_of_a_run_has_pictures_of_its_test_set(tuned):
-    pixels = examples.pictures(tuned[0])
+def test_the_page_of_a_run_has_images_of_its_test_set(tuned):
+    pixels = examples.images(tuned[0])
     assert 1 < len(pixels) <= examples.NUMBER and pixels[0].shape == (20, 20, 3)
 
 

@@ -30,8 +30,8 @@ def backbone():
 
 
 def detr():
-    settings = {"mlp_dim": 11, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_queries": 3}
-    return models.DETR(3, backbone(), hidden_dim=16, num_heads=2, queries="proposals", **settings)
+    queries = models.ProposalQueries(3)
+    return models.DETR(3, backbone(), 16, num_heads=2, mlp_dim=11, num_layers=1, queries=queries)
 
 
 def mixers():
@@ -50,14 +50,14 @@ def mixers():
     return keras.Model(ids, {"first": outputs, "mean": keras.layers.Dense(5)(mean)})
 
 
-def pictures_and_text():
+def images_and_text():
     """Two inputs, of which one looks at the other, as in `recipes.picture_text`."""
-    picture, text = keras.Input((32, 32, 3)), keras.Input((7,), dtype="int32")
-    patches = layers.EncoderBlock(2, 17)(layers.PatchEmbedding(8, 12)(picture))
+    image, text = keras.Input((32, 32, 3)), keras.Input((7,), dtype="int32")
+    patches = layers.EncoderBlock(2, 17)(layers.PatchEmbedding(8, 12)(image))
     x = layers.PositionalEncoding()(layers.TokenEmbedding(31, 8)(text))
     x = x + layers.CrossAttention(2)(keras.layers.LayerNormalization()(x), patches)
     x = layers.EncoderBlock(2, 17)(x, padding_mask=text != 0)
-    return keras.Model([picture, text], keras.layers.Dense(2)(x[:, -1]))
+    return keras.Model([image, text], keras.layers.Dense(2)(x[:, -1]))
 
 
 def sequential():
@@ -74,7 +74,7 @@ KINDS = {
     "mae": (lambda: models.MAE(vit(num_classes=None), 12, 3, None, 1, seed=3), IMAGES),
     "detr": (detr, IMAGES),
     "mixers": (mixers, IDS),
-    "pictures and text": (pictures_and_text, [IMAGES, IDS]),
+    "images and text": (images_and_text, [IMAGES, IDS]),
     "sequential": (sequential, IMAGES),
 }
 OPTIMIZERS = {

@@ -66,7 +66,7 @@ def test_a_folder_of_documents_is_read_and_what_is_broken_counted(tmp_path):
     (tmp_path / "empty.txt").write_bytes(b" \n")
     (tmp_path / "latin.txt").write_bytes("ä".encode("latin-1"))
     (tmp_path / "d.txt.gz").write_bytes(b"no gzip")
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / "image.png").write_bytes(b"\x89PNG")
     corpus = read_documents(tmp_path)
     assert corpus.texts == ["one\ntwo", "drei ä"]
     assert corpus.left_out == {"empty, broken or not in UTF-8": 3}

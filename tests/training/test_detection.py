@@ -67,6 +67,6 @@ def test_the_threshold_is_that_of_the_best_f1():
     assert (scores.precision, scores.recall) == (1, pytest.approx(1 / 3))
 
 
-def test_pictures_must_be_as_many():
-    with pytest.raises(ValueError, match="as many pictures. Received: 1 and 2"):
+def test_images_must_be_as_many():
+    with pytest.raises(ValueError, match="as many images. Received: 1 and 2"):
         score_boxes([found(BOXES, [1, 1, 1])], [truth(BOXES)] * 2, 1)

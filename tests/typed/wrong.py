@@ -21,7 +21,7 @@ from keras_transformers import (
 ids = np.ones((2, 5), "int32")
 x = np.ones((2, 5, 16), "float32")
 encoder = models.TextEncoder(100, hidden_dim=16, num_heads=2, mlp_dim=32)
-pictures = models.ViT.from_variant("Ti/16")
+images = models.ViT.from_variant("Ti/16")
 translator = models.Transformer(100)
 tokenizer = text.SentencePieceTokenizer.train(["a cat"])
 found = generation.generate(translator, ids)
@@ -34,6 +34,8 @@ models.Transformer.from_variant("bigger", 100)  # wrong: no such size
 models.Transformer(100, num_head=8)  # wrong: no such argument
 models.Swin(10, version=3)  # wrong: there are two
 models.DETR(4, criterion="focal")  # wrong: no criterion
+models.DETR(4, queries="anchors")  # wrong: a name where `from_variant` takes one
+models.DETR.from_variant("R50", 4, num_query=9)  # wrong: misspelt
 layers.EncoderBlock(8, 32, mixer="fourier")  # wrong: a name where a layer is due
 layers.MultiHeadAttention(4, score="cosine")  # wrong: no such score
 layers.FeedForward("relu", 64)  # wrong: the other way round
@@ -50,8 +52,8 @@ found["scors"]  # wrong: misspelt
 found["log_probabilities"]  # wrong: greedy search has none
 pretrained.load("folder", task="clasification")  # wrong: misspelt
 models.ViT(10, depth=3)  # wrong: another library's word
-saving.load_wieghts(pictures, "weights.h5")  # wrong: misspelt
-precision.in_precision(pictures, "int4")  # wrong: no such precision
+saving.load_wieghts(images, "weights.h5")  # wrong: misspelt
+precision.in_precision(images, "int4")  # wrong: no such precision
 inspection.attention_rollout(3)  # wrong: no weights
 training.WarmupLinear(1e-3, 100)  # wrong: without the number of all steps
 training.CheckpointAverage(last=5, mode="best")  # wrong: "max" or "min"
@@ -63,7 +65,7 @@ text.SentencePieceTokenizer.train(["a"], model_type="words")  # wrong: no such m
 vision.Preprocessing("224")  # wrong: no number
 vision.read_folder(3)  # wrong: no path
 export.Translator(translator, 7)  # wrong: no tokenizer
-export.image_classifier(pictures, "served", ["a"], format="tflite")  # wrong: no such format
+export.image_classifier(images, "served", ["a"], format="tflite")  # wrong: no such format
 export.sentence_encoder(encoder, tokenizer, "served", pooling="max")  # wrong: no such pooling
 distribution.Devices(data="2")  # wrong: no number
 keras_transformers.lode("folder")  # wrong: misspelt

@@ -1,4 +1,4 @@
-"""Claims about pictures with boxes: what is checked, how they are cut, read and changed."""
+"""Claims about images with boxes: what is checked, how they are cut, read and changed."""
 
 import json
 
@@ -41,15 +41,15 @@ def corpus(boxes, labels=None, images=None, **kwargs):
         ([9, 5, 5, 9], 0, "without area"),
         ([0, 0, 5, 5], 2, "of unknown categories"),
         ([0, 0, 5, 5], -1, "of unknown categories"),
-        ([60, 0, 80, 20], 0, "outside their picture"),
-        ([-20, -20, 0.5, 9], 0, "outside their picture"),
+        ([60, 0, 80, 20], 0, "outside their image"),
+        ([-20, -20, 0.5, 9], 0, "outside their image"),
     ],
 )
 def test_a_bad_box_is_left_out_and_counted(box, label, reason):
     found = corpus([[box, [1, 2, 11, 12]]], [[label, 1]])
     assert found.left_out == {reason: 1}
     assert found.boxes[0].tolist() == [[1, 2, 11, 12]] and found.labels[0].tolist() == [1]
-    assert f"1 boxes in 1 pictures kept of 2; left out: 1 {reason}" in found.summary()
+    assert f"1 boxes in 1 images kept of 2; left out: 1 {reason}" in found.summary()
 
 
 def test_a_box_around_a_crowd_is_left_out_and_counted():
@@ -66,25 +66,25 @@ def test_a_box_over_the_border_is_cut_and_counted():
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
-        ("nowhere.png", "missing pictures"),
-        (b"", "empty pictures"),
-        (b"hello", "pictures that are no whole JPEG, PNG, GIF, BMP or WebP"),
-        (PNG[:200], "pictures that are no whole JPEG, PNG, GIF, BMP or WebP"),
-        (PICTURE[..., :1], "pictures that are not uint8 (height, width, 3)"),
+        ("nowhere.png", "missing images"),
+        (b"", "empty images"),
+        (b"hello", "images that are no whole JPEG, PNG, GIF, BMP or WebP"),
+        (PNG[:200], "images that are no whole JPEG, PNG, GIF, BMP or WebP"),
+        (PICTURE[..., :1], "images that are not uint8 (height, width, 3)"),
     ],
 )
-def test_an_unusable_picture_is_left_out_with_its_boxes(image, reason):
+def test_an_unusable_image_is_left_out_with_its_boxes(image, reason):
     found = corpus([[[0, 0, 5, 5]] * 3, []], images=[image, PNG])
-    assert found.left_out == {reason: 1, "of pictures left out": 3}
+    assert found.left_out == {reason: 1, "of images left out": 3}
     assert len(found) == 1 and found.number_of_boxes() == 0
     with pytest.raises(ValueError, match="nothing to learn from"):
         corpus([[[0, 0, 5, 5]]], images=[image])
 
 
 def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(ValueError, match="boxes and labels for each picture. Received: 2 pictures"):
+    with pytest.raises(ValueError, match="boxes and labels for each image. Received: 2 images"):
         corpus([[[0, 0, 5, 5]]], images=[PNG, PNG])
-    with pytest.raises(ValueError, match="picture 0 must have a label for each box"):
+    with pytest.raises(ValueError, match="image 0 must have a label for each box"):
         corpus([[[0, 0, 5, 5]]], [[0, 0]])
 
 
@@ -124,9 +124,9 @@ def test_everything_odd_in_a_coco_file_is_counted(tmp_path):
         "without four numbers": 2,
         "with numbers that are not finite": 1,
         "without area": 1,
-        "whose picture is not listed": 1,
-        "missing pictures": 1,
-        "of pictures left out": 1,
+        "whose image is not listed": 1,
+        "missing images": 1,
+        "of images left out": 1,
     }
     assert read_coco(coco(tmp_path), classes=["dog"]).labels[0].tolist() == [0]
 
@@ -175,7 +175,7 @@ def test_tiles_hold_every_pixel_once_and_boxes_keep_their_pixels():
 
 
 def marked(box, height=24, width=36):
-    """A picture that is white inside the box and black outside."""
+    """An image that is white inside the box and black outside."""
     image = np.zeros((height, width, 3), "uint8")
     left, top, right, bottom = box
     image[top:bottom, left:right] = 255
@@ -241,7 +241,7 @@ def test_settings_out_of_range_are_refused(settings):
 # ------------------------------------------------------------------- batches
 
 
-def test_a_picture_is_fitted_without_changing_its_shape():
+def test_a_image_is_fitted_without_changing_its_shape():
     pixels, mask, inner = fitted(tf.constant(PICTURE), 30)
     assert inner.numpy().tolist() == [20, 30]
     assert mask.numpy()[:20].all() and not mask.numpy()[20:].any()

@@ -1,4 +1,4 @@
-"""Claims about COCO files and their pictures: sizes, orientations, names, nothing to learn."""
+"""Claims about COCO files and their images: sizes, orientations, names, nothing to learn."""
 
 import io
 import json
@@ -23,10 +23,10 @@ HEIGHT, WIDTH = 40, 60
 
 
 def write(folder, pictures, annotations, categories=("cat",)):
-    """A file of COCO's with pictures, dict of name -> bytes or (bytes, what is stated of it)."""
+    """A file of COCO's with images, dict of name -> bytes or (bytes, what is stated of it)."""
     images = []
-    for i, (name, picture) in enumerate(pictures.items()):
-        content, stated = picture if isinstance(picture, tuple) else (picture, {})
+    for i, (name, image) in enumerate(pictures.items()):
+        content, stated = image if isinstance(image, tuple) else (image, {})
         (folder / name).write_bytes(content)
         images.append({"id": i, "file_name": name, **stated})
     content = {
@@ -39,7 +39,7 @@ def write(folder, pictures, annotations, categories=("cat",)):
 
 
 def jpeg(orientation=1):
-    """A picture that is white in `BOX`, as it is stored."""
+    """An image that is white in `BOX`, as it is stored."""
     pixels = np.zeros((HEIGHT, WIDTH, 3), "uint8")
     left, top, width, height = BOX
     pixels[top : top + height, left : left + width] = 255
@@ -57,7 +57,7 @@ def white(pixels):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_boxes_are_around_what_is_seen(orientation, tmp_path):
-    """Drawn on the picture as it is seen, or, where it lies on its side, as it is stored."""
+    """Drawn on the image as it is seen, or, where it lies on its side, as it is stored."""
     file = jpeg(orientation)
     seen = ImageOps.exif_transpose(Image.open(io.BytesIO(file)))
     left, top, right, bottom = (int(side) for side in white(seen))
@@ -71,11 +71,11 @@ def test_boxes_are_around_what_is_seen(orientation, tmp_path):
         raw = {"image_id": 0, "category_id": 0, "bbox": BOX}
         found = read_coco(write(tmp_path, {"1.jpg": (file, stored)}, [raw]))
         assert found.boxes[0].tolist() == [[left, top, right, bottom]]
-        assert found.repaired == {"turned with their pictures": 1}
+        assert found.repaired == {"turned with their images": 1}
         assert found.sizes.tolist() == [[WIDTH, HEIGHT]]
 
 
-def test_a_picture_of_another_size_than_is_stated_is_left_out_and_counted(tmp_path):
+def test_a_image_of_another_size_than_is_stated_is_left_out_and_counted(tmp_path):
     pictures = {
         "good.jpg": (jpeg(), {"width": WIDTH, "height": HEIGHT}),
         "halved.jpg": (jpeg(), {"width": 2 * WIDTH, "height": 2 * HEIGHT}),
@@ -85,10 +85,7 @@ def test_a_picture_of_another_size_than_is_stated_is_left_out_and_counted(tmp_pa
     boxes = [{"image_id": i, "category_id": 0, "bbox": BOX} for i in (0, 1, 1, 2, 3)]
     found = read_coco(write(tmp_path, pictures, boxes))
     assert len(found) == 2 and found.number_of_boxes() == 2
-    assert found.left_out == {
-        "pictures of another size than is stated": 2,
-        "of pictures left out": 3,
-    }
+    assert found.left_out == {"images of another size than is stated": 2, "of images left out": 3}
 
 
 def test_categories_of_the_same_name_are_one_class(tmp_path):
@@ -120,9 +117,9 @@ def test_categories_of_the_same_name_are_one_class(tmp_path):
 
 
 def test_names_and_ids_that_are_there_twice_are_refused(tmp_path):
-    picture = np.zeros((HEIGHT, WIDTH, 3), "uint8")
+    image = np.zeros((HEIGHT, WIDTH, 3), "uint8")
     with pytest.raises(ValueError, match="no two `classes`.*more than once: cat"):
-        DetectionCorpus.checked("toy", ["cat", "cat"], [picture], [[]], [[]])
+        DetectionCorpus.checked("toy", ["cat", "cat"], [image], [[]], [[]])
     path = write(tmp_path, {"1.jpg": jpeg()}, [])
     content = json.loads(path.read_text())
     content["categories"] *= 2
@@ -139,6 +136,6 @@ def test_a_mark_of_byte_order_is_no_part_of_the_json(tmp_path):
 
 def test_nothing_is_learned_where_there_is_no_box(tmp_path):
     corpus = read_coco(write(tmp_path, {"1.jpg": jpeg()}, []))
-    with pytest.raises(ValueError, match="0 boxes in 1 pictures.*There is no box to learn from"):
+    with pytest.raises(ValueError, match="0 boxes in 1 images.*There is no box to learn from"):
         training_boxes(corpus, Preprocessing(32), 2, 4)
     assert len(list(evaluation_boxes(corpus, Preprocessing(32), 2, 4))) == 1  # scored it may be

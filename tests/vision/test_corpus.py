@@ -20,7 +20,7 @@ def png(pixels):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three classes of four pictures."""
+    """Three classes of four images."""
     for label, name in enumerate(["cat", "dog", "eel"]):
         (tmp_path / name / "more").mkdir(parents=True)
         for i in range(4):
@@ -93,7 +93,7 @@ def test_broken_files_are_counted_and_hidden_ones_passed_over(folder):
     assert "1 empty files" in corpus.summary()
 
 
-def test_pictures_are_grey_only_if_all_of_them_are(tmp_path):
+def test_images_are_grey_only_if_all_of_them_are(tmp_path):
     (tmp_path / "only").mkdir()
     for i in range(20):
         (tmp_path / "only" / f"{i:02}.png").write_bytes(png(PIXELS[i, :, :, :1]))
@@ -136,12 +136,12 @@ def test_files_of_arrays_have_any_number_of_channels(channels, tmp_path):
     np.testing.assert_array_equal(found.images, pixels[[0, 2, 1, 3]])
     with pytest.raises(ValueError, match=f"the images have {channels} channels.* expects 3"):
         corpus.batches(2, Preprocessing(8))
-    (tmp_path / "a" / "picture.png").write_bytes(png(PIXELS[0]))
+    (tmp_path / "a" / "image.png").write_bytes(png(PIXELS[0]))
     with pytest.raises(ValueError, match=f"the same number of channels.*{channels} .*3 "):
         read_folder(tmp_path).channels  # noqa: B018
 
 
-def test_grey_and_coloured_arrays_and_pictures_mix(tmp_path):
+def test_grey_and_coloured_arrays_and_images_mix(tmp_path):
     (tmp_path / "only").mkdir()
     np.save(tmp_path / "only" / "0.npy", PIXELS[0, :, :, 0])
     Image.fromarray(PIXELS[1]).save(tmp_path / "only" / "1.tif")

@@ -99,7 +99,7 @@ def test_a_jpeg_in_four_colours_is_close_to_pillows():
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_pictures_are_upright_as_their_exif_says(orientation):
+def test_images_are_upright_as_their_exif_says(orientation):
     files = [
         file_of(PICTURE, kind, exif=exif(orientation, big, before), **options)
         for kind, options in (("JPEG", {}), ("PNG", {}), ("WEBP", {"lossless": True}))

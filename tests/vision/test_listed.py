@@ -24,7 +24,7 @@ PREPROCESSING = Preprocessing(8)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Six pictures, `more/0.png` and so on."""
+    """Six images, `more/0.png` and so on."""
     (tmp_path / "more").mkdir()
     for i, pixels in enumerate(PIXELS):
         path = tmp_path / "more" / f"{i}.png"

@@ -1,4 +1,4 @@
-"""Claims about what happens to a picture on its way to the model."""
+"""Claims about what happens to an image on its way to the model."""
 
 import io
 
@@ -20,13 +20,13 @@ def encoded(pixels, kind="PNG", mode=None):
 
 
 def smooth(height, width, channels=3):
-    """A picture without sharp edges, which every resizing treats alike."""
+    """An image without sharp edges, which every resizing treats alike."""
     rows, columns = np.mgrid[:height, :width]
     waves = [np.sin(rows / 9 + c) + np.cos(columns / (7 + c)) for c in range(channels)]
     return np.uint8(127 + 60 * np.stack(waves, axis=-1))
 
 
-def test_a_picture_of_the_right_size_keeps_its_pixels():
+def test_a_image_of_the_right_size_keeps_its_pixels():
     pixels = RNG.integers(0, 256, (8, 12, 3), dtype="uint8")
     image = Preprocessing((8, 12)).decode(encoded(pixels))
     np.testing.assert_array_equal(image, pixels)
@@ -60,7 +60,7 @@ def test_resizing_is_pillows(crop, box):
 @pytest.mark.parametrize(
     ("resized", "expected"), [((24, 20), (24, 20)), (20, (20, 41)), ((16, 16), (16, 16))]
 )
-def test_the_middle_of_a_resized_picture_is_cut_out(resized, expected, method):
+def test_the_middle_of_a_resized_image_is_cut_out(resized, expected, method):
     """As published classifiers have it; the longer side is rounded down."""
     pixels = smooth(31, 64)
     found = Preprocessing(16, resized=resized, method=method).decode(encoded(pixels))
@@ -71,7 +71,7 @@ def test_the_middle_of_a_resized_picture_is_cut_out(resized, expected, method):
     assert np.abs(np.int32(found) - whole).max() <= 1
 
 
-def test_a_smaller_picture_is_enlarged():
+def test_a_smaller_image_is_enlarged():
     image = Preprocessing(32).decode(encoded(smooth(9, 13)))
     assert image.shape == (32, 32, 3)
 

@@ -2,9 +2,8 @@
 
 What a decoder has seen lies in two arrays a layer, `(batch, heads, max_length * beams, dim)`: heads
 outside, as the products want them; inside, positions in order and, for each position, a slot for
-every beam. (The keys of several beams lie with the last two axes swapped.) A token stays in the
-slot it was written to. When a search moves its beams nothing is copied: `visible_slots` says where
-each beam's own past lies.
+every beam. A token stays in the slot it was written to. When a search moves its beams nothing is
+copied: `visible_slots` says where each beam's own past lies.
 """
 
 from typing import Any
@@ -27,8 +26,7 @@ class CausalSelfAttention(SelfAttention):
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3 (the decoder's).
 
     Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`, and there
-            what is refused.
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
 
     Call arguments: Those of `SelfAttention`.
 
@@ -52,13 +50,10 @@ class CausalSelfAttention(SelfAttention):
         """Empty keys and values for `beams` sequences of each batch element.
 
         They take `batch * beams * max_length * key_value_heads * (key_dim + value_dim)` numbers of
-        the compute dtype. The keys of several beams are columns: that way round the product of a
-        few queries with them is quicker on a CPU (a step of four beams by 7 %), and that of a
-        single query slower (a step of one by 15 %).
-
-        Returns:
-            `{"key": (batch, key_value_heads, max_length * beams, key_dim), "value": likewise}`;
-            with several beams the last two axes of the keys are swapped.
+        the compute dtype: `{"key": (batch, key_value_heads, max_length * beams, key_dim), "value":
+        likewise}`. The keys of several beams are columns, their last two axes swapped: that way
+        round the product of a few queries with them is quicker on a CPU (a step of four beams by
+        7 %), and that of a single query slower (a step of one by 15 %).
         """
         heads, key_dim, value_dim = self.head_dims
         positions = beams * max_length
@@ -69,8 +64,9 @@ class CausalSelfAttention(SelfAttention):
         }
 
     def step(
-        self, x: Tensor, cache: Cache, index: Index, visible: Tensor | None = None
-    ) -> tuple[Tensor, Cache]:
+        self, x: Tensor, cache: Cache, index: Index, visible: Tensor | None = None,
+        attention_bias: Tensor | None = None
+    ) -> tuple[Tensor, Cache]:  # fmt: skip
         """Attends from the token at position `index` to itself and those before it.
 
         Args:
@@ -79,6 +75,8 @@ class CausalSelfAttention(SelfAttention):
             index: Position of the token, an int or a scalar tensor.
             visible: Bool `(batch or 1, beams, max_length * beams)` from `visible_slots`; by
                 default every beam sees its own slot.
+            attention_bias: Optional, added to the scores `(batch, heads, beams, max_length *
+                beams)`, against which it broadcasts.
 
         Returns:
             `(batch, beams, hidden_dim)` and the cache with this token in it.
@@ -93,12 +91,14 @@ class CausalSelfAttention(SelfAttention):
         cache = write_cache(cache, key, value, index)
         if visible is None:
             visible = visible_slots(index, cache, beams)
-        y = self.attend_past(query, *read_cache(cache, beams), visible, index)
+        key, value = read_cache(cache, beams)
+        y = self.attend_past(query, key, value, visible, attention_bias, index)
         return project_token(self.output_dense, swap_heads(y)), cache
 
     def attend_past(
-        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, index: Index
-    ) -> Tensor:
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, bias: Tensor | None,
+        index: Index
+    ) -> Tensor:  # fmt: skip
         """A hook: `attend` of a step, to what is in the cache.
 
         Args:
@@ -106,6 +106,7 @@ class CausalSelfAttention(SelfAttention):
             key, value: `(batch, key_value_heads, max_length * beams, ...)`, the beams of a position
                 one after the other.
             visible: Bool `(batch or 1, beams, max_length * beams)`.
+            bias: Added to the scores, or None; see `step`.
             index: Position of the token, an int or a scalar tensor.
 
         Returns:
@@ -114,7 +115,7 @@ class CausalSelfAttention(SelfAttention):
         beams = visible.shape[1]
         here = ops.broadcast_to(ops.cast(index, "int32"), (beams,))
         positions = (here, ops.arange(ops.shape(value)[2], dtype="int32") // beams)
-        return self.attend(query, key, value, visible[:, None], None, positions)[0]
+        return self.attend(query, key, value, visible[:, None], bias, positions)[0]
 
     def prefill(self, x: Tensor, cache: Cache, beams: int) -> tuple[Tensor, Cache]:
         """Attends between the first tokens of every sequence, and puts them into the cache.

@@ -10,7 +10,7 @@ from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers.attention.decoder import CausalSelfAttention
 from keras_transformers.layers.attention.settings import AttentionOptions
 from keras_transformers.layers.errors import whole_number
-from keras_transformers.layers.masks import combine_masks, near
+from keras_transformers.layers.masks import combine_masks, within_window
 
 # Tokens whose blocks are computed together: more of them would not fit into a processor's cache.
 AT_A_TIME = 4096
@@ -142,7 +142,7 @@ class LocalAttention(CausalSelfAttention):
 
         queries = ops.arange(block, dtype="int32")
         keys = ops.arange(window * block, dtype="int32") - before * block
-        seen = near(queries, keys, self.window_size, self.causal)
+        seen = within_window(queries, keys, self.window_size, self.causal)
         real = cut(real, window)[:, None, :, :, 0]  # (batch * blocks, 1, 1, keys)
         output, _ = super().attend(
             cut(query),
@@ -159,8 +159,16 @@ class LocalAttention(CausalSelfAttention):
         return output[:, :, :length]
 
     def attend_past(
-        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor, index: Index
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visible: Tensor,
+        bias: Tensor | None,
+        index: Index,
     ) -> Tensor:
+        if bias is not None:
+            self._refuse("attention_bias", "left out, as in a call", "a tensor")
         if not self.causal:
             self._refuse("causal", "True for decoding token by token", self.causal)
         beams, index = visible.shape[1], ops.cast(index, "int32")

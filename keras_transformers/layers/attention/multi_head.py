@@ -50,7 +50,7 @@ class MultiHeadAttention(Traced, AttentionSettings):
         num_key_value_heads: Number of heads of keys and values, which divides `num_heads`; as many
             by default, 1 for multi-query attention (Shazeer 2019, https://arxiv.org/abs/1911.02150),
             between for grouped queries (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245).
-        position: How positions enter the scores: a `PositionTerm`, for instance
+        position: How positions enter the scores: an `AttentionPositionEncoding`, for instance
             `RotaryEmbedding()`, or None.
         output_shape: Width of the output; by default that of the query.
         kernel_initializer, kernel_regularizer, kernel_constraint: Of the four kernels.

@@ -13,7 +13,7 @@ from keras_transformers.layers.attention.projection_settings import (
 from keras_transformers.layers.attention.scores import Score
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.parts import part, serialized
-from keras_transformers.layers.positions.terms import PositionTerm
+from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 from keras_transformers.layers.regularization import Dropout
 
 
@@ -75,7 +75,7 @@ class AttentionSettings(ProjectionSettings):
         self.num_key_value_heads = shared
         self.position = None
         if position is not None:
-            self.position = part(self, "position", position, PositionTerm)
+            self.position = part(self, "position", position, AttentionPositionEncoding)
         if isinstance(output_shape, (tuple, list)) and len(output_shape) == 1:
             output_shape = output_shape[0]  # as Keras's configuration has it
         # Keras reserves the public name.

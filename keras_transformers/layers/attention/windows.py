@@ -27,7 +27,7 @@ def partition_windows(x: Tensor, window_size: int | Sequence[int]) -> Tensor:
         window_size: Side of a window in tokens, or `(rows, columns)`; must divide the grid.
 
     Returns:
-        `(batch * windows, tokens, hidden_dim)`: the windows of the first picture row by row, then
+        `(batch * windows, tokens, hidden_dim)`: the windows of the first image row by row, then
         those of the second.
 
     Raises:
@@ -124,8 +124,8 @@ def shifted_window_mask(
 ) -> Tensor:
     """Which tokens of a window may attend to which, where the grid was shifted or padded.
 
-    Token `(i, j)` of the shifted grid is `(i + s, j + s)` of the picture, modulo its extent. So
-    windows at the lower and the right border hold pieces from opposite sides of the picture; only
+    Token `(i, j)` of the shifted grid is `(i + s, j + s)` of the image, modulo its extent. So
+    windows at the lower and the right border hold pieces from opposite sides of the image; only
     tokens of the same piece see each other (Liu et al. 2021, https://arxiv.org/abs/2103.14030,
     figure 4). Nobody sees padding.
 

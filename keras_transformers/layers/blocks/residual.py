@@ -259,14 +259,10 @@ class DecoderBlock(Block):
         return self.mixer.start_cache(batch, beams, max_length)
 
     def step(
-        self,
-        x: Tensor,
-        cache: Cache,
-        index: Index,
-        visible: Tensor | None = None,
-        context_cache: Cache | None = None,
-        context_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Cache, Tensor | None]:
+        self, x: Tensor, cache: Cache, index: Index, visible: Tensor | None = None,
+        context_cache: Cache | None = None, context_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None
+    ) -> tuple[Tensor, Cache, Tensor | None]:  # fmt: skip
         """Decodes one token of `beams` sequences for each batch element.
 
         Args:
@@ -275,12 +271,14 @@ class DecoderBlock(Block):
             index, visible: See `CausalSelfAttention.step`.
             context_cache: `cross_attention.project_context(context)`, or None.
             context_mask: Optional bool `(batch, context_length)`.
+            attention_bias: Optional; see `CausalSelfAttention.step`.
 
         Returns:
             `(batch, beams, hidden_dim)`, the cache with this token in it, and the weights of the
             cross-attention `(batch, heads, beams, context_length)`, None without a context.
         """
-        x, cache = self._residual(x, "mixer", self.mixer.step, cache, index, visible)
+        bias = () if attention_bias is None else (attention_bias,)
+        x, cache = self._residual(x, "mixer", self.mixer.step, cache, index, visible, *bias)
         weights = None
         if context_cache is not None:
             attend = cast(Any, self.cross_attention).step

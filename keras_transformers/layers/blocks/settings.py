@@ -8,7 +8,7 @@ from keras_transformers.annotations import Activation, LayerOptions, Part, Shape
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.blocks.feed_forward import FeedForward
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import check_sequence, rate, refuse, whole_number
+from keras_transformers.layers.errors import beside, check_sequence, rate, refuse, whole_number
 from keras_transformers.layers.parts import (
     Prototype,
     arguments_of_call,
@@ -83,8 +83,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         self.activation = keras.activations.get(activation)
         default = keras.activations.get(self.default_activation)
         if network and self.activation is not default:
-            expected = "left out beside `feed_forward`, which has its own"
-            refuse(self, "activation", expected, repr(activation))
+            refuse(self, "activation", beside("feed_forward"), repr(activation))
         self._norm = norm_prototype(self, norm)
         self.dropout = rate(self, "dropout", dropout)
         self.norm_first = norm_first
@@ -157,6 +156,10 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         self._build_branch("feed_forward", default, x_shape)
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.drop_path_layer = DropPath(self.drop_path, dtype=self.dtype_policy)
+
+    def closing_norm(self, owner: Any, name: str) -> Any:
+        """The norm that closes a stack of such blocks, a copy of theirs; None after post-norm."""
+        return self._norm.copy(owner, name) if self.norm_first else None
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return tuple(x_shape)

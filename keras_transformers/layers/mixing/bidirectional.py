@@ -13,7 +13,7 @@ KINDS = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class BothWays(Composite, keras.layers.Layer):
+class BidirectionalRNN(Composite, keras.layers.Layer):
     """A recurrent layer and one that reads backwards, side by side: `[RNN(x); RNN reversed(x)]`.
 
     In place of Keras's `Bidirectional`, which copies its layer by way of a configuration. While a

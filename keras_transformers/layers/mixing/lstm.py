@@ -11,7 +11,7 @@ from keras_transformers.assertions import require, same
 from keras_transformers.layers.errors import check_sequence, named, whole_number
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.masks import given_padding, hide_padding
-from keras_transformers.layers.mixing.bidirectional import BothWays
+from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN
 from keras_transformers.layers.mixing.mixers import Mixer
 
 
@@ -81,7 +81,7 @@ class LSTMMixing(Mixer):
                     dtype=self.dtype_policy,
                 )
             else:
-                lstm = BothWays("lstm", units, name=name, dtype=self.dtype_policy)
+                lstm = BidirectionalRNN("lstm", units, name=name, dtype=self.dtype_policy)
             lstm.build((None, None, width))
             self.lstms.append(lstm)
         self.output_dense = self._dense(width, "output")

@@ -1,4 +1,4 @@
-"""Positions of positions in pictures of different sizes, and of boxes: sinusoids of coordinates."""
+"""Positions of positions in images of different sizes, and of boxes: sinusoids of coordinates."""
 
 import math
 
@@ -9,13 +9,13 @@ from keras_transformers.layers.positions.sequence import sinusoidal_encoding
 
 
 def relative_coordinates(mask: Tensor) -> Tensor:
-    """Where the positions of padded grids lie in their pictures, as shares of the pictures' sides.
+    """Where the positions of padded grids lie in their images, as shares of the images' sides.
 
     The lower and the right border of a position: `cumsum(mask) / sum(mask)` along each axis, in
     (0, 1] (Carion et al. 2020, https://arxiv.org/abs/2005.12872, as its authors compute it).
 
     Args:
-        mask: Bool `(batch, rows, columns)`; True = the position belongs to the picture.
+        mask: Bool `(batch, rows, columns)`; True = the position belongs to the image.
 
     Returns:
         float32 `(batch, rows, columns, 2)`, vertical and horizontal; anything at padding.

@@ -13,8 +13,8 @@ from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import named
 from keras_transformers.layers.positions.grid import GridTable, resize_positions
+from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 from keras_transformers.layers.positions.sequence import rows_of
-from keras_transformers.layers.positions.terms import PositionTerm
 
 
 def relative_position_index(grid: Sequence[int], prefix_tokens: int = 0) -> Array:
@@ -52,7 +52,7 @@ def relative_position_index(grid: Sequence[int], prefix_tokens: int = 0) -> Arra
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class GridRelativeBias(GridTable, PositionTerm):
+class GridRelativeBias(GridTable, AttentionPositionEncoding):
     """A learned bias for each head and each offset in rows and columns.
 
     `softmax(Q K^T / sqrt(d) + B) V`, `B` from a table of `(2 rows - 1) (2 columns - 1)` offsets
@@ -146,7 +146,7 @@ def _of_pairs(table: Any, index: Array, query_positions: Tensor, key_positions: 
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LogGridBias(Composite, PositionTerm):
+class LogGridBias(Composite, AttentionPositionEncoding):
     """A bias for each offset in rows and columns from a small network of the offset's logarithm.
 
     `B = 16 sigmoid(W2 relu(W1 d + b1))` of `d = sign(o) log2(1 + 8 |o| / (M - 1)) / log2(8)`, where

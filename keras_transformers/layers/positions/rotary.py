@@ -8,12 +8,12 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array, Index, LayerOptions, Shape, Tensor
+from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 from keras_transformers.layers.positions.sequence import check_wavelength
-from keras_transformers.layers.positions.terms import PositionTerm
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RotaryEmbedding(PositionTerm):
+class RotaryEmbedding(AttentionPositionEncoding):
     """Turns queries and keys by angles that grow with their position.
 
     The two features of pair `i` are rotated by `pos / w^(2i/d)`, so that the product of a query and

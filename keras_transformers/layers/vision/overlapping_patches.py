@@ -14,9 +14,9 @@ from keras_transformers.layers.vision.patch_merging import check_map
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
-    """Linear projection of patches that overlap, from a picture or a grid of tokens to another.
+    """Linear projection of patches that overlap, from an image or a grid of tokens to another.
 
-    A convolution with zeros of half the kernel's width around the picture, and optionally a layer
+    A convolution with zeros of half the kernel's width around the image, and optionally a layer
     norm: the entrance to the stages of PVT (Wang et al. 2022, "PVT v2", section 3.2,
     https://arxiv.org/abs/2106.13797) and of MViT (Li et al. 2022, https://arxiv.org/abs/2112.01526).
 

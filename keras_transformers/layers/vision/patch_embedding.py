@@ -89,7 +89,7 @@ class PatchEmbedding(ToPatches):
     https://arxiv.org/abs/2010.11929, eq. 1). A convolution with kernel and stride P computes the
     same. One matrix product needs no convolution of the backend, in any number of dimensions, can
     be quantised like any dense layer, and is as quick or a little slower (forward and backward with
-    XLA on two cores of an AMD EPYC 7003: 7.8 to 7.7 ms for 128 pictures of 32 pixels and P = 4,
+    XLA on two cores of an AMD EPYC 7003: 7.8 to 7.7 ms for 128 images of 32 pixels and P = 4,
     D = 192; 57 to 55 ms for 16 of 224 pixels and P = 16, D = 768; 19 to 16 ms with D = 192).
     Positions are not its business.
 

@@ -27,7 +27,7 @@ def batch_size(dataset: tf.data.Dataset) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-class _Spread(_Distribution):
+class _RowsOfProcesses(_Distribution):
     """What both distributions share: each process takes its rows of every batch.
 
     Keras's own sharding cuts batches in pieces and deals them out, which needs a batch size known
@@ -77,11 +77,11 @@ class _Spread(_Distribution):
         return super().get_data_layout(data_shape)
 
 
-class SharedBatches(_Spread, keras.distribution.DataParallel):
+class DataParallel(_RowsOfProcesses, keras.distribution.DataParallel):
     """Every device holds the whole model and takes a share of each batch."""
 
 
-class SharedMatrices(_Spread, keras.distribution.ModelParallel):
+class ModelParallel(_RowsOfProcesses, keras.distribution.ModelParallel):
     """A grid: groups share the batch, the devices of a group share the matrices."""
 
     def __init__(self, mesh: keras.distribution.DeviceMesh, **kwargs: Any) -> None:
@@ -94,18 +94,20 @@ class SharedMatrices(_Spread, keras.distribution.ModelParallel):
         return keras.distribution.TensorLayout(layout_of(variable, self.layouts), self.device_mesh)
 
 
-def spread(devices: Devices, sharded_data: bool = False) -> SharedBatches | SharedMatrices:
+def keras_distribution(
+    devices: Devices, sharded_data: bool = False
+) -> DataParallel | ModelParallel:
     """The `keras.distribution` object of some `Devices`."""
     names = keras.distribution.list_devices()
     devices.check_count(len(names))
     own = {"auto_shard_dataset": not sharded_data}
     if devices.model == 1:
         mesh = keras.distribution.DeviceMesh((devices.data,), ("data",), names[: devices.count])
-        made = SharedBatches(device_mesh=mesh, **own)
+        made = DataParallel(device_mesh=mesh, **own)
     else:
         shape = (devices.data, devices.model)
         mesh = keras.distribution.DeviceMesh(shape, ("data", "model"), names[: devices.count])
-        made = SharedMatrices(mesh, **own)
+        made = ModelParallel(mesh, **own)
     if made.num_processes > 1 and devices.count != len(names):
         raise ValueError(
             f"distribute: with {made.num_processes} processes all {len(names)} devices must take "

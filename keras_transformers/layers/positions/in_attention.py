@@ -14,7 +14,7 @@ from keras_transformers.layers.positions.sequence import rows_of
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionTerm(Arguments, keras.layers.Layer):
+class AttentionPositionEncoding(Arguments, keras.layers.Layer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
 
     A term of one's own overrides what differs. Weights are made in `build`, from the shape of the
@@ -23,14 +23,16 @@ class PositionTerm(Arguments, keras.layers.Layer):
     Attributes:
         relative: Whether only the difference of two positions matters. `LocalAttention` takes no
             others, as it counts positions anew in each of its blocks.
+        shareable: Whether the term is a `bias` alone, and one that is made without the query, so
+            that the blocks of a stack can share one, as those of `models.Transformer` do.
 
     Example: a penalty of one for every other position.
     >>> import keras
     >>> import numpy as np
     >>> from keras import ops
-    >>> from keras_transformers.layers import PositionTerm, SelfAttention
+    >>> from keras_transformers.layers import AttentionPositionEncoding, SelfAttention
     >>> @keras.saving.register_keras_serializable()
-    ... class Elsewhere(PositionTerm):
+    ... class Elsewhere(AttentionPositionEncoding):
     ...     def bias(self, query, query_positions, key_positions):
     ...         other = query_positions[:, None] != key_positions[None, :]
     ...         return -ops.cast(other, "float32")
@@ -40,6 +42,7 @@ class PositionTerm(Arguments, keras.layers.Layer):
     """
 
     relative = True
+    shareable = False
     _refuse = refuse
 
     def build(self, query_shape: Shape) -> None:
@@ -80,7 +83,7 @@ def _distances(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ALiBi(PositionTerm):
+class ALiBi(AttentionPositionEncoding):
     """Linear biases: a score falls with the distance, at a slope of its own in each head.
 
     `a(q_i, k_j) - m_h |i - j|` (Press et al. 2022, https://arxiv.org/abs/2108.12409, section 3),
@@ -96,6 +99,8 @@ class ALiBi(PositionTerm):
     (3, 5, 8)
     """
 
+    shareable = True
+
     def build(self, query_shape: Shape) -> None:
         heads = query_shape[1]
         power = 2 ** math.floor(math.log2(heads))
@@ -109,7 +114,7 @@ class ALiBi(PositionTerm):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RelativePositionBias(PositionTerm):
+class RelativePositionBias(AttentionPositionEncoding):
     """A learned bias for each head and bucket of distances (T5).
 
     Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1: half of the buckets hold one
@@ -133,6 +138,8 @@ class RelativePositionBias(PositionTerm):
     >>> tuple(layer(np.ones((3, 5, 8), "float32")).shape)
     (3, 5, 8)
     """
+
+    shareable = True
 
     def __init__(
         self,
@@ -191,7 +198,7 @@ class RelativePositionBias(PositionTerm):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ShawRelativePosition(PositionTerm):
+class ShawRelativePosition(AttentionPositionEncoding):
     """A learned key and a learned value for each distance, clipped.
 
     `e_ij = q_i (k_j + a^K_(j-i))^T / sqrt(d_k)`, `z_i = sum_j w_ij (v_j + a^V_(j-i))` (Shaw et al.

@@ -1,0 +1,189 @@
+"""Exporters as functions: an object of `export` and its `save` in one call."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Literal, Unpack
+
+import keras
+
+from keras_transformers.annotations import ClassProblem, StrPath, Tokenizer
+from keras_transformers.export.convertible import Conversion
+from keras_transformers.export.detector import Detector
+from keras_transformers.export.images import ImageClassifier
+from keras_transformers.export.mask_filler import MaskFiller
+from keras_transformers.export.sentence_encoder import SentenceEncoder
+from keras_transformers.export.served import Saving
+from keras_transformers.export.text_classifier import TextClassifier
+from keras_transformers.export.text_generator import TextGenerator
+from keras_transformers.export.translation import Translator
+from keras_transformers.generation.request import Decodable
+from keras_transformers.generation.search import Search
+from keras_transformers.models import DETR
+from keras_transformers.text.wordpiece import WordPieceTokenizer
+from keras_transformers.vision import Preprocessing
+
+
+def translator(
+    model: Decodable,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    search: Search | None = None,
+    source_lengths: Sequence[int] | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a translator of raw text. See `Translator` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
+    >>> path = export.translator(model, tokenizer, tempfile.mkdtemp(), source_lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['score', 'translation', 'truncated']
+    """
+    return Translator(model, tokenizer, search, source_lengths).save(path, **saving)
+
+
+def text_generator(
+    model: Decodable,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    search: Search | None = None,
+    new_tokens: int = 128,
+    prompt_lengths: Sequence[int] | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a writer that continues raw text. See `TextGenerator` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.LanguageModel.from_variant("tiny", 14)
+    >>> path = export.text_generator(
+    ...     model, tokenizer, tempfile.mkdtemp(), new_tokens=5, prompt_lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['continuation', 'finished', 'text', 'truncated']
+    """
+    return TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths).save(path, **saving)
+
+
+def text_classifier(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    labels: Sequence[str],
+    lengths: Sequence[int] | None = None,
+    problem_type: ClassProblem | None = None,
+    **saving: Unpack[Conversion],
+) -> pathlib.Path:
+    """Exports a classifier of raw text. See `TextClassifier` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.TextEncoder.from_variant("tiny", 14, head="classification", num_classes=2)
+    >>> path = export.text_classifier(
+    ...     model, tokenizer, tempfile.mkdtemp(), ["cat", "dog"], lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['label', 'probabilities', 'probability', 'truncated']
+    """
+    return TextClassifier(model, tokenizer, labels, lengths, problem_type).save(path, **saving)
+
+
+def mask_filler(
+    model: keras.Model,
+    tokenizer: WordPieceTokenizer,
+    path: StrPath,
+    lengths: Sequence[int] | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports what fills in `[MASK]`. See `MaskFiller` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    >>> tokenizer = text.WordPieceTokenizer([*special, "a", "cat", "sat"])
+    >>> model = models.TextEncoder.from_variant("tiny", 8, head="masked_language")
+    >>> path = export.mask_filler(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a [MASK] sat"])))
+    ['candidates', 'probabilities', 'text', 'truncated']
+    """
+    return MaskFiller(model, tokenizer, lengths).save(path, **saving)
+
+
+def sentence_encoder(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    pooling: Literal["mean", "token"] = "mean",
+    normalize: bool = True,
+    lengths: Sequence[int] | None = None,
+    **saving: Unpack[Conversion],
+) -> pathlib.Path:
+    """Exports an encoder from raw text to vectors. See `SentenceEncoder` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.TextEncoder.from_variant("tiny", 14)
+    >>> path = export.sentence_encoder(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['embedding', 'truncated']
+    """
+    return SentenceEncoder(model, tokenizer, pooling, normalize, lengths).save(path, **saving)
+
+
+def image_classifier(
+    model: keras.Model,
+    path: StrPath,
+    labels: Sequence[str],
+    preprocessing: Preprocessing | None = None,
+    problem_type: ClassProblem | None = None,
+    **saving: Unpack[Conversion],
+) -> pathlib.Path:
+    """Exports a classifier of encoded images. See `ImageClassifier` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models
+    >>> model = models.ViT.from_variant("Ti/14", num_classes=2, image_size=28, num_layers=1)
+    >>> model.build((None, 28, 28, 3))
+    >>> path = export.image_classifier(model, tempfile.mkdtemp(), ["cat", "dog"])
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 9, 3), tf.uint8))[None]))
+    ['label', 'probabilities', 'probability']
+    """
+    return ImageClassifier(model, labels, preprocessing, problem_type).save(path, **saving)
+
+
+def detector(
+    model: DETR,
+    path: StrPath,
+    labels: Sequence[str],
+    preprocessing: Preprocessing,
+    threshold: float = 0.5,
+    **saving: Unpack[Conversion],
+) -> pathlib.Path:
+    """Exports a detector of encoded images. See `Detector` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, vision
+    >>> model = models.DETR.from_variant("mini", num_classes=1, num_queries=4)
+    >>> model.build((None, 64, 64, 3))
+    >>> path = export.detector(model, tempfile.mkdtemp(), ["cat"], vision.Preprocessing(64))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 12, 3), tf.uint8))[None]))
+    ['boxes', 'label', 'number', 'score']
+    """
+    return Detector(model, labels, preprocessing, threshold).save(path, **saving)

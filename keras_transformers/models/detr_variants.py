@@ -1,0 +1,117 @@
+"""Published sizes of DETR, and from flat settings to its parts."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import keras
+
+from keras_transformers.annotations import Config, LayerOptions, Part
+from keras_transformers.detection import SetCriterion
+from keras_transformers.models.detr_backbone import BackboneName, FeatureMap, residual_network
+from keras_transformers.models.detr_queries import (
+    AnchorQueries,
+    LearnedQueries,
+    ObjectQueries,
+    ProposalQueries,
+)
+from keras_transformers.models.detr_settings import NUMBERS, default_blocks
+from keras_transformers.models.settings import check_changes, check_choice, refuse_beside, variant
+
+# Carion et al. 2020, section 4.
+PAPER: dict[str, Any] = {
+    "backbone": "50",
+    "feature": None,
+    "hidden_dim": 256,
+    **NUMBERS,
+    "num_encoder_layers": 6,
+    "num_decoder_layers": 6,
+    "num_queries": 100,
+    "queries": "learned",
+    "norm_first": False,
+    "max_wavelength": 10000.0,
+}
+# A smaller one for small data was measured on the embedded tree crowns.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mini": {
+        **PAPER,
+        "backbone": "mini",
+        "hidden_dim": 128,
+        "num_heads": 4,
+        "mlp_dim": 256,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 3,
+        "num_queries": 40,
+        "queries": "proposals",
+        "norm_first": True,
+        "dropout": 0.0,
+        "max_wavelength": 20.0,
+        "criterion": {"classification": "focal", "class_cost": 2.0, "class_weight": 2.0},
+    },
+    "R50": PAPER,
+    "R101": {**PAPER, "backbone": "101"},
+}
+QUERIES = {"learned": LearnedQueries, "anchors": AnchorQueries, "proposals": ProposalQueries}
+# What an argument of the constructor takes the place of, where it is given whole.
+FLAT = {
+    "backbone": ("feature", "max_wavelength"),
+    "num_layers": ("num_encoder_layers", "num_decoder_layers"),
+    "queries": ("num_queries",),
+    "blocks": ("num_heads", "mlp_dim", "dropout", "norm_first"),
+}
+
+
+class DETROptions(LayerOptions, total=False):
+    """What `DETR.from_variant` takes by name; see there, and `DETR`."""
+
+    backbone: BackboneName | keras.Model | FeatureMap | Config
+    feature: str | None
+    hidden_dim: int
+    num_heads: int
+    mlp_dim: int
+    num_layers: int | tuple[int, int] | None
+    num_encoder_layers: int
+    num_decoder_layers: int
+    queries: Literal["learned", "anchors", "proposals"] | int | ObjectQueries | Config
+    num_queries: int
+    norm_first: bool
+    dropout: float
+    blocks: tuple[Part, Part] | None
+    max_wavelength: float
+    criterion: SetCriterion | dict[str, Any] | None
+
+
+def arguments_of_variant(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments of a published size with changes, flat ones or parts.
+
+    Raises:
+        ValueError: If there is no such variant or kind of queries, or a part and what it takes the
+            place of are both among the changes.
+    """
+    check_changes("DETR", changes, DETROptions)
+    settings = variant("DETR", name, VARIANTS, changes)
+    whole = {
+        "backbone": isinstance(settings["backbone"], FeatureMap | dict),
+        "num_layers": settings.get("num_layers") is not None,
+        "queries": not isinstance(settings["queries"], str),
+        "blocks": settings.get("blocks") is not None,
+    }
+    flat = {part: {each: settings.pop(each) for each in names} for part, names in FLAT.items()}
+    for part in (part for part in FLAT if whole[part]):
+        beside = {each: changes.get(each) for each in FLAT[part]}
+        refuse_beside("DETR.from_variant", part, **beside)
+    if not whole["backbone"]:
+        backbone = settings["backbone"]
+        if isinstance(backbone, str):
+            backbone = residual_network(backbone, changes.get("dtype"))
+        settings["backbone"] = FeatureMap(backbone, **flat["backbone"])
+    if not whole["num_layers"]:
+        settings["num_layers"] = tuple(flat["num_layers"].values())
+    if not whole["queries"]:
+        check_choice("DETR", settings, "queries", QUERIES)
+        settings["queries"] = QUERIES[settings["queries"]](flat["queries"]["num_queries"])
+    if not whole["blocks"]:
+        if flat["blocks"].pop("norm_first"):
+            settings["blocks"] = default_blocks(**flat["blocks"], norm_first=True)
+        else:
+            settings |= flat["blocks"]
+    return settings

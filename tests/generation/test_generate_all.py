@@ -1,0 +1,74 @@
+"""Claims about decoding many sentences of any length."""
+
+import numpy as np
+import pytest
+
+from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling, generate_all
+from tests.generation.model import END, VOCAB, make, shared_model
+
+
+def sentences(number, longest, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, longest + 1, number)
+    return [np.append(rng.integers(3, VOCAB, length - 1), END) for length in lengths]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [BeamSearch(2, n_best=2), Sampling(seed=3), Greedy(Constraints(max_ratio=0.6))],
+    ids=["beam", "sampling", "constrained greedy"],
+)
+def test_any_number_of_sentences_come_back_in_order_as_each_gives_alone(search):
+    sources = sentences(23, 11)
+    lengths, options = (4, 8, 11), {"batch_size": 5, "max_length": 9, "verbose": 0}
+    together = generate_all(shared_model(), sources, search, lengths, **options)
+    assert together["lengths"].max() == together["tokens"].shape[-1]
+    for number in (0, 7, 22):
+        source = sources[number : number + 1]
+        alone = generate_all(shared_model(), source, search, lengths, **options)
+        size = alone["tokens"].shape[-1]
+        if not isinstance(search, Sampling) or number == 0:  # each has its own random numbers
+            received = together["tokens"][number, ..., :size]
+            np.testing.assert_array_equal(received, alone["tokens"][0])
+            np.testing.assert_allclose(together["scores"][number], alone["scores"][0], atol=1e-4)
+
+
+def test_a_thousand_sentences_compile_once_for_each_bucket():
+    model, traces = make(), []
+    step = model.decode_step
+    model.decode_step = lambda *arguments: traces.append(arguments[0].shape) or step(*arguments)
+    generate_all(model, sentences(1000, 15), lengths=(8, 16), batch_size=64, verbose=0)
+    number = len(traces)
+    assert len(model._generators) == 2
+    generate_all(model, sentences(50, 15, seed=1), lengths=(8, 16), batch_size=64, verbose=0)
+    assert len(model._generators) == 2 and len(traces) == number
+
+
+def test_stages_change_nothing_but_the_cost():
+    sources, search = sentences(13, 8), BeamSearch(2)
+    options = {"lengths": (8,), "batch_size": 8, "max_length": 9, "verbose": 0}
+    whole = generate_all(shared_model(), sources, search, **options)
+    halved = generate_all(shared_model(), sources, search, stages=3, **options)
+    np.testing.assert_array_equal(halved["tokens"], whole["tokens"])
+    np.testing.assert_allclose(halved["scores"], whole["scores"], atol=1e-4)
+
+
+def test_no_sentence_gives_nothing():
+    assert len(generate_all(shared_model(), [], verbose=0)["tokens"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("sources", "lengths", "message"),
+    [
+        ([[3, 2], []], None, r"at least one integer id, .*Received: number 1, .*shape \(0,\)"),
+        ([[3.5]], None, "number 0, float64"),
+        ([[3, 0, 2]], None, r"number 0, int64 of shape \(3,\), with a 0"),
+        ([[3] * 9], (4, 8), r"`lengths` must increase up to the longest source, 9.*\(4, 8\)"),
+        ([[3]], (8, 8), r"`lengths` must increase.*\(8, 8\)"),
+        ([[3], [VOCAB]], None, "ids of `sources` must be from 0 to 12. Received: 13"),
+        ([[-2]], None, "ids of `sources` must be from 0 to 12. Received: -2"),
+    ],
+)
+def test_sources_and_lengths_that_do_not_fit_are_refused(sources, lengths, message):
+    with pytest.raises(ValueError, match=f"generate_all: .*{message}"):
+        generate_all(shared_model(), sources, lengths=lengths, verbose=0)
