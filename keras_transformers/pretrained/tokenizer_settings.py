@@ -6,7 +6,7 @@ What these say and no tokenizer here does is refused by name.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from keras_transformers.pretrained.files import read_json
@@ -68,6 +68,12 @@ SETTLED: dict[str, dict[str, Any]] = {
 def defaults_of(name: str | None, kind: str) -> dict[str, str]:
     """Names of the special tokens of a published class where nothing is said."""
     return {} if name in GENERIC else DEFAULTS.get(name or "", DEFAULTS[kind])
+
+
+def class_with(kind: str, special: Set[str]) -> str:
+    """The published class of a kind that has just these special tokens, or the most of them."""
+    names = [name for name, its_kind in CLASSES.items() if its_kind == kind]
+    return max(names, key=lambda name: len(special & defaults_of(name, kind).keys()))
 
 
 def read_settings(folder: pathlib.Path) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Claims about RoBERTa from text to answer: ids, vectors, classes and tokens are the published."""
 
 import json
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tests.pretrained.test_tokenizer_files import GOLDEN, GPT2_TEXTS
 
 hf = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
+ROOT = pathlib.Path(__file__).parents[2]
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")
 TEXTS = [*GPT2_TEXTS, "a <mask> b", "<s>a</s>", " cat cat"]
 SIZES = {
@@ -27,6 +30,10 @@ SIZES = {
     "num_labels": 3,
 }
 SHORT = ["a cat", "It's what they'll do", "the <mask> sat", "x"]
+
+
+# The files that the family took; CONTRIBUTING.md, "Add a family", names them.
+FILES = {"roberta.py", "folder.py", "tokenizer_settings.py"}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +66,15 @@ def publish(vocabulary, tokenizer, tmp_path):
         return model
 
     return write
+
+
+def test_no_other_file_knows_of_the_family_and_the_guide_names_these():
+    knowing = re.compile(r"ROBERTA|\"roberta|pretrained\.roberta|Roberta(Tokenizer|For|Model)")
+    files = (ROOT / "keras_transformers").rglob("*.py")
+    assert {path.name for path in files if knowing.search(path.read_text())} == FILES
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    section = re.search(r"^## Add a family\n(.*?)^## ", guide, re.MULTILINE | re.DOTALL)[1]
+    assert set(re.findall(r"`pretrained/(\w+\.py)`", section)) == FILES
 
 
 def test_ids_are_the_published_ones(vocabulary, tokenizer, tmp_path):
