@@ -84,8 +84,8 @@ def arguments_of_variant(name: str, changes: Mapping[str, Any]) -> dict[str, Any
     """Constructor arguments of a published size with changes, flat ones or parts.
 
     Raises:
-        ValueError: If there is no such variant or kind of queries, or a part and what it takes the
-            place of are both among the changes.
+        ValueError: If there is no such variant or kind of queries, or the changes have both a part
+            and numbers that make it.
     """
     check_changes("DETR", changes, DETROptions)
     settings = variant("DETR", name, VARIANTS, changes)

@@ -151,12 +151,12 @@ class Transformer(TransformerDecoding, Translator):
         depth, decoder_depth = _pair(num_layers)
         if encoder_block is None:
             encoder_block = EncoderBlock(*numbers)
-        self.encoder_blocks, self.encoder_norm = self._stack("encoder", encoder_block, depth)
+        self.encoder_blocks = self._copies("encoder", encoder_block, depth)
         if decoder_block is None:
             decoder_block = DecoderBlock(*numbers)
-        self.decoder_blocks, self.decoder_norm = self._stack(
-            "decoder", decoder_block, decoder_depth
-        )
+        self.decoder_blocks = self._copies("decoder", decoder_block, decoder_depth)
+        self.encoder_norm = self.encoder_blocks[0].closing_norm(self, "encoder_norm")
+        self.decoder_norm = self.decoder_blocks[0].closing_norm(self, "decoder_norm")
 
     def _settle_numbers(self) -> None:
         """Sets the numbers of default parts that were not given, and checks all."""
@@ -187,14 +187,13 @@ class Transformer(TransformerDecoding, Translator):
         kinds = (type(None), AttentionPositionEncoding)
         self.adds_positions = not isinstance(self.target_positions, kinds)
 
-    def _stack(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> Any:
-        """Copies of a block, and the norm that closes their stack, or None."""
+    def _copies(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> list[Any]:
+        """As many copies of a block as its stack has."""
         kind = EncoderBlock if side == "encoder" else DecoderBlock
         prototype = Prototype(self, f"{side}_block", block, kind)
         if side == "decoder" and not prototype.layer.causal:
             refuse(self, "decoder_block", "causal", "one with causal=False")
-        blocks = [prototype.copy(self, f"{side}_{i}") for i in range(depth)]
-        return blocks, blocks[0].closing_norm(self, f"{side}_norm")
+        return [prototype.copy(self, f"{side}_{i}") for i in range(depth)]
 
     @classmethod
     def from_variant(

@@ -3,7 +3,14 @@
 from typing import Any
 
 from keras_transformers.models import TextEncoder
-from keras_transformers.pretrained.family import Family, activation, number, positive, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    activation,
+    number,
+    positive,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.text_parts import encoder_keywords
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -85,14 +92,8 @@ HEADS: dict[str, dict[str, Any]] = {
 STYLE = {"style": "bert", "pooling": "token", "padding_id": 0, "first_position": 0}
 TASKS = {given["head"] or "features": ending for ending, given in HEADS.items()}
 
-BERT = Family(
+BERT_CONFIGURATION = Configuration(
     name="bert",
-    model=TextEncoder,
-    architectures={
-        **{f"Bert{ending}": given for ending, given in HEADS.items()},
-        "BertForPreTraining": HEADS["ForMaskedLM"],
-    },
-    tasks={task: f"Bert{ending}" for task, ending in TASKS.items()},
     settings=(
         size("vocab_size", "vocab_size", 30522),
         size("hidden_size", "hidden_dim", 768),
@@ -106,15 +107,14 @@ BERT = Family(
         number("attention_probs_dropout_prob", "attention_dropout", 0.1),
         number("layer_norm_eps", "norm_epsilon", 1e-12),
     ),
-    classes=True,
-    mappings=lambda model: BERT_ROWS,
-    make=make_encoder,
-    arguments=encoder_keywords,
     fixed={**STYLE, "pooler_activation": "tanh"},
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
     without_effect=frozenset({"classifier_dropout", "directionality", "pooler_fc_size"})
     | {"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}
     | {"pooler_type"},
+)
+BERT_WEIGHTS = Weights(
+    mappings=lambda model: BERT_ROWS,
     sizes={
         "bert.embeddings.word_embeddings.weight": ("vocab_size", "hidden_size"),
         "bert.embeddings.position_embeddings.weight": ("max_position_embeddings", "hidden_size"),
@@ -124,12 +124,22 @@ BERT = Family(
     prefix="bert.",
     bare=("BertModel",),
 )
-
-DISTILBERT = Family(
-    name="distilbert",
+BERT = Family(
+    configuration=BERT_CONFIGURATION,
+    weights=BERT_WEIGHTS,
     model=TextEncoder,
-    architectures={f"DistilBert{ending}": given for ending, given in HEADS.items()},
-    tasks={task: f"DistilBert{ending}" for task, ending in TASKS.items()},
+    architectures={
+        **{f"Bert{ending}": given for ending, given in HEADS.items()},
+        "BertForPreTraining": HEADS["ForMaskedLM"],
+    },
+    tasks={task: f"Bert{ending}" for task, ending in TASKS.items()},
+    classes=True,
+    make=make_encoder,
+    arguments=encoder_keywords,
+)
+
+DISTILBERT_CONFIGURATION = Configuration(
+    name="distilbert",
     settings=(
         size("vocab_size", "vocab_size", 30522),
         size("dim", "hidden_dim", 768),
@@ -141,15 +151,14 @@ DISTILBERT = Family(
         number("dropout", "dropout", 0.1),
         number("attention_dropout", "attention_dropout", 0.1),
     ),
-    classes=True,
-    mappings=lambda model: DISTILBERT_ROWS,
-    make=make_encoder,
-    arguments=encoder_keywords,
     fixed={**STYLE, "token_types": 0, "norm_epsilon": 1e-12, "pooler_activation": "relu"},
     settled={"pad_token_id": (0, None)},
     # The table of positions is in the file, however it was made.
     without_effect=frozenset({"sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout"})
     | {"output_past", "tie_weights_"},
+)
+DISTILBERT_WEIGHTS = Weights(
+    mappings=lambda model: DISTILBERT_ROWS,
     sizes={
         "distilbert.embeddings.word_embeddings.weight": ("vocab_size", "dim"),
         "distilbert.embeddings.position_embeddings.weight": ("max_position_embeddings", "dim"),
@@ -158,4 +167,14 @@ DISTILBERT = Family(
     layers={"n_layers": "distilbert.transformer.layer."},
     prefix="distilbert.",
     bare=("DistilBertModel",),
+)
+DISTILBERT = Family(
+    configuration=DISTILBERT_CONFIGURATION,
+    weights=DISTILBERT_WEIGHTS,
+    model=TextEncoder,
+    architectures={f"DistilBert{ending}": given for ending, given in HEADS.items()},
+    tasks={task: f"DistilBert{ending}" for task, ending in TASKS.items()},
+    classes=True,
+    make=make_encoder,
+    arguments=encoder_keywords,
 )

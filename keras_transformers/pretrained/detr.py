@@ -8,7 +8,14 @@ from keras_transformers.models import DETR as Detector
 from keras_transformers.models import ResNet
 from keras_transformers.models.detr_variants import QUERIES
 from keras_transformers.models.resnet import VARIANTS as RESNETS
-from keras_transformers.pretrained.family import Family, Setting, number, one_for_both, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    Setting,
+    number,
+    one_for_both,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, LINEAR, Convolution
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -211,11 +218,8 @@ def _numbers(block: Any) -> dict[str, Any]:
     return {**numbers, "dropout": block.dropout}
 
 
-DETR = Family(
+DETR_CONFIGURATION = Configuration(
     name="detr",
-    model=Detector,
-    architectures={"DetrForObjectDetection": {}},
-    tasks={"detection": "DetrForObjectDetection"},
     settings=(
         size("d_model", "hidden_dim", 256),
         size("encoder_layers", "num_encoder_layers", 6),
@@ -234,10 +238,6 @@ DETR = Family(
         number("eos_coefficient", "no_object", 0.1),
         Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
     ),
-    classes=True,
-    mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone),
-    make=_make,
-    arguments=_arguments,
     fixed={
         "queries": "learned",
         "norm_first": False,
@@ -258,6 +258,10 @@ DETR = Family(
     | frozenset("classifier_dropout encoder_layerdrop decoder_layerdrop init_xavier_std".split())
     | frozenset("dice_loss_coefficient mask_loss_coefficient max_position_embeddings".split())
     | frozenset("scale_embedding".split()),
+    inner={"hidden_dim": 64},
+)
+DETR_WEIGHTS = Weights(
+    mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone),
     sizes={
         (f"{START}.embedder.embedder.convolution.weight", f"{START}.conv1.weight"): (
             "backbone_config.hidden_dim",
@@ -279,5 +283,14 @@ DETR = Family(
             for s in range(4)
         },
     },
-    inner={"hidden_dim": 64},
+)
+DETR = Family(
+    configuration=DETR_CONFIGURATION,
+    weights=DETR_WEIGHTS,
+    model=Detector,
+    architectures={"DetrForObjectDetection": {}},
+    tasks={"detection": "DetrForObjectDetection"},
+    classes=True,
+    make=_make,
+    arguments=_arguments,
 )

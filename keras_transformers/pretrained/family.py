@@ -1,121 +1,34 @@
-"""What a family of published models is to us, and its `config.json` read and written."""
+"""What a family of published models is to us: a configuration, weights, and a class of ours."""
 
 import dataclasses
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
-from keras_transformers.layers import gelu_tanh
+from keras_transformers.pretrained.configuration import Configuration
 from keras_transformers.pretrained.weight_mapping import Mappings
-
-# Of every Hugging Face configuration; none changes what a model computes from the same inputs.
-WITHOUT_EFFECT = frozenset(
-    "_name_or_path _attn_implementation_autoset _commit_hash _diffusers_version "
-    "attn_implementation architectures model_type transformers_version torch_dtype dtype "
-    "custom_pipelines finetuning_task gradient_checkpointing id2label label2id num_labels "
-    "_num_labels initializer_range initializer_factor init_std layerdrop model_max_length name "
-    "output_attentions output_hidden_states problem_type return_dict "
-    "use_return_dict task_specific_params tokenizer_class torchscript use_bfloat16 use_cache "
-    "is_encoder_decoder prefix bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id "
-    "decoder_start_token_id forced_bos_token_id forced_eos_token_id chunk_size_feed_forward "
-    # How to generate, which older files have here; `load_search` reads it.
-    "bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping "
-    "encoder_no_repeat_ngram_size exponential_decay_length_penalty length_penalty max_length "
-    "max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams "
-    "num_return_sequences output_scores remove_invalid_values repetition_penalty "
-    "return_dict_in_generate suppress_tokens temperature top_k top_p typical_p "
-    "renormalize_logits "
-    # What sentence-transformers does with the logits of a classifier.
-    "sbert_ce_default_activation_function sentence_transformers".split()
-)
-# Of older files; another value than these changes the model.
-SETTLED: dict[str, tuple[Any, ...]] = {"tf_legacy_loss": (False,), "is_decoder": (False,)}
-SETTLED |= {"add_cross_attention": (False,)}
-SETTLED |= {"tie_word_embeddings": (True,), "tie_encoder_decoder": (False,)}
-SETTLED |= {"cross_attention_hidden_size": (None,), "adapters": (None,)}
-SETTLED |= {"quantization_config": (None,), "pruned_heads": (None, {})}
-
-GELU_TANH = keras.activations.serialize(gelu_tanh)
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-    "gelu_new": GELU_TANH,
-    "gelu_pytorch_tanh": GELU_TANH,
-    "gelu_fast": GELU_TANH,
-}
-
-
-def read_activation(name: str) -> str:
-    """Ours for a published name; ValueError for one that there is not."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
-
-
-def write_activation(ours: Any) -> str:
-    """The published name of an activation of ours."""
-    for theirs, name in ACTIVATIONS.items():
-        if name == ours:
-            return theirs
-    raise ValueError(f"one of {', '.join(ACTIVATIONS.values())}")
-
-
-def same(value: Any) -> Any:
-    """The value itself."""
-    return value
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """A published setting that one argument of our model stands for.
+class Weights:
+    """Between the tensors of a family's files and weights of ours.
 
     Args:
-        theirs: Its name in `config.json`.
-        ours: Name of our argument.
-        default: What it is where `config.json` says nothing.
-        read, write: From their value to ours and back; ValueError with what is expected.
-        also: Other names that it has in some files.
+        mappings: Function of our model that gives its weight mappings.
+        sizes: Published tensor (or several, one of which is there) -> the settings of its extents,
+            see `Configuration.extent`.
+        layers: Setting -> start of the names of its layers, "bert.encoder.layer.", or several that
+            there may be.
+        prefix: What names begin with where there is a head.
+        bare: Published classes whose files lack that prefix.
     """
 
-    theirs: str
-    ours: str
-    default: Any
-    read: Callable[[Any], Any] = same
-    write: Callable[[Any], Any] = same
-    also: tuple[str, ...] = ()
-
-
-def size(theirs: str, ours: str, default: Any, **kwargs: Any) -> Setting:
-    """A setting that is a positive integer."""
-    return Setting(theirs, ours, default, positive, **kwargs)
-
-
-def activation(theirs: str, ours: str, default: str) -> Setting:
-    """A setting that names an activation."""
-    return Setting(theirs, ours, default, read_activation, write_activation)
-
-
-def number(theirs: str, ours: str, default: float) -> Setting:
-    """A setting that is a number, 0 or more."""
-    return Setting(theirs, ours, default, _number)
-
-
-def positive(value: Any) -> int:
-    """The value itself; ValueError unless it is a positive integer."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("a positive integer")
-    return value
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
-        raise ValueError("a number, 0 or more")
-    return value
+    mappings: Callable[[Any], Mappings]
+    sizes: Mapping[Any, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    prefix: str = ""
+    bare: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,153 +36,27 @@ class Family:
     """A family of published models.
 
     Args:
-        name: Their `model_type`.
+        configuration: Its `Configuration`.
+        weights: Its `Weights`.
         model: Class of ours.
         architectures: Published class -> what our model is given for it besides the settings. The
             first that fits a model of ours is what it is saved as.
         tasks: Task -> published class, for `load(folder, task)`.
-        settings: The `Setting`s.
-        mappings: Function of our model that gives its weight mappings.
         make: Function of our arguments that gives a built model.
         arguments: Function of a model that gives its arguments, as `make` takes them.
-        fixed: Arguments that `make` gives our model whatever `config.json` says; a model with
-            others cannot be saved.
-        settled: Published setting -> values with which it changes nothing here.
-        without_effect: Further settings without effect on what is computed.
-        sizes: Published tensor (or several, one of which is there) -> the settings of its extents;
-            numbers are what they are.
-        layers: Setting -> start of the names of its layers, "bert.encoder.layer.", or several that
-            there may be. Settings can have a dot and a position: "depths.2".
-        prefix: What names begin with where there is a head.
-        bare: Published classes whose files lack that prefix.
         classes: Whether our model has `num_classes`, which `id2label` names.
-        inner: What settings inside others are where nothing is said, for `sizes` and `layers`.
     """
 
-    name: str
+    configuration: Configuration
+    weights: Weights
     model: type[keras.Model]
     architectures: Mapping[str, dict[str, Any]]
     tasks: Mapping[str, str]
-    settings: tuple[Setting, ...]
-    mappings: Callable[[Any], Mappings]
     make: Callable[[dict[str, Any]], Any]
     arguments: Callable[[Any], dict[str, Any]]
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    settled: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
-    without_effect: frozenset[str] = frozenset()
-    sizes: Mapping[Any, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
-    layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    prefix: str = ""
-    bare: tuple[str, ...] = ()
     classes: bool = False
-    inner: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def read(self, config: dict[str, Any], where: Any) -> dict[str, Any]:
-        """Our arguments for a published configuration.
-
-        Args:
-            config: The dict.
-            where: Its file, for messages.
-
-        Returns:
-            Dict of arguments, without those of the architecture.
-
-        Raises:
-            ValueError: If a setting has no counterpart here, or is no such value.
-
-        Warns:
-            UserWarning: If a setting is unknown: the published code reads none but these, which
-                `tests/pretrained/test_settings_that_are_read.py` holds against it.
-        """
-        settled = {**SETTLED, **self.settled}
-        known = {name for each in self.settings for name in (each.theirs, *each.also)}
-        known |= settled.keys() | WITHOUT_EFFECT | self.without_effect
-        unknown = [f"`{each}`" for each in config if each not in known]
-        if unknown:
-            warnings.warn(
-                f"{where}: {', '.join(unknown)} is read by no published model of type {self.name}, "
-                "and is ignored.",
-                stacklevel=3,
-            )
-        for name, value in config.items():
-            if name in settled and value not in settled[name]:
-                raise ValueError(
-                    f"{where}: `{name}` must be {_listed(settled[name])} for models of type "
-                    f"{self.name}. Received: {value!r}"
-                )
-        arguments = dict(self.fixed)
-        for each in self.settings:
-            value = self.value(config, each.theirs)
-            try:
-                arguments[each.ours] = self.read_setting(config, each.theirs)
-            except (ValueError, TypeError) as error:
-                raise ValueError(
-                    f"{where}: `{each.theirs}` must be {error}. Received: {value!r}"
-                ) from None
-        return arguments
-
-    def read_setting(self, config: dict[str, Any], theirs: str) -> Any:
-        """What a published setting is to us; ValueError with what is expected."""
-        (setting,) = (each for each in self.settings if each.theirs == theirs)
-        return setting.read(self.value(config, theirs))
-
-    def value(self, config: dict[str, Any], theirs: str) -> Any:
-        """A published setting's value, its default where there is none."""
-        (setting,) = (each for each in self.settings if each.theirs == theirs)
-        for name in (setting.theirs, *setting.also):
-            if config.get(name) is not None:
-                return config[name]
-        default = setting.default
-        return default(config) if callable(default) else default
-
-    def write(self, model: Any) -> dict[str, Any]:
-        """The published configuration of a model, without what no setting says.
-
-        Raises:
-            ValueError: If the published code knows no such model.
-        """
-        arguments = self.arguments(model)
-        for name, value in self.fixed.items():
-            if arguments.get(name, value) != value:  # nothing is said of heads that are not there
-                raise ValueError(
-                    f"save: models of type {self.name} must have {name}={value!r}. "
-                    f"Received: {arguments[name]!r}"
-                )
-        config = {"model_type": self.name}
-        for each in self.settings:
-            try:
-                value = each.write(arguments[each.ours])
-            except ValueError as error:
-                raise ValueError(
-                    f"save: models of type {self.name} must have as {each.ours} {error}. "
-                    f"Received: {arguments[each.ours]!r}"
-                ) from None
-            if value is not None or each.default is None:  # else the default, which it stands for
-                config[each.theirs] = value
-        return config
-
-
-def one_for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Arguments in which encoder and decoder have one value of each of the names.
-
-    Raises:
-        ValueError: If the decoder's, `decoder_NAME`, is another.
-    """
-    arguments = dict(arguments)
-    for name in names:
-        decoders = arguments.pop(f"decoder_{name}")
-        if decoders != arguments[name]:
-            raise ValueError(
-                f"config.json: encoder and decoder must have one {name}. Received: "
-                f"{arguments[name]} and {decoders}"
-            )
-    return arguments
-
-
-def for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Arguments in which the decoder has its own value of each of the names, the same."""
-    return {**arguments, **{f"decoder_{name}": arguments[name] for name in names}}
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return " or ".join(map(repr, values))
+    @property
+    def name(self) -> str:
+        """Its `model_type`."""
+        return self.configuration.name

@@ -114,7 +114,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     family = _family_of(folder, config)
     architecture = _architecture(folder, config, family, task)
     where = f"{folder / CONFIG}"
-    arguments = family.read(config, where)
+    arguments = family.configuration.read(config, where)
     if family.classes:
         arguments["num_classes"] = len(_classes(config, where))
     arguments |= family.architectures[architecture]
@@ -128,7 +128,8 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    model.unused_tensors = tuple(assign(model, family.mappings(model), tensors, family.prefix))
+    weights = family.weights
+    model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
     return model
 
 
@@ -232,8 +233,9 @@ def save(
     ['config.json', 'model.safetensors']
     """
     family, architecture, config, arguments = _described(model, family)
-    bare = family.prefix if architecture in family.bare else ""
-    tensors = gather(model, family.mappings(model), bare)
+    weights = family.weights
+    bare = weights.prefix if architecture in weights.bare else ""
+    tensors = gather(model, weights.mappings(model), bare)
     config["architectures"] = [architecture]
     number = arguments.get("num_classes")
     if family.classes and number is not None:
@@ -261,7 +263,8 @@ def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any
         if not isinstance(model, family.model):
             continue
         try:
-            config, arguments = family.write(model), family.arguments(model)
+            arguments = family.arguments(model)
+            config = family.configuration.write(arguments)
         except ValueError as error:
             refused.append(str(error))
             continue

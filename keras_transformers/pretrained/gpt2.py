@@ -3,7 +3,8 @@
 from typing import Any
 
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.family import Family, activation, number, size
+from keras_transformers.pretrained.configuration import Configuration, activation, number, size
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import FLAT, FusedPart, Matrix
 from keras_transformers.pretrained.text_parts import decoder_keywords
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, norm
@@ -51,12 +52,8 @@ MAPPINGS = [
     *norm("norm", "transformer.ln_f"),
 ]
 
-GPT2 = Family(
+GPT2_CONFIGURATION = Configuration(
     name="gpt2",
-    model=LanguageModel,
-    # The base model has the same weights: what it lacks, the output, is the table of tokens.
-    architectures={"GPT2LMHeadModel": {}, "GPT2Model": {}},
-    tasks={"language_model": "GPT2LMHeadModel"},
     settings=(
         size("vocab_size", "vocab_size", 50257),
         size("n_embd", "hidden_dim", 768),
@@ -69,9 +66,6 @@ GPT2 = Family(
         number("attn_pdrop", "attention_dropout", 0.1),
         number("layer_norm_epsilon", "norm_epsilon", 1e-5),
     ),
-    mappings=lambda model: MAPPINGS,
-    make=_make,
-    arguments=decoder_keywords,
     # No id is set aside for padding.
     fixed={"style": "gpt2", "num_key_value_heads": None, "padding_id": -1},
     settled={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
@@ -80,6 +74,9 @@ GPT2 = Family(
     | {"summary_use_proj", "summary_last_dropout", "classifier_dropout", "hidden_dropout"}
     # Of older files; nothing has read them for years.
     | {"n_special", "predict_special_tokens", "output_past"},
+)
+GPT2_WEIGHTS = Weights(
+    mappings=lambda model: MAPPINGS,
     sizes={
         "transformer.wte.weight": ("vocab_size", "n_embd"),
         "transformer.wpe.weight": ("n_positions", "n_embd"),
@@ -88,4 +85,14 @@ GPT2 = Family(
     layers={"n_layer": "transformer.h."},
     prefix="transformer.",
     bare=("GPT2Model",),
+)
+GPT2 = Family(
+    configuration=GPT2_CONFIGURATION,
+    weights=GPT2_WEIGHTS,
+    model=LanguageModel,
+    # The base model has the same weights: what it lacks, the output, is the table of tokens.
+    architectures={"GPT2LMHeadModel": {}, "GPT2Model": {}},
+    tasks={"language_model": "GPT2LMHeadModel"},
+    make=_make,
+    arguments=decoder_keywords,
 )

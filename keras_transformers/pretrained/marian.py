@@ -9,8 +9,8 @@ from keras_transformers.annotations import Array
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.models.transformer_variants import transformer_keywords
-from keras_transformers.pretrained.family import (
-    Family,
+from keras_transformers.pretrained.configuration import (
+    Configuration,
     Setting,
     activation,
     for_both,
@@ -18,6 +18,7 @@ from keras_transformers.pretrained.family import (
     one_for_both,
     size,
 )
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.weight_mapping import Computed, WeightMapping, bart_layers
 
@@ -72,11 +73,8 @@ MAPPINGS = [
     Computed("model.decoder.embed_positions.weight", _positions),
 ]
 
-MARIAN = Family(
+MARIAN_CONFIGURATION = Configuration(
     name="marian",
-    model=Transformer,
-    architectures={"MarianMTModel": {}},
-    tasks={"translation": "MarianMTModel"},
     settings=(
         size("vocab_size", "vocab_size", 58101),
         size(
@@ -98,9 +96,6 @@ MARIAN = Family(
         Setting("share_encoder_decoder_embeddings", "shared", True, bool),
         number("pad_token_id", "padding_id", 58100),
     ),
-    mappings=lambda model: [*(APART if len(_tables(model)) > 1 else SHARED), *MAPPINGS],
-    make=_make,
-    arguments=_arguments,
     fixed={
         "norm_first": False,
         "positions": "halves",
@@ -121,12 +116,24 @@ MARIAN = Family(
     without_effect=frozenset("max_position_embeddings num_hidden_layers activation_dropout".split())
     | {"extra_pos_embeddings"}
     | frozenset("encoder_layerdrop decoder_layerdrop classif_dropout classifier_dropout".split()),
+)
+MARIAN_WEIGHTS = Weights(
+    mappings=lambda model: [*(APART if len(_tables(model)) > 1 else SHARED), *MAPPINGS],
     sizes={
         ("model.shared.weight", TABLES[0]): ("vocab_size", "d_model"),
         ("model.shared.weight", TABLES[1]): ("decoder_vocab_size", "d_model"),
         "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
     },
     layers={"encoder_layers": "model.encoder.layers.", "decoder_layers": "model.decoder.layers."},
+)
+MARIAN = Family(
+    configuration=MARIAN_CONFIGURATION,
+    weights=MARIAN_WEIGHTS,
+    model=Transformer,
+    architectures={"MarianMTModel": {}},
+    tasks={"translation": "MarianMTModel"},
+    make=_make,
+    arguments=_arguments,
 )
 
 

@@ -21,18 +21,19 @@ def check_sizes(family: Family, config: dict[str, Any], tensors: Tensors, where:
         tensors: `Tensors`.
         where: Its file, for messages.
     """
-    bare = family.prefix and not any(name.startswith(family.prefix) for name in tensors.shapes)
+    weights, extent = family.weights, family.configuration.extent
+    bare = weights.prefix and not any(name.startswith(weights.prefix) for name in tensors.shapes)
 
     def named(names: Iterable[str]) -> list[str]:
         names = (names,) if isinstance(names, str) else names
-        return [name.removeprefix(family.prefix) if bare else name for name in names]
+        return [name.removeprefix(weights.prefix) if bare else name for name in names]
 
-    for names, settings in family.sizes.items():
+    for names, settings in weights.sizes.items():
         names = named(names)
         there = [name for name in names if name in tensors.shapes]
         if not there:
             raise ValueError(f"{tensors.folder}: the tensor {names[0]} is missing.")
-        expected = tuple(_value(family, config, setting) for setting in settings)
+        expected = tuple(extent(config, setting) for setting in settings)
         if tensors.shapes[there[0]] != expected:
             listed = ", ".join(
                 f"{setting}={extent}"
@@ -43,25 +44,14 @@ def check_sizes(family: Family, config: dict[str, Any], tensors: Tensors, where:
                 f"{where}: with {listed}, the tensor {there[0]} must have shape {expected}. "
                 f"Received: {tensors.shapes[there[0]]}"
             )
-    for setting, starts in family.layers.items():
-        starts, expected = named(starts), _value(family, config, setting)
+    for setting, starts in weights.layers.items():
+        starts, expected = named(starts), extent(config, setting)
         found = _numbers(tensors.shapes, starts)
         if len(found) != expected or found != set(range(len(found))):
             raise ValueError(
                 f"{where}: {setting}={expected} must be the number of layers {starts[0]}0, "
                 f"{starts[0]}1, ... Received: {len(found)}"
             )
-
-
-def _value(family: Family, config: dict[str, Any], setting: Any) -> Any:
-    """A setting's value as we read it; "depths.2" is the third of a list, "a.b" what a dict has."""
-    if isinstance(setting, int):
-        return setting
-    first, *rest = setting.split(".")
-    value = family.read_setting(config, first)
-    for key in rest:
-        value = value[int(key)] if key.isdigit() else value.get(key, family.inner.get(key))
-    return value
 
 
 def _numbers(names: Iterable[str], starts: Iterable[str]) -> set[int]:

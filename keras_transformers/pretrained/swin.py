@@ -4,7 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_transformers.models import Swin
-from keras_transformers.pretrained.family import Family, Setting, activation, number, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    Setting,
+    activation,
+    number,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
 from keras_transformers.pretrained.weight_mapping import (
@@ -132,24 +139,17 @@ def _family(
     position_mappings: Callable[[str, str], Mappings],
     more: tuple[Setting, ...],
 ) -> Family:
-    return Family(
+    configuration = Configuration(
         name=name,
-        model=Swin,
-        architectures={
-            f"{title}Model": {"num_classes": None},
-            f"{title}ForImageClassification": {},
-        },
-        tasks={"classification": f"{title}ForImageClassification", "features": f"{title}Model"},
         settings=(*SETTINGS, *more),
-        classes=True,
-        mappings=_mappings(name, position_mappings),
-        make=_make,
-        arguments=_arguments,
         # Their code attends to the tokens that fill the last windows.
         fixed={"version": version, "mask_padding": False},
         settled={"use_absolute_embeddings": (False,)},
         without_effect=frozenset("attention_probs_dropout_prob encoder_stride path_norm".split())
         | frozenset("hidden_size num_layers out_features out_indices stage_names".split()),
+    )
+    weights = Weights(
+        mappings=_mappings(name, position_mappings),
         sizes={
             f"{name}.embeddings.patch_embeddings.projection.weight": (
                 "embed_dim",
@@ -163,6 +163,19 @@ def _family(
         },
         prefix=f"{name}.",
         bare=(f"{title}Model",),
+    )
+    return Family(
+        configuration=configuration,
+        weights=weights,
+        model=Swin,
+        architectures={
+            f"{title}Model": {"num_classes": None},
+            f"{title}ForImageClassification": {},
+        },
+        tasks={"classification": f"{title}ForImageClassification", "features": f"{title}Model"},
+        classes=True,
+        make=_make,
+        arguments=_arguments,
     )
 
 

@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_transformers.models import ViT
-from keras_transformers.pretrained.family import Family, Setting, activation, number, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    Setting,
+    activation,
+    number,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -134,23 +141,29 @@ def sizes(start: str) -> dict[Any, tuple[Any, ...]]:
     }
 
 
-VIT = Family(
+VIT_CONFIGURATION = Configuration(
     name="vit",
-    model=ViT,
-    architectures={"ViTModel": {"num_classes": None}, "ViTForImageClassification": {}},
-    tasks={"classification": "ViTForImageClassification", "features": "ViTModel"},
     settings=SETTINGS,
-    classes=True,
-    mappings=_mappings("vit", linear("head", "classifier")),
-    make=_make,
-    arguments=arguments_of_vit,
     fixed={**FIXED, "distillation": None},
     settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
+)
+VIT_WEIGHTS = Weights(
+    mappings=_mappings("vit", linear("head", "classifier")),
     sizes=sizes("vit"),
     layers={"num_hidden_layers": "vit.encoder.layer."},
     prefix="vit.",
     bare=("ViTModel",),
+)
+VIT = Family(
+    configuration=VIT_CONFIGURATION,
+    weights=VIT_WEIGHTS,
+    model=ViT,
+    architectures={"ViTModel": {"num_classes": None}, "ViTForImageClassification": {}},
+    tasks={"classification": "ViTForImageClassification", "features": "ViTModel"},
+    classes=True,
+    make=_make,
+    arguments=arguments_of_vit,
 )
 
 TEACHER = [
@@ -164,8 +177,19 @@ def _deit_mappings(model: ViT) -> Mappings:
     return _mappings("deit", TEACHER if teacher else linear("head", "classifier"))(model)
 
 
+DEIT_CONFIGURATION = Configuration(
+    name="deit", settings=SETTINGS, fixed=FIXED, settled=SETTLED, without_effect=WITHOUT_EFFECT
+)
+DEIT_WEIGHTS = Weights(
+    mappings=_deit_mappings,
+    sizes=sizes("deit"),
+    layers={"num_hidden_layers": "deit.encoder.layer."},
+    prefix="deit.",
+    bare=("DeiTModel",),
+)
 DEIT = Family(
-    name="deit",
+    configuration=DEIT_CONFIGURATION,
+    weights=DEIT_WEIGHTS,
     model=ViT,
     architectures={
         "DeiTModel": {"distillation": "token", "num_classes": None},
@@ -177,16 +201,7 @@ DEIT = Family(
         "distilled_classification": "DeiTForImageClassificationWithTeacher",
         "features": "DeiTModel",
     },
-    settings=SETTINGS,
     classes=True,
-    mappings=_deit_mappings,
     make=_make,
     arguments=arguments_of_vit,
-    fixed=FIXED,
-    settled=SETTLED,
-    without_effect=WITHOUT_EFFECT,
-    sizes=sizes("deit"),
-    layers={"num_hidden_layers": "deit.encoder.layer."},
-    prefix="deit.",
-    bare=("DeiTModel",),
 )

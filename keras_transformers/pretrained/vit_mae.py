@@ -3,7 +3,8 @@
 from typing import Any
 
 from keras_transformers.models import MAE, ViT
-from keras_transformers.pretrained.family import Family, Setting, number, size
+from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.vit import (
     SETTINGS,
@@ -66,11 +67,8 @@ def _arguments(model: Any) -> dict[str, Any]:
     return {**arguments_of_vit(model.encoder), **{name: settings[name] for name in DECODER}}
 
 
-VIT_MAE = Family(
+VIT_MAE_CONFIGURATION = Configuration(
     name="vit_mae",
-    model=MAE,
-    architectures={"ViTMAEForPreTraining": {}},
-    tasks={"reconstruction": "ViTMAEForPreTraining"},
     settings=(
         *SETTINGS,
         size("decoder_hidden_size", "decoder_dim", 512),
@@ -80,9 +78,6 @@ VIT_MAE = Family(
         number("mask_ratio", "mask_ratio", 0.75),
         Setting("norm_pix_loss", "normalize_patches", False, bool),
     ),
-    mappings=_mappings,
-    make=_make,
-    arguments=_arguments,
     # Their positions are a table in the file, sines and cosines in an order of their own.
     fixed={
         "pooling": "token",
@@ -94,9 +89,21 @@ VIT_MAE = Family(
     },
     settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
+)
+VIT_MAE_WEIGHTS = Weights(
+    mappings=_mappings,
     sizes=sizes("vit"),
     layers={
         "num_hidden_layers": "vit.encoder.layer.",
         "decoder_num_hidden_layers": (LAYERS, LAYERS_OF_TRANSFORMERS_5),
     },
+)
+VIT_MAE = Family(
+    configuration=VIT_MAE_CONFIGURATION,
+    weights=VIT_MAE_WEIGHTS,
+    model=MAE,
+    architectures={"ViTMAEForPreTraining": {}},
+    tasks={"reconstruction": "ViTMAEForPreTraining"},
+    make=_make,
+    arguments=_arguments,
 )

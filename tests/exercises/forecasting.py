@@ -142,9 +142,9 @@ def score(model, past, future):
 
 def run(config):
     """Trains, scores on the last fifth of the series, exports; returns the metrics."""
-    folder = training.begin(config)
+    folder = training.start_run(config)
     learned, test = load_data(config)
-    with training.making(config):
+    with training.model_scope(config):
         model = build_model(config)
     history = train(config, folder, model, *learned)
     metrics = score(model, *test)

@@ -177,7 +177,7 @@ def test_a_model_is_written_as_it_was_published(published, tmp_path):
         json.loads((path / "config.json").read_text()) for path in (published.folder, folder)
     )
     family = FAMILIES[theirs["model_type"]]
-    assert family.read(ours, "ours") == family.read(theirs, "theirs")
+    assert family.configuration.read(ours, "ours") == family.configuration.read(theirs, "theirs")
     assert ours["architectures"] == theirs["architectures"]
 
 

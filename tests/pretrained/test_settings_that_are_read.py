@@ -10,7 +10,7 @@ import pytest
 
 from keras_transformers import pretrained
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.family import SETTLED, WITHOUT_EFFECT
+from keras_transformers.pretrained.configuration import SETTLED, WITHOUT_EFFECT
 from keras_transformers.pretrained.folder import FAMILIES
 from tests.pretrained.test_bad_folders import edit
 
@@ -37,8 +37,9 @@ def read_by(kind):
 
 
 def known(family):
-    names = {name for each in family.settings for name in (each.theirs, *each.also)}
-    return names | SETTLED.keys() | family.settled.keys() | WITHOUT_EFFECT | family.without_effect
+    own = family.configuration
+    names = {name for each in own.settings for name in (each.theirs, *each.also)}
+    return names | SETTLED.keys() | own.settled.keys() | WITHOUT_EFFECT | own.without_effect
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
