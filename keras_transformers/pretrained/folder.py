@@ -19,6 +19,7 @@ from keras_transformers.pretrained.files import Tensors, read_json, write_json, 
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
 from keras_transformers.pretrained.pooling import load_pooling
+from keras_transformers.pretrained.roberta import ROBERTA
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
 from keras_transformers.pretrained.vit import DEIT, VIT
@@ -28,7 +29,7 @@ from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
-ALL = (MARIAN, BERT, DISTILBERT, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
+ALL = (MARIAN, BERT, DISTILBERT, ROBERTA, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
@@ -53,7 +54,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any: ...
 def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
-    Families: Marian (OPUS-MT), BERT, DistilBERT, GPT-2, ViT, DeiT, Swin, Swin V2, masked
+    Families: Marian (OPUS-MT), BERT, DistilBERT, RoBERTa, GPT-2, ViT, DeiT, Swin, Swin V2, masked
     autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in
     the folder is executed. Ids, pictures and logits are those of the published model.
 

@@ -6,7 +6,7 @@ What these say and no tokenizer here does is refused by name.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from keras_transformers.pretrained.files import read_json
@@ -23,10 +23,12 @@ CLASSES = dict.fromkeys(
     WORD_PIECES,
 )
 CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
+CLASSES |= {"RobertaTokenizer": BYTE_PAIRS}
 # Those that are whatever tokenizer.json says.
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")
 MODEL_TYPES = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert"), "BertTokenizer")
 MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
+MODEL_TYPES |= {"roberta": "RobertaTokenizer"}
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 END = "<|endoftext|>"
 # Of each kind, and of classes that differ, the names of special tokens where nothing is said.
@@ -39,6 +41,15 @@ DEFAULTS = {
         "mask_token": "[MASK]",
     },
     BYTE_PAIRS: {"bos_token": END, "eos_token": END, "unk_token": END},
+    "RobertaTokenizer": {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "sep_token": "</s>",
+        "pad_token": "<pad>",
+        "cls_token": "<s>",
+        "mask_token": "<mask>",
+    },
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
 }
 # Settings with other values than these give other ids.
@@ -57,6 +68,12 @@ SETTLED: dict[str, dict[str, Any]] = {
 def defaults_of(name: str | None, kind: str) -> dict[str, str]:
     """Names of the special tokens of a published class where nothing is said."""
     return {} if name in GENERIC else DEFAULTS.get(name or "", DEFAULTS[kind])
+
+
+def class_with(kind: str, special: Set[str]) -> str:
+    """The published class of a kind that has just these special tokens, or the most of them."""
+    names = [name for name, its_kind in CLASSES.items() if its_kind == kind]
+    return max(names, key=lambda name: len(special & defaults_of(name, kind).keys()))
 
 
 def read_settings(folder: pathlib.Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     added_tokens,
     check_settings,
     class_of,
+    class_with,
     content_of,
     defaults_of,
     lower_case,
@@ -54,9 +55,9 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
-            DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2: `vocab.json` and `merges.txt`, or
-            `tokenizer.json`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
-            and of `config.json` whose tokenizer it is.
+            DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json` and
+            `merges.txt`, or `tokenizer.json`. Beside them `tokenizer_config.json` and
+            `added_tokens.json` are read, and of `config.json` whose tokenizer it is.
 
     Returns:
         A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a
@@ -221,11 +222,11 @@ def save_tokenizer(
         settings["do_lower_case"] = tokenizer.lower_case
     elif isinstance(tokenizer, BytePairTokenizer):
         tokenizer.save(folder / "vocab.json", folder / "merges.txt")
-        settings = {"tokenizer_class": "GPT2Tokenizer"}
-        settings |= {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
+        settings = {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
         if tokenizer.padding is not None:
-            settings |= {"tokenizer_class": "RobertaTokenizer", "pad_token": tokenizer.padding}
             settings |= {"cls_token": tokenizer.start, "sep_token": tokenizer.end}
+            settings["pad_token"] = tokenizer.padding
+        settings["tokenizer_class"] = class_with(BYTE_PAIRS, settings.keys())
     elif isinstance(tokenizer, MarianTokenizer):
         targets = tokenizer.for_targets()
         apart = targets.vocab != tokenizer.vocab

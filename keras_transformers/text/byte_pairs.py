@@ -55,7 +55,7 @@ class BytePairTokenizer(tf.Module):
 
     Where no id is set aside for padding and START, as in GPT-2's vocabulary, padding is -1, and a
     text begins with its first token. RoBERTa's (Liu et al. 2019, https://arxiv.org/abs/1907.11692,
-    section 4.4), whose ids are those of `RobertaTokenizer`, sets them aside: `padding="<pad>"`.
+    section 4.4) sets them aside: `padding="<pad>"`.
 
     Args:
         vocab: Dict of piece -> id, in the letters that stand for bytes, `<|endoftext|>` among them.

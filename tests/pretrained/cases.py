@@ -20,6 +20,8 @@ ODD_TEXT = {
     "type_vocab_size": 3,
     "layer_norm_eps": 1e-5,
 }
+SMALL_ROBERTA = {**SMALL_TEXT, "type_vocab_size": 1, "pad_token_id": 1}
+ODD_ROBERTA = {**ODD_TEXT, "pad_token_id": 1}
 SMALL_DISTIL = {
     "vocab_size": 31,
     "dim": 12,
@@ -172,6 +174,17 @@ CASES = {
             "distilbert_classes": ("DistilBertForSequenceClassification", SMALL_DISTIL),
             "distilbert_tags": ("DistilBertForTokenClassification", SMALL_DISTIL),
             "distilbert_odd": ("DistilBertForMaskedLM", ODD_DISTIL),
+        },
+    ),
+    **_of(
+        "RobertaConfig",
+        "text",
+        {
+            "roberta": ("RobertaModel", SMALL_ROBERTA),
+            "roberta_masked": ("RobertaForMaskedLM", SMALL_ROBERTA),
+            "roberta_classes": ("RobertaForSequenceClassification", SMALL_ROBERTA),
+            "roberta_tags": ("RobertaForTokenClassification", SMALL_ROBERTA),
+            "roberta_odd": ("RobertaForMaskedLM", ODD_ROBERTA),
         },
     ),
     **_of(
@@ -342,8 +355,9 @@ def sequences(case, seed=5):
     padding = config.get("pad_token_id", 0)
     rng = np.random.default_rng(seed)
     rows, length = (100, 9) if vocab < 100 else (2, 9)
-    last = min(vocab, padding or vocab, case.get("end_id") or vocab)  # behind what means nothing
-    ids = rng.integers(1, last, (rows, length))
+    first = 2 if padding == 1 else 1
+    ends = (each for each in (padding, case.get("end_id")) if each and each >= first)
+    ids = rng.integers(first, min([vocab, *ends]), (rows, length))  # none that means nothing
     mask = np.ones_like(ids)
     if case["run"] in ("text", "marian"):
         for row, size in enumerate(rng.integers(4, length + 1, rows)):

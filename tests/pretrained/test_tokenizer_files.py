@@ -191,7 +191,7 @@ def test_special_pieces_in_a_text_of_marians_are_found(tmp_path):
     [
         (bert, {"tokenizer_class": "BertJapaneseTokenizer"}, "`tokenizer_class` must be.*Japanese"),
         (gpt2, {"tokenizer_class": "CLIPTokenizer"}, "`tokenizer_class` must be .*CLIPTokenizer"),
-        (gpt2, {"tokenizer_class": "RobertaTokenizerFast"}, "`tokenizer_class` must be one of"),
+        (gpt2, {"tokenizer_class": "CLIPTokenizerFast"}, "`tokenizer_class` must be one of"),
         (bert, {"tokenizer_class": "GPT2Tokenizer"}, "must have vocab.json and merges.txt"),
         (bert, {"auto_map": {"AutoTokenizer": ["a.B", None]}}, "`auto_map` names code"),
         (bert, {"cls_token": "<s>"}, r"`cls_token` must be '\[CLS\]'. Received: '<s>'"),
