@@ -7,7 +7,14 @@ import keras
 from keras_transformers.models import MaskedLanguageHead, TextEncoder
 from keras_transformers.models.text_encoder_variants import HEAD_WORDS
 from keras_transformers.pretrained.bert import HEADS, STYLE, TASKS, make_encoder
-from keras_transformers.pretrained.family import Family, activation, number, positive, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    activation,
+    number,
+    positive,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.text_parts import encoder_keywords
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -66,11 +73,8 @@ def _make(arguments: dict[str, Any]) -> TextEncoder:
     return make_encoder(arguments)
 
 
-ROBERTA = Family(
+CONFIGURATION = Configuration(
     name="roberta",
-    model=TextEncoder,
-    architectures={f"Roberta{ending}": given for ending, given in HEADS.items()},
-    tasks={task: f"Roberta{ending}" for task, ending in TASKS.items()},
     settings=(
         size("vocab_size", "vocab_size", 50265),
         size("hidden_size", "hidden_dim", 768),
@@ -84,14 +88,13 @@ ROBERTA = Family(
         number("attention_probs_dropout_prob", "attention_dropout", 0.1),
         number("layer_norm_eps", "norm_epsilon", 1e-12),
     ),
-    classes=True,
-    mappings=_mappings,
-    make=_make,
-    arguments=lambda model: encoder_keywords(model, RESTORING),
     # The position of padding is its id, and the first token has the one after it.
     fixed={**STYLE, "padding_id": 1, "first_position": 2, "pooler_activation": "tanh"},
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (1,)},
     without_effect=frozenset({"classifier_dropout"}),
+)
+WEIGHTS = Weights(
+    mappings=_mappings,
     sizes={
         f"{EMBEDDINGS}.word_embeddings.weight": ("vocab_size", "hidden_size"),
         f"{EMBEDDINGS}.position_embeddings.weight": ("max_position_embeddings", "hidden_size"),
@@ -100,4 +103,14 @@ ROBERTA = Family(
     layers={"num_hidden_layers": "roberta.encoder.layer."},
     prefix="roberta.",
     bare=("RobertaModel",),
+)
+ROBERTA = Family(
+    configuration=CONFIGURATION,
+    weights=WEIGHTS,
+    model=TextEncoder,
+    architectures={f"Roberta{ending}": given for ending, given in HEADS.items()},
+    tasks={task: f"Roberta{ending}" for task, ending in TASKS.items()},
+    classes=True,
+    make=_make,
+    arguments=lambda model: encoder_keywords(model, RESTORING),
 )
