@@ -7,21 +7,21 @@ from typing import Any, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection.criterion import of_images
-from keras_transformers.layers import patchify, unpatchify
+from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.parts import Prototype, part
+from keras_transformers.layers.parts import Prototype, part, part_or_numbers, serialized
 from keras_transformers.models.image_embedding import POSITIONS
 from keras_transformers.models.image_model import check_images, check_images_shape
+from keras_transformers.models.mae_settings import MAEKeywords, block_like, check_mae
 from keras_transformers.models.settings import (
     ModelSettings,
+    check_changes,
     check_divides,
-    check_sizes,
     keeps_settings,
 )
 from keras_transformers.models.vit import ViT
-from keras_transformers.models.vit_variants import vit_block
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -40,12 +40,17 @@ class MAE(ModelSettings, Composite, keras.Model):
     Args:
         encoder: A `ViT` without classes; the model makes its own copy.
         decoder_dim: Width of the decoder's tokens.
-        decoder_heads: Heads of its attention; must divide `decoder_dim`.
-        decoder_mlp_dim: Width of its feed-forward networks; by default `4 * decoder_dim`.
+        decoder_heads: Heads of its attention; must divide `decoder_dim`. 16 unless there is a
+            `decoder_block`.
+        decoder_mlp_dim: Width of its feed-forward networks. `4 * decoder_dim` unless there is a
+            `decoder_block`.
         decoder_layers: Number of its blocks.
         mask_ratio: Share of patches to remove, in (0, 1).
         normalize_patches: Whether patches are normalised before they are compared.
         seed: Optional integer for the choice of patches.
+        decoder_block: What every block of the decoder is a copy of, in the place of `decoder_heads`
+            and `decoder_mlp_dim`: an `EncoderBlock`. By numbers, activation, biases and norm are
+            those of the encoder's.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -73,24 +78,25 @@ class MAE(ModelSettings, Composite, keras.Model):
     (3, 10)
     """
 
-    @keeps_settings(encoder=None)
+    defaults = {"decoder_heads": 16}
+
+    @keeps_settings(encoder=None, decoder_block=serialized)
     def __init__(
         self,
         encoder: ViT | dict[str, Any],
         decoder_dim: int = 512,
-        decoder_heads: int = 16,
+        decoder_heads: int | None = None,
         decoder_mlp_dim: int | None = None,
         decoder_layers: int = 8,
         mask_ratio: float = 0.75,
         normalize_patches: bool = True,
         seed: int | None = None,
+        decoder_block: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.encoder = part(self, "encoder", encoder, ViT)
-        if decoder_mlp_dim is None:
-            self._settle(decoder_mlp_dim=4 * decoder_dim)
-        self._check_settings()
+        check_mae(self._settings, self.encoder)
         self.seed_generator = keras.random.SeedGenerator(seed)
         policy, embedding = self.dtype_policy, self.encoder.embedding
         self.decoder_embedding = keras.layers.Dense(
@@ -100,54 +106,39 @@ class MAE(ModelSettings, Composite, keras.Model):
         self.decoder_positions = POSITIONS[embedding.positions or "sinusoidal"](
             grid, self.encoder.prefix_tokens, name="decoder_positions", dtype=policy
         )
-        block = self._block()
+        block = self._block(decoder_block)
         self.decoder_blocks = [block.copy(self, f"decoder_{i}") for i in range(decoder_layers)]
         self.decoder_norm = block.layer.copied_norm(self, "decoder_norm")
 
-    def _block(self) -> Prototype:
-        """What the decoder's blocks are copies of, by its numbers and with the encoder's norm."""
-        config = self.encoder.block.layer.get_config()
-        network, mixer = (config[name] or {"config": config} for name in ("feed_forward", "mixer"))
-        block = vit_block(
-            self._settings["decoder_heads"],
-            self._settings["decoder_mlp_dim"],
-            activation=network["config"].get("activation", "gelu"),
-            qkv_bias=mixer["config"].get("use_bias", True) != "output",
-            norm=self.encoder.block.layer.copied_norm(self, "norm"),
-        )
-        return Prototype(self, "decoder_blocks", block, keras.layers.Layer)
-
-    def _check_settings(self) -> None:
-        encoder = self.encoder
-        after = {
-            "num_classes": encoder.get_config()["num_classes"],
-            "representation_dim": encoder.pooling.representation_dim,
-            "frozen_blocks": encoder.frozen_blocks,
-            "distillation_token": encoder.embedding.distillation_token,
-            "attention_pooling": encoder.attention_pooling,
-        }
-        wrong = [f"{name}={value}" for name, value in after.items() if value is not None]
-        if wrong:
-            raise ValueError(
-                "MAE: `encoder` must have no classes, representation, attention pooling, "
-                f"distillation token or frozen blocks. Received: {', '.join(wrong)}"
-            )
-        settings, share = self._settings, self._settings["mask_ratio"]
-        sizes = ["decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers"]
-        check_sizes("MAE", settings, sizes)
-        check_divides("MAE", settings, "decoder_heads", "decoder_dim")
-        if not 0 < share < 1:
-            raise ValueError(f"MAE: `mask_ratio` must be in (0, 1). Received: {share}")
+    def _block(self, given: Part | None) -> Prototype:
+        """What the decoder's blocks are copies of."""
+        names = ("decoder_heads", "decoder_mlp_dim")
+        numbers = self._of(names)
+        prototype = part_or_numbers(self, "decoder_block", given, EncoderBlock, **numbers)
+        if prototype is None:
+            if numbers["decoder_mlp_dim"] is None:
+                self._settle(decoder_mlp_dim=4 * self._settings["decoder_dim"])
+            numbers = self._settled(names)
+            check_divides("MAE", self._settings, "decoder_heads", "decoder_dim")
+            made = block_like(self.encoder.block.layer, *numbers.values())
+            prototype = Prototype(self, "decoder_block", made, EncoderBlock)
+        return prototype
 
     @classmethod
-    def from_variant(cls, name: str, image_size: int | Sequence[int] = 224, **changes: Any) -> Self:
+    def from_variant(
+        cls, name: str, /, image_size: int | Sequence[int] = 224, **changes: Unpack[MAEKeywords]
+    ) -> Self:
         """A model whose encoder has a published size, with the paper's decoder.
 
         Args:
             name: As for `ViT.from_variant`: "B/16".
             image_size: Of the encoder.
-            **changes: Constructor arguments of `MAE`.
+            **changes: Constructor arguments of `MAE`, but for the encoder.
+
+        Raises:
+            ValueError: If there is no such variant or keyword.
         """
+        check_changes("MAE", changes, MAEKeywords)
         encoder = ViT.from_variant(name, None, image_size=image_size, positions="sinusoidal")
         return cls(encoder, **changes)
 

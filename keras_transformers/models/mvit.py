@@ -9,7 +9,7 @@ from keras_transformers.annotations import Tensor
 from keras_transformers.layers import OverlappingPatchEmbedding, PoolingBlock
 from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import check_sizes, keeps_settings, variant
+from keras_transformers.models.settings import check_changes, check_sizes, keeps_settings, variant
 
 # Li et al. 2022, table 1.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -18,6 +18,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "B": {"hidden_dim": 96, "num_layers": (2, 3, 16, 3), "num_heads": 1},
     "L": {"hidden_dim": 144, "num_layers": (2, 6, 36, 4), "num_heads": 2},
 }
+
+
+class MViTKeywords(ImageModelOptions, total=False):
+    """What `MViT.from_variant` takes by name; see `MViT`."""
+
+    image_size: int | Sequence[int]
+    hidden_dim: int
+    num_layers: Sequence[int]
+    num_heads: int
+    key_stride: int
+    mlp_ratio: int
+    dropout: float
+    drop_path: float
+    norm_epsilon: float
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -118,7 +132,11 @@ class MViT(Pyramid):
 
     @classmethod
     def from_variant(
-        cls, name: Literal["T", "S", "B", "L"], num_classes: int | None = 1000, **changes: Any
+        cls,
+        name: Literal["T", "S", "B", "L"],
+        /,
+        num_classes: int | None = 1000,
+        **changes: Unpack[MViTKeywords],
     ) -> Self:
         """A model of a published size.
 
@@ -127,11 +145,12 @@ class MViT(Pyramid):
         Args:
             name: "T", "S", "B" or "L".
             num_classes: Number of classes, or None.
-            **changes: Any constructor argument, instead of the variant's.
+            **changes: Unpack[MViTKeywords] constructor argument, instead of the variant's.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword.
         """
+        check_changes("MViT", changes, MViTKeywords)
         return cls(num_classes, **variant("MViT", name, VARIANTS, changes))
 
     def build(self, images_shape: Any) -> None:

@@ -14,7 +14,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.models.image_model import ImageModelOptions, both_sides
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import keeps_settings, variant
+from keras_transformers.models.settings import check_changes, keeps_settings, variant
 
 # Wang et al. 2022, table 1.
 WIDTHS, HEADS, RATIOS = (64, 128, 320, 512), (1, 2, 5, 8), (8, 8, 4, 4)
@@ -26,6 +26,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "b4": {"hidden_dims": WIDTHS, "num_layers": (3, 8, 27, 3), "mlp_ratios": RATIOS},
     "b5": {"hidden_dims": WIDTHS, "num_layers": (3, 6, 40, 3), "mlp_ratios": (4, 4, 4, 4)},
 }
+
+
+class PVTKeywords(ImageModelOptions, total=False):
+    """What `PVT.from_variant` takes by name; see `PVT`."""
+
+    image_size: int | Sequence[int]
+    hidden_dims: Sequence[int]
+    num_layers: Sequence[int]
+    num_heads: Sequence[int]
+    reductions: Sequence[int]
+    mlp_ratios: Sequence[int]
+    dropout: float
+    drop_path: float
+    norm_epsilon: float
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -132,8 +146,9 @@ class PVT(Pyramid):
     def from_variant(
         cls,
         name: Literal["b0", "b1", "b2", "b3", "b4", "b5"],
+        /,
         num_classes: int | None = 1000,
-        **changes: Any,
+        **changes: Unpack[PVTKeywords],
     ) -> Self:
         """A model of a published size.
 
@@ -143,11 +158,12 @@ class PVT(Pyramid):
         Args:
             name: "b0" to "b5".
             num_classes: Number of classes, or None.
-            **changes: Any constructor argument, instead of the variant's.
+            **changes: Unpack[PVTKeywords] constructor argument, instead of the variant's.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword.
         """
+        check_changes("PVT", changes, PVTKeywords)
         return cls(num_classes, **variant("PVT", name, VARIANTS, changes))
 
     def build(self, images_shape: Any) -> None:

@@ -115,9 +115,9 @@ class Swin(Pyramid):
         )
         self.embedding_norm = first.copied_norm(self, "embedding_norm")
         self.norm = first.copied_norm(self, "norm")
-        epsilon = getattr(self.norm, "epsilon", 1e-5)
+        norm_of_mergings = first.copied_norm(self, "norm")
         self.mergings = [
-            PatchMerging(first.norm_first, epsilon, name=f"merging_{i}", dtype=policy)
+            PatchMerging(first.norm_first, norm_of_mergings, name=f"merging_{i}", dtype=policy)
             for i in range(1, len(STRIDES))
         ]
         self.encoder_blocks = [self._copy(*position) for position in self._positions()]
@@ -185,8 +185,16 @@ class Swin(Pyramid):
         return cls(num_classes, **swin_arguments(name, changes))
 
     def transferred(self, **changes: Any) -> Self:
-        """As `Transferable.transferred`; `dropout` makes blocks like these."""
-        changes, blocks = with_rates(changes, self.blocks, ["dropout"])
+        """As `Transferable.transferred`; `dropout` and `window_size` make blocks like these."""
+        prototypes, blocks = self.blocks, None
+        of_blocks = self._settings["blocks"] is not None or "dropout" in changes
+        if of_blocks and changes.get("window_size") is not None:
+            window = (changes.pop("window_size"),) * 2
+            made = [each.layer.with_windows(window, (0, 0)) for each in prototypes]
+            prototypes = [Prototype(self, "blocks", each, SwinBlock) for each in made]
+            blocks = [each.serialized() for each in prototypes]
+        changes, rated = with_rates(changes, prototypes, ["dropout"])
+        blocks = blocks if rated is None else rated
         if blocks is not None:
             changes = {"blocks": blocks, **dict.fromkeys(NUMBERS), **changes}
         return super().transferred(**changes)

@@ -112,6 +112,14 @@ def keywords_of_block(block: Any) -> dict[str, Any]:
     }
 
 
+def check_block(model: Any, block: Any, made: Any) -> None:
+    """Raises ValueError unless a block of a model's is like the one that keywords make."""
+    for name, ours in parts_of(block).items():
+        if said(ours) != said(parts_of(made)[name]):
+            expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
+            raise refused(model, said(ours), expected)
+
+
 def arguments_of_vit(model: ViT) -> dict[str, Any]:
     """What `ViT.from_variant` makes such a model of, and its channels.
 
@@ -120,11 +128,7 @@ def arguments_of_vit(model: ViT) -> dict[str, Any]:
     """
     block, embedding, pooling = model.encoder_blocks[0], model.embedding, model.pooling
     settings, of_block = model.get_config(), keywords_of_block(block)
-    made = vit_block(**of_block)
-    for name, ours in parts_of(block).items():
-        if said(ours) != said(parts_of(made)[name]):
-            expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
-            raise refused(model, said(ours), expected)
+    check_block(model, block, vit_block(**of_block))
     stems = {kind: word for word, kind in STEMS.items()}
     stem = type(embedding.patch_embedding)
     token = None if embedding.distillation_token is None else "token"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from keras_transformers.models import MAE, ViT
+from keras_transformers.models.mae_settings import block_like
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import AsIs
@@ -11,8 +12,10 @@ from keras_transformers.pretrained.vit import (
     SETTLED,
     WITHOUT_EFFECT,
     arguments_of_vit,
+    check_block,
     embedding_mappings,
     encoder_mappings,
+    keywords_of_block,
     sizes,
 )
 from keras_transformers.pretrained.weight_mapping import (
@@ -61,8 +64,12 @@ def _make(arguments: dict[str, Any]) -> Any:
 
 
 def _arguments(model: Any) -> dict[str, Any]:
-    settings = model.get_config()
-    return {**arguments_of_vit(model.encoder), **{name: settings[name] for name in DECODER}}
+    settings, block = model.get_config(), model.decoder_blocks[0]
+    sizes = {name: keywords_of_block(block)[name] for name in ("num_heads", "mlp_dim")}
+    check_block(model, block, block_like(model.encoder.block.layer, **sizes))
+    of_block = {f"decoder_{name.removeprefix('num_')}": size for name, size in sizes.items()}
+    numbers = {name: settings[name] for name in DECODER}
+    return {**arguments_of_vit(model.encoder), **numbers, **of_block}
 
 
 VIT_MAE_CONFIGURATION = Configuration(

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_transformers import pretrained
 from keras_transformers.layers import (
     AttentionPooling,
     ConvolutionalStem,
@@ -16,7 +17,7 @@ from keras_transformers.layers import (
     SwinBlock,
     WindowAttention,
 )
-from keras_transformers.models import MAE, ImageEmbedding, ImagePooling, Swin, ViT
+from keras_transformers.models import MAE, PVT, ImageEmbedding, ImagePooling, MViT, Swin, ViT
 from tests.contract import ON_JAX, assert_close, check_layer
 
 RNG = np.random.default_rng(6)
@@ -118,7 +119,7 @@ def test_keywords_make_the_blocks_of_a_swin():
     made = first[1]
     assert (made.norm_first, made.mask_padding, made.dropout) == (False, False, 0.1)
     assert made.feed_forward.activation is keras.activations.relu
-    assert model.norm.epsilon == model.mergings[0].norm_epsilon == made.mixer_norm.epsilon == 1e-3
+    assert model.norm.epsilon == model.mergings[0].norm.epsilon == made.mixer_norm.epsilon == 1e-3
 
 
 def test_blocks_of_a_swin_are_shifted_and_their_windows_fit():
@@ -130,6 +131,29 @@ def test_blocks_of_a_swin_are_shifted_and_their_windows_fit():
     larger = larger.transferred(image_size=96, dropout=0.2)
     assert larger.encoder_blocks[-1].window_size == (3, 3)
     assert larger.encoder_blocks[0].dropout == 0.2
+    wider = larger.transferred(window_size=5)
+    assert [each.window_size for each in wider.encoder_blocks[:2]] == [(5, 5), (5, 5)]
+    assert wider.encoder_blocks[0].dropout == 0.2
+
+
+def test_windows_and_rates_of_numbers_may_change_at_once():
+    model = Swin(5, 32, num_heads=(1, 2, 3, 4), window_size=3, **STAGES)
+    model.build((None, 32, 32, 3))
+    other = model.transferred(window_size=4, dropout=0.2, drop_path=0.1)
+    assert other.encoder_blocks[0].window_size == (4, 4)
+    assert other.encoder_blocks[-1].dropout == 0.2
+    assert other.encoder_blocks[-1].drop_path == 0.1
+
+
+def test_all_norms_of_a_swin_are_like_those_of_its_blocks():
+    made = [
+        SwinBlock(heads, 3, mlp_dim=7, norm=keras.layers.RMSNormalization())
+        for heads in (1, 2, 3, 4)
+    ]
+    model = Swin(5, 32, blocks=made, **STAGES)
+    model.build((None, 32, 32, 3))
+    norms = [model.embedding_norm, model.norm, *(merging.norm for merging in model.mergings)]
+    assert all(isinstance(norm, keras.layers.RMSNormalization) for norm in norms)
 
 
 def test_a_transferred_vit_keeps_its_parts():
@@ -150,6 +174,25 @@ def test_an_autoencoders_decoder_has_the_encoders_norm_and_activation():
     assert made.feed_forward.activation is keras.activations.relu
     assert made.mixer.use_bias == "output" and made.mixer.num_heads == 2
     assert model.decoder_norm.epsilon == made.mixer_norm.epsilon == 1e-3
+
+
+def test_a_block_stands_in_the_place_of_the_decoders_numbers(tmp_path):
+    encoder = ViT(None, 16, 8, 12, 3, 17, 1)
+    model = MAE(encoder, decoder_dim=12, decoder_layers=2, decoder_block=block())
+    model.build((None, 16, 16, 3))
+    assert isinstance(model.decoder_blocks[1].feed_forward, GatedFeedForward)
+    assert model.decoder_norm.epsilon == 1e-3
+    model.save(tmp_path / "mae.keras")
+    loaded, noise = keras.models.load_model(tmp_path / "mae.keras"), RNG.random((2, 4))
+    images = IMAGES[:, :, :16]
+    for one, other in zip(
+        loaded.reconstruct(images, noise).values(),
+        model.reconstruct(images, noise).values(),
+        strict=True,
+    ):
+        assert_close(one, other, 0)
+    with pytest.raises(ValueError, match="save: a MAE must be .* make the `feed_forward` of its"):
+        pretrained.save(model, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +236,13 @@ def test_an_autoencoders_decoder_has_the_encoders_norm_and_activation():
             "`mlp_ratio` must be left out beside `blocks`",
         ),
         (lambda: Swin.from_variant("T", depths=3), "`depths` is no argument"),
+        (
+            lambda: MAE(ViT(None), decoder_heads=2, decoder_block=block()),
+            "`decoder_heads` must be left out beside `decoder_block`",
+        ),
+        (lambda: PVT.from_variant("b0", depth=3), "`depth` is called `num_layers` here"),
+        (lambda: MViT.from_variant("T", colour=3), "`colour` is no argument"),
+        (lambda: MAE.from_variant("mini/4", colour=3), "`colour` is no argument"),
     ],
 )
 def test_errors_say_what_was_expected(call, message):

@@ -33,6 +33,8 @@ models.LanguageModel.from_variant("tiny", num_head=4)  # wrong: no such keyword
 models.Transformer.from_variant("bigger", 100)  # wrong: no such size
 models.Transformer(100, num_head=8)  # wrong: no such argument
 models.Swin(10, version=3)  # wrong: there are two
+models.PVT.from_variant("b0", num_layer=(1, 1, 1, 1))  # wrong: misspelt
+models.MAE.from_variant("B/16", decoder_head=2)  # wrong: misspelt
 models.DETR(4, criterion="focal")  # wrong: no criterion
 models.DETR(4, queries="anchors")  # wrong: a name where `from_variant` takes one
 models.DETR.from_variant("R50", 4, num_query=9)  # wrong: misspelt

@@ -164,6 +164,10 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return tuple(x_shape)
 
+    def given_part(self, name: str) -> Any:
+        """The layer that was given as a part, "mixer" or another; None where numbers make it."""
+        return self._given[name].layer if name in self._given else None
+
     def _serialized(self, argument: str) -> Any:
         """The configuration of a part that was given; None of a default one."""
         return self._given[argument].serialized() if argument in self._given else None

@@ -5,9 +5,10 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.parts import norm_prototype
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -21,7 +22,7 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
 
     Args:
         norm_first: Whether the norm comes before the projection.
-        norm_epsilon: Epsilon of the layer norm.
+        norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-5)`; copied.
 
     Call arguments:
         x: `(batch, rows, columns, hidden_dim)`.
@@ -40,18 +41,18 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, norm_first: bool = True, norm_epsilon: float = 1e-5, **kwargs: Unpack[LayerOptions]
+        self, norm_first: bool = True, norm: Part | None = None, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self.norm_first = norm_first
-        self.norm_epsilon = norm_epsilon
+        if norm is None:
+            norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
+        self._norm = norm_prototype(self, norm)
 
     def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         width = x_shape[-1]
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=self.norm_epsilon, name="norm", dtype=self.dtype_policy
-        )
+        self.norm = self._norm.copy(self, "norm")
         self.norm.build((None, None, (4 if self.norm_first else 2) * width))
         self.projection = keras.layers.Dense(
             2 * width, use_bias=False, name="projection", dtype=self.dtype_policy
@@ -76,7 +77,7 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
         return {
             **super().get_config(),
             "norm_first": self.norm_first,
-            "norm_epsilon": self.norm_epsilon,
+            "norm": self._norm.serialized(),
         }
 
 
