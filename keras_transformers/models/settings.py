@@ -35,7 +35,7 @@ class ModelSettings(Arguments):
     _settings: Mapping[str, Any] = types.MappingProxyType({})
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        for name in _of_variants(cls) & kwargs.keys():
+        for name in _of_variants(cast(Any, cls)) & kwargs.keys():
             owner, value = cls.__name__, kwargs[name]
             raise ValueError(
                 f"{owner}: `{name}` is a keyword of {owner}.from_variant, which makes the parts; "
