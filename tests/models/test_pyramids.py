@@ -1,13 +1,65 @@
 """Claims about Swin, PVT and MViT."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 
-from keras_transformers.models import Swin
+from keras_transformers.models import PVT, MViT, Swin
 from keras_transformers.training import AdamW
-from tests.contract import ON_JAX, POLICIES, assert_close, check_layer
-from tests.models.pyramids import IMAGES, RNG, SMALL, built, make
+from tests.contract import ON_JAX, POLICIES, assert_close, check_layer, number_of_parameters
+
+RNG = np.random.default_rng(3)
+IMAGES = RNG.normal(size=(2, 37, 50, 3)).astype("float32")
+SMALL = {
+    "swin": (
+        Swin,
+        {
+            "image_size": (37, 50),
+            "hidden_dim": 6,
+            "num_layers": (1, 2, 1, 1),
+            "num_heads": (1, 2, 3, 4),
+            "window_size": 3,
+        },
+    ),
+    "swin2": (
+        Swin,
+        {
+            "image_size": (37, 50),
+            "hidden_dim": 6,
+            "num_layers": (2, 1, 1, 1),
+            "version": 2,
+            "num_heads": (1, 2, 3, 4),
+            "window_size": 4,
+            "pretrained_window_size": 3,
+        },
+    ),
+    "pvt": (
+        PVT,
+        {
+            "image_size": (37, 50),
+            "hidden_dims": (4, 6, 9, 10),
+            "num_layers": (1, 2, 1, 1),
+            "num_heads": (1, 2, 3, 5),
+            "mlp_ratios": (2, 2, 3, 1),
+            "reductions": (4, 2, 2, 1),
+        },
+    ),
+    "mvit": (MViT, {"image_size": (37, 50), "hidden_dim": 6, "num_layers": (1, 1, 2, 1)}),
+}
+
+
+def make(kind, **changes):
+    model, settings = SMALL[kind]
+    make_model = functools.partial(Swin.from_variant, "T") if model is Swin else model
+    return make_model(**{"num_classes": 7, **settings, **changes})
+
+
+def built(kind, **changes):
+    model = make(kind, **changes)
+    model.build((None, *model.get_config()["image_size"], 3))
+    return model
 
 
 # Their layers are checked under all policies; on JAX, operation by operation, it takes minutes.
@@ -18,6 +70,33 @@ from tests.models.pyramids import IMAGES, RNG, SMALL, built, make
 def test_contract(kind):
     policies = POLICIES if kind == "swin" and not ON_JAX else {}
     check_layer(lambda **kwargs: make(kind, **kwargs), (IMAGES,), policies=policies)
+
+
+@pytest.mark.parametrize(
+    ("make_variant", "exact"),
+    [
+        (lambda: Swin.from_variant("T"), 28_288_354),
+        (lambda: Swin.from_variant("S"), 49_606_258),
+        (lambda: Swin.from_variant("B"), 87_768_224),
+        (lambda: Swin.from_variant("T", version=2), 28_347_154),
+        (lambda: Swin.from_variant("S", version=2), 49_728_418),
+        (lambda: Swin.from_variant("B", version=2), 87_918_816),
+        (lambda: PVT.from_variant("b0"), 3_666_760),
+        (lambda: PVT.from_variant("b1"), 14_009_000),
+        (lambda: PVT.from_variant("b2"), 25_362_856),
+        (lambda: PVT.from_variant("b3"), 45_238_696),
+        (lambda: PVT.from_variant("b4"), 62_556_072),
+        (lambda: PVT.from_variant("b5"), 81_956_008),
+        (lambda: MViT.from_variant("T"), 24_173_320),
+        (lambda: MViT.from_variant("S"), 34_870_216),
+        (lambda: MViT.from_variant("B"), 51_472_744),
+    ],
+)
+@pytest.mark.skipif(ON_JAX, reason="no backend makes a difference, and each model takes seconds")
+def test_parameters_are_as_many_as_published(make_variant, exact):
+    model = make_variant()
+    size = model.get_config()["image_size"]
+    assert number_of_parameters(model, (None, *size, 3)) == exact
 
 
 @pytest.mark.parametrize("kind", ["swin"] if ON_JAX else SMALL)

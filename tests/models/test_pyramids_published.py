@@ -1,4 +1,4 @@
-"""Claims that Swin, PVT and MViT are those that were published."""
+"""Swin, PVT and MViT against published implementations with the same weights."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.models import PVT, MViT, Swin
-from tests.contract import ON_JAX, assert_close, number_of_parameters
+from tests.contract import ON_JAX, assert_close
 from tests.published import (
     assign,
     attention,
@@ -192,30 +192,3 @@ def test_logits_are_those_of_published_implementations(family, size):
     expected = GOLDEN[f"{family}/{size[0]}x{size[1]}/logits"]
     assert np.abs(expected).max() > 0.3
     assert_close(model.predict(random_images(size), verbose=0), expected, 1e-4)
-
-
-@pytest.mark.parametrize(
-    ("make_variant", "exact"),
-    [
-        (lambda: Swin.from_variant("T"), 28_288_354),
-        (lambda: Swin.from_variant("S"), 49_606_258),
-        (lambda: Swin.from_variant("B"), 87_768_224),
-        (lambda: Swin.from_variant("T", version=2), 28_347_154),
-        (lambda: Swin.from_variant("S", version=2), 49_728_418),
-        (lambda: Swin.from_variant("B", version=2), 87_918_816),
-        (lambda: PVT.from_variant("b0"), 3_666_760),
-        (lambda: PVT.from_variant("b1"), 14_009_000),
-        (lambda: PVT.from_variant("b2"), 25_362_856),
-        (lambda: PVT.from_variant("b3"), 45_238_696),
-        (lambda: PVT.from_variant("b4"), 62_556_072),
-        (lambda: PVT.from_variant("b5"), 81_956_008),
-        (lambda: MViT.from_variant("T"), 24_173_320),
-        (lambda: MViT.from_variant("S"), 34_870_216),
-        (lambda: MViT.from_variant("B"), 51_472_744),
-    ],
-)
-@pytest.mark.skipif(ON_JAX, reason="no backend makes a difference, and each model takes seconds")
-def test_parameters_are_as_many_as_published(make_variant, exact):
-    model = make_variant()
-    size = model.get_config()["image_size"]
-    assert number_of_parameters(model, (None, *size, 3)) == exact
