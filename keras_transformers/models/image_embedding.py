@@ -1,5 +1,6 @@
 """From images to the tokens that a Vision Transformer's blocks are given."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -130,6 +131,17 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
         prefix = self.prefix_tokens
         patches = ops.take_along_axis(x[:, prefix:], visible[:, :, None], axis=1)
         return ops.concatenate([x[:, :prefix], patches], axis=1) if prefix else patches
+
+    def compute_output_shape(
+        self, images_shape: Shape, visible_shape: Shape | None = None
+    ) -> Shape:
+        patches = None
+        if visible_shape is not None:
+            patches = visible_shape[1]
+        elif None not in images_shape[1:3]:
+            patches = math.prod(self.grid(images_shape[1:3]))
+        length = None if patches is None else self.prefix_tokens + patches
+        return (images_shape[0], length, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
         return {
