@@ -52,7 +52,7 @@ def _config(folder):
 def _fixed(config):
     """What all models of a published type have, by our words."""
     family = FAMILIES.get(config.get("model_type"))
-    return {} if family is None else family.fixed
+    return {} if family is None else family.configuration.fixed
 
 
 def tokenizer_of(folder):
