@@ -5,12 +5,12 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import keras
 
-from keras_transformers.annotations import Activation
-from keras_transformers.layers.arguments import OURS, Arguments
+from keras_transformers.annotations import Activation, LayerOptions
+from keras_transformers.layers.arguments import OURS, Arguments, parameters_of
 from keras_transformers.layers.errors import beside
 
 # What the logits of classes are for, as `transformers` calls it.
@@ -33,6 +33,15 @@ class ModelSettings(Arguments):
     defaults: ClassVar[Mapping[str, int]] = types.MappingProxyType({})
 
     _settings: Mapping[str, Any] = types.MappingProxyType({})
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        for name in _of_variants(cast(Any, cls)) & kwargs.keys():
+            owner, value = cls.__name__, kwargs[name]
+            raise ValueError(
+                f"{owner}: `{name}` is a keyword of {owner}.from_variant, which makes the parts; "
+                f"the constructor takes the parts. Received: {name}={value!r}"
+            )
+        return super().__new__(cls, *args, **kwargs)
 
     def _settle(self, **values: Any) -> None:
         """Sets settings that follow from others, where they were not given."""
@@ -81,6 +90,17 @@ def keeps_settings(**written: Callable[[Any], Any] | None) -> Callable[[Made], M
         return cast(Made, __init__)
 
     return decorated
+
+
+@functools.cache
+def _of_variants(cls: Any) -> frozenset[str]:
+    """What `from_variant` of a class takes by name and no constructor of it does."""
+    if not hasattr(cls, "from_variant"):
+        return frozenset()
+    *_, last = inspect.signature(cls.from_variant).parameters.values()
+    known = getattr(last.annotation, "__args__", ())  # of `Unpack[...]`, a `TypedDict`
+    words: frozenset[str] = frozenset().union(*(typing.get_type_hints(each) for each in known))
+    return words - parameters_of(cls) - typing.get_type_hints(LayerOptions).keys()
 
 
 def _settings(given: inspect.BoundArguments, written: Mapping[str, Any]) -> dict[str, Any]:
