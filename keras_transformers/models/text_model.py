@@ -43,7 +43,7 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
         return embedding
 
     def _make_blocks(self, given: Part | None, name: str) -> tuple[list[Any], Any]:
-        """The blocks, called `name`_0 and so on; and the norm behind those that are pre-norm, or None."""
+        """The blocks, `name`_0 and so on, and the norm behind those that are pre-norm, or None."""
         check_sizes(type(self).__name__, self._settings, ("num_layers",))
         names, dropout = ("num_heads", "mlp_dim"), self._settings["dropout"]
         prototype = part_or_numbers(self, "block", given, self.block_kind, **self._of(names))
