@@ -29,7 +29,7 @@ def attention_to_patches(model, images):
     rollout = attention_rollout(maps)
     if pooled:
         rollout = np.einsum("bqt,btk->bk", pooled[0].mean(axis=1), rollout)
-    elif model.pooling == "token":
+    elif model.pooling.of_class_token:
         rollout = rollout[:, 0]
     else:
         rollout = rollout[:, model.prefix_tokens :].mean(axis=1)

@@ -22,27 +22,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers import streams
+from keras_transformers import layers, streams
 from keras_transformers.export import image_classifier
-from keras_transformers.layers import (
-    ALiBi,
-    ConvolutionMixing,
-    EncoderBlock,
-    FourierMixing,
-    GridRelativeBias,
-    LinearAttention,
-    LocalAttention,
-    LSTMMixing,
-    MLPMixing,
-    PatchEmbedding,
-    PositionEmbedding,
-    RandomSynthesizer,
-    RelativePositionBias,
-    RotaryEmbedding,
-    SelfAttention,
-    ShawRelativePosition,
-    TokenEmbedding,
-)
 from keras_transformers.training import AdamW
 from keras_transformers.visualization import comparison
 
@@ -67,25 +48,26 @@ class NoMixing(keras.layers.Layer):
 
 HEADS = 4
 VARIANTS = {
-    "attention": lambda task: SelfAttention(HEADS),
-    "dot": lambda task: SelfAttention(HEADS, score="dot"),
-    "general": lambda task: SelfAttention(HEADS, score="general"),
-    "additive": lambda task: SelfAttention(HEADS, score="additive"),
-    "rotary": lambda task: SelfAttention(HEADS, position=RotaryEmbedding()),
-    "alibi": lambda task: SelfAttention(HEADS, position=ALiBi()),
-    "relative_bias": lambda task: SelfAttention(
-        HEADS, position=GridRelativeBias(task.grid) if task.grid else RelativePositionBias()
+    "attention": lambda task: layers.SelfAttention(HEADS),
+    "dot": lambda task: layers.SelfAttention(HEADS, score="dot"),
+    "general": lambda task: layers.SelfAttention(HEADS, score="general"),
+    "additive": lambda task: layers.SelfAttention(HEADS, score="additive"),
+    "rotary": lambda task: layers.SelfAttention(HEADS, position=layers.RotaryEmbedding()),
+    "alibi": lambda task: layers.SelfAttention(HEADS, position=layers.ALiBi()),
+    "relative_bias": lambda task: layers.SelfAttention(
+        HEADS,
+        position=layers.GridRelativeBias(task.grid) if task.grid else layers.RelativePositionBias(),
     ),
-    "shaw": lambda task: SelfAttention(HEADS, position=ShawRelativePosition()),
-    "multi_query": lambda task: SelfAttention(HEADS, num_key_value_heads=1),
-    "local": lambda task: LocalAttention(HEADS, window_size=16),
-    "linear": lambda task: LinearAttention(HEADS),
-    "fourier": lambda task: FourierMixing(ignore_mask=True),
-    "mlp": lambda task: MLPMixing(mlp_dim=2 * task.length),
-    "synthesizer": lambda task: RandomSynthesizer(HEADS),
-    "convolution": lambda task: ConvolutionMixing(7, HEADS),
-    "dynamic_convolution": lambda task: ConvolutionMixing(7, HEADS, dynamic=True),
-    "lstm": lambda task: LSTMMixing(grid=task.grid),
+    "shaw": lambda task: layers.SelfAttention(HEADS, position=layers.ShawRelativePosition()),
+    "multi_query": lambda task: layers.SelfAttention(HEADS, num_key_value_heads=1),
+    "local": lambda task: layers.LocalAttention(HEADS, window_size=16),
+    "linear": lambda task: layers.LinearAttention(HEADS),
+    "fourier": lambda task: layers.FourierMixing(ignore_mask=True),
+    "mlp": lambda task: layers.MLPMixing(mlp_dim=2 * task.length),
+    "synthesizer": lambda task: layers.RandomSynthesizer(HEADS),
+    "convolution": lambda task: layers.ConvolutionMixing(7, HEADS),
+    "dynamic_convolution": lambda task: layers.ConvolutionMixing(7, HEADS, dynamic=True),
+    "lstm": lambda task: layers.LSTMMixing(grid=task.grid),
     "nothing": lambda task: NoMixing(),
 }
 POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
@@ -163,19 +145,19 @@ def build_model(config, task, variant):
     of = config.model
     if task.vocab_size is None:
         inputs = keras.Input(task.train[0].shape[1:])
-        padding, x = None, PatchEmbedding(of.patch_size, of.hidden_dim)(inputs)
+        padding, x = None, layers.PatchEmbedding(of.patch_size, of.hidden_dim)(inputs)
     else:
         inputs = keras.Input((task.length,), dtype="int32")
         padding = inputs != 0
-        x = TokenEmbedding(task.vocab_size, of.hidden_dim, scale=False)(inputs)
+        x = layers.TokenEmbedding(task.vocab_size, of.hidden_dim, scale=False)(inputs)
     if variant not in POSITIONS_INSIDE:
-        x = PositionEmbedding(task.length)(x)
+        x = layers.PositionEmbedding(task.length)(x)
     x = keras.layers.Dropout(of.dropout)(x)
     mixer = VARIANTS[variant](task)
     knows_padding = padding is not None and variant != "nothing"
     block = {"dropout": of.dropout, "activation": "gelu", "norm_first": True, "mixer": mixer}
     for _ in range(of.num_layers):
-        mixed = EncoderBlock(mlp_dim=of.mlp_dim, **block)
+        mixed = layers.EncoderBlock(mlp_dim=of.mlp_dim, **block)
         x = mixed(x, padding_mask=padding) if knows_padding else mixed(x)
     x = keras.layers.LayerNormalization()(x)
     x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
@@ -200,20 +182,16 @@ def train(config, folder, name, variant, task, seed):
         return whole.map(lambda chosen: (tf.gather(x, chosen), tf.gather(y, chosen)))
 
     called = f"{name}-{variant}-{seed}"
-    history = training.fit(
-        config, folder, model, make, steps, epochs=epochs, name=called, verbose=0
-    )
+    options = {"epochs": epochs, "name": called, "verbose": 0}
+    history = training.fit(config, folder, model, make, steps, **options)
     seconds = np.diff([0.0, *history["seconds"]])
-    return (
-        model,
-        history,
-        {
-            # The first epoch compiles; what else the machine has to do only adds to the others.
-            "seconds_an_epoch": float(min(seconds[1:] if epochs > 1 else seconds)),
-            "valid_accuracy": accuracy(model, *task.valid, batch),
-            "accuracy": accuracy(model, *task.test, batch),
-        },
-    )
+    measured = {
+        # The first epoch compiles; what else the machine has to do only adds to the others.
+        "seconds_an_epoch": float(min(seconds[1:] if epochs > 1 else seconds)),
+        "valid_accuracy": accuracy(model, *task.valid, batch),
+        "accuracy": accuracy(model, *task.test, batch),
+    }
+    return model, history, measured
 
 
 def accuracy(model, x, y, batch_size):

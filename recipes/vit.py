@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 import keras
 
 from keras_transformers.export import ImageClassifier
-from keras_transformers.layers import sinusoidal_grid
+from keras_transformers.layers import ConvolutionalStem, sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
 
@@ -120,18 +120,19 @@ def build_model(config, num_classes, channels):
 
 def draw_positions(model, preprocessing, path):
     """How alike positions are to one another."""
-    grid, positions = model.grid(preprocessing.image_size), model.position_embedding
+    grid, positions = model.grid(preprocessing.image_size), model.embedding.position_embedding
     if hasattr(positions, "table"):
         table = keras.ops.convert_to_numpy(positions.table)[-grid[0] * grid[1] :]
     else:
-        table = sinusoidal_grid(grid, model.get_config()["hidden_dim"])
+        table = sinusoidal_grid(grid, model.embedding.hidden_dim)
     grid_position_similarity(table, grid, path)
 
 
 def draw_filters(model, path):
     """What the embedding of patches looks for."""
-    of = "first convolution" if model.get_config()["stem"] == "convolutional" else "patch filters"
-    filters = model.patch_embedding.filters()
+    stem = model.embedding.patch_embedding
+    of = "first convolution" if isinstance(stem, ConvolutionalStem) else "patch filters"
+    filters = stem.filters()
     patch_filters(filters, path, title=f"Principal components of the {of}")
 
 

@@ -20,7 +20,8 @@ BOXES = {
 
 
 def vit(rate):
-    return models.ViT(5, 32, 8, num_layers=2, drop_path=rate, dropout=rate, **SIZES)
+    rates = {"drop_path": rate, "dropout": rate}
+    return models.ViT.from_variant("B/8", 5, image_size=32, num_layers=2, **rates, **SIZES)
 
 
 def transformer(rate):
@@ -54,7 +55,8 @@ def mvit(rate):
 
 
 def mae(rate):
-    encoder = models.ViT(None, 32, 8, num_layers=1, positions="sinusoidal", dropout=rate, **SIZES)
+    options = {"num_layers": 1, "positions": "sinusoidal", "dropout": rate}
+    encoder = models.ViT.from_variant("B/8", None, image_size=32, **options, **SIZES)
     return models.MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=2, seed=3)
 
 

@@ -218,10 +218,8 @@ def test_models_with_them_are_saved_loaded_and_trained(kind, tmp_path):
 def test_models_hand_them_on(tmp_path):
     sizes = {"hidden_dim": 8, "num_heads": 4, "mlp_dim": 13, "num_layers": 1}
     images = np.random.default_rng(0).normal(size=(1, 8, 8, 1)).astype("float32")
-    vit = models.ViT(
-        3, 8, 4, **sizes,
-        block={"mixer": Bare(), "norm": NoKeywords(1.0), "feed_forward": Half()},
-    )  # fmt: skip
+    parts = {"mixer": Bare(), "norm": NoKeywords(1.0), "feed_forward": Half()}
+    vit = models.ViT.from_variant("B/16", 3, image_size=8, patch_size=4, **sizes, **parts)
     ids = {"source": np.array([[3, 4]]), "target": np.array([[5, 6, 7]])}
     mixer = layers.SelfAttention(2, position=Later())
     transformer = models.Transformer.from_variant("base", 11, **sizes, encoder_mixer=mixer)

@@ -137,7 +137,7 @@ def test_positions_of_a_vit_follow_the_shape_in_the_call(positions):
     from keras_transformers.models import ViT
 
     sizes = {"patch_size": 4, "hidden_dim": 8, "num_heads": 2, "mlp_dim": 16, "num_layers": 1}
-    model = ViT(3, 8, positions=positions, **sizes)
+    model = ViT.from_variant("B/16", 3, image_size=8, positions=positions, **sizes)
     i = keras.Input((None, None, 3))
     served = keras.Model(i, model(i))
     images = np.random.default_rng(3).normal(size=(2, 4, 16, 3)).astype("float32")

@@ -39,7 +39,7 @@ class MaskFiller(Served):
     Example:
     >>> from keras_transformers.export import MaskFiller
     >>> from keras_transformers.models import TextEncoder
-    from keras_transformers.text import WordPieceTokenizer
+    >>> from keras_transformers.text import WordPieceTokenizer
     >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     >>> tokenizer = WordPieceTokenizer([*special, "a", "cat", "sat"])
     >>> model = TextEncoder.from_variant("tiny", 8, head="masked_language")

@@ -70,7 +70,7 @@ class Arguments(Mixin):
         for word, value in kwargs.items():
             if word not in OURS and word not in ("hidden_dim", *OF_PARTS):
                 continue
-            known = _parameters(cast(Any, cls)) if known is None else known
+            known = parameters_of(cast(Any, cls)) if known is None else known
             if word not in known:
                 _refuse_word(cls, word, value, known)
         made = super().__new__(cls, *args, **kwargs)
@@ -118,7 +118,7 @@ def _refuse_word(cls: type, word: str, value: Any, known: Collection[str]) -> No
 
 
 @functools.cache
-def _parameters(cls: Any) -> frozenset[str]:
+def parameters_of(cls: Any) -> frozenset[str]:
     """What the constructors of a class and of those it comes from take by name."""
     return frozenset(
         name

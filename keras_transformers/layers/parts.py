@@ -133,6 +133,13 @@ def _copied(layer: keras.layers.Layer, name: str, policy: Any) -> Any:
     return copy
 
 
+def with_arguments(layer: keras.layers.Layer, **changes: Any) -> Any:
+    """A new layer, without weights, made as one of ours was but for these arguments."""
+    again = layer.make_again
+    given = dict(zip(inspect.signature(again.func).parameters, again.args, strict=False))
+    return again.func(**{**given, **again.keywords, **changes})
+
+
 def _functions(layer: keras.layers.Layer) -> dict[str, Any]:
     """A layer's functions by name, for Keras looks for them among the registered ones."""
     functions = (each for each in vars(layer).values() if isinstance(each, types.FunctionType))

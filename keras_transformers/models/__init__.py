@@ -8,6 +8,8 @@ from keras_transformers.models.detr_queries import (
     ObjectQueries,
     ProposalQueries,
 )
+from keras_transformers.models.image_embedding import ImageEmbedding
+from keras_transformers.models.image_pooling import ImagePooling
 from keras_transformers.models.language_model import LanguageModel
 from keras_transformers.models.mae import MAE
 from keras_transformers.models.mvit import MViT
@@ -27,6 +29,8 @@ __all__ = [
     "AnchorQueries",
     "ClassificationHead",
     "FeatureMap",
+    "ImageEmbedding",
+    "ImagePooling",
     "LanguageModel",
     "LearnedQueries",
     "MViT",

@@ -5,8 +5,9 @@ from typing import Any, Self
 
 import keras
 
-from keras_transformers.annotations import LayerOptions, ProblemType, Shape, Tensor
+from keras_transformers.annotations import Config, LayerOptions, ProblemType, Shape, Tensor
 from keras_transformers.layers.composite import Composite, set_trainable
+from keras_transformers.layers.parts import Prototype
 from keras_transformers.models.settings import ModelSettings, check_problem, keeps_settings
 from keras_transformers.models.transfer import Transferable
 
@@ -153,6 +154,27 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
 def drop_path_rates(last: float, depth: int) -> list[float]:
     """Rates of `depth` blocks on a line, from 0 to that of the last (Huang et al. 2016)."""
     return [last * i / max(depth - 1, 1) for i in range(depth)]
+
+
+def with_rates(
+    changes: dict[str, Any], prototypes: Sequence[Prototype], names: Sequence[str]
+) -> tuple[dict[str, Any], list[Config] | None]:
+    """Changes for `transferred` without the rates of blocks, and blocks that have these.
+
+    Args:
+        changes: The rates may be among them.
+        prototypes: What the model's blocks are copies of.
+        names: Those of the rates.
+
+    Returns:
+        The other changes, and the blocks' configurations; None if they stay as they are.
+    """
+    rates = {name: changes[name] for name in names if name in changes}
+    if not rates:
+        return changes, None
+    others = {name: value for name, value in changes.items() if name not in rates}
+    blocks = [each.serialized() for each in prototypes]
+    return others, [{**each, "config": {**each["config"], **rates}} for each in blocks]
 
 
 def both_sides(size: int | Sequence[int]) -> list[int]:

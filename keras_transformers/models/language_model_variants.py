@@ -14,9 +14,15 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     gelu_tanh,
 )
-from keras_transformers.models.settings import check_changes, check_choice, check_divides, variant
+from keras_transformers.models.settings import (
+    check_changes,
+    check_choice,
+    check_divides,
+    variant,
+    with_part,
+)
 from keras_transformers.models.text_embedding import TextEmbedding
-from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers, with_part
+from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers
 
 Style: TypeAlias = Literal["gpt2", "modern"]
 

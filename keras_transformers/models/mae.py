@@ -9,9 +9,10 @@ from keras import ops
 
 from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.detection.criterion import of_images
-from keras_transformers.layers import EncoderBlock, patchify, unpatchify
+from keras_transformers.layers import patchify, unpatchify
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.parts import part
+from keras_transformers.layers.parts import Prototype, part
+from keras_transformers.models.image_embedding import POSITIONS
 from keras_transformers.models.image_model import check_images, check_images_shape
 from keras_transformers.models.settings import (
     ModelSettings,
@@ -20,8 +21,7 @@ from keras_transformers.models.settings import (
     keeps_settings,
 )
 from keras_transformers.models.vit import ViT
-from keras_transformers.models.vit_blocks import parts_of_blocks
-from keras_transformers.models.vit_tokens import POSITIONS
+from keras_transformers.models.vit_variants import vit_block
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -64,7 +64,7 @@ class MAE(ModelSettings, Composite, keras.Model):
     >>> import numpy as np
     >>> from keras_transformers.models import MAE, ViT
     >>> encoder = ViT(None, image_size=28, patch_size=7, hidden_dim=16, num_heads=2, mlp_dim=32,
-    ...               num_layers=2, positions="sinusoidal")
+    ...               num_layers=2)
     >>> mae = MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
     >>> mae.compile("adam")
     >>> losses = mae.fit(np.zeros((8, 28, 28, 1), "float32"), verbose=0).history["loss"]
@@ -92,38 +92,45 @@ class MAE(ModelSettings, Composite, keras.Model):
             self._settle(decoder_mlp_dim=4 * decoder_dim)
         self._check_settings()
         self.seed_generator = keras.random.SeedGenerator(seed)
-        policy, settings = self.dtype_policy, self.encoder.get_config()
-        epsilon, block = settings["norm_epsilon"], settings["block"]
+        policy, embedding = self.dtype_policy, self.encoder.embedding
         self.decoder_embedding = keras.layers.Dense(
             decoder_dim, name="decoder_embedding", dtype=policy
         )
-        grid = self.encoder.grid(settings["image_size"])
-        self.decoder_positions = POSITIONS[settings["positions"] or "sinusoidal"](
+        grid = self.encoder.grid(self.encoder.get_config()["image_size"])
+        self.decoder_positions = POSITIONS[embedding.positions or "sinusoidal"](
             grid, self.encoder.prefix_tokens, name="decoder_positions", dtype=policy
         )
-        sizes = (decoder_heads, self._settings["decoder_mlp_dim"], epsilon, block["activation"])
-        self.decoder_blocks = [
-            EncoderBlock(
-                norm_first=True,
-                name=f"decoder_{i}",
-                dtype=policy,
-                **parts_of_blocks(*sizes, qkv_bias=block.get("qkv_bias", True)),
-            )
-            for i in range(decoder_layers)
-        ]
-        self.decoder_norm = keras.layers.LayerNormalization(
-            epsilon=epsilon, name="decoder_norm", dtype=policy
+        block = self._block()
+        self.decoder_blocks = [block.copy(self, f"decoder_{i}") for i in range(decoder_layers)]
+        self.decoder_norm = block.layer.copied_norm(self, "decoder_norm")
+
+    def _block(self) -> Prototype:
+        """What the decoder's blocks are copies of, by its numbers and with the encoder's norm."""
+        config = self.encoder.block.layer.get_config()
+        network, mixer = (config[name] or {"config": config} for name in ("feed_forward", "mixer"))
+        block = vit_block(
+            self._settings["decoder_heads"],
+            self._settings["decoder_mlp_dim"],
+            activation=network["config"].get("activation", "gelu"),
+            qkv_bias=mixer["config"].get("use_bias", True) != "output",
+            norm=self.encoder.block.layer.copied_norm(self, "norm"),
         )
+        return Prototype(self, "decoder_blocks", block, keras.layers.Layer)
 
     def _check_settings(self) -> None:
-        settings = self.encoder.get_config()
-        after = ("num_classes", "representation_dim", "frozen_blocks", "distillation")
-        wrong = [name for name in after if settings[name] is not None]
-        if wrong or settings["pooling"] == "attention":
+        encoder = self.encoder
+        after = {
+            "num_classes": encoder.get_config()["num_classes"],
+            "representation_dim": encoder.pooling.representation_dim,
+            "frozen_blocks": encoder.frozen_blocks,
+            "distillation_token": encoder.embedding.distillation_token,
+            "attention_pooling": encoder.attention_pooling,
+        }
+        wrong = [f"{name}={value}" for name, value in after.items() if value is not None]
+        if wrong:
             raise ValueError(
-                "MAE: `encoder` must have no classes, representation, attention pooling or frozen "
-                f"blocks. Received: {', '.join(f'{name}={settings[name]}' for name in wrong)}"
-                f"{'' if wrong else 'pooling=attention'}"
+                "MAE: `encoder` must have no classes, representation, attention pooling, "
+                f"distillation token or frozen blocks. Received: {', '.join(wrong)}"
             )
         settings, share = self._settings, self._settings["mask_ratio"]
         sizes = ["decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers"]
@@ -145,20 +152,19 @@ class MAE(ModelSettings, Composite, keras.Model):
         return cls(encoder, **changes)
 
     def build(self, images_shape: Any) -> None:
-        settings = self.encoder.get_config()
         check_images_shape(self, images_shape)
         self.channels = images_shape[-1]
         self.encoder.build(images_shape)
         width = self._settings["decoder_dim"]
         tokens = (None, None, width)
-        self.decoder_embedding.build((None, None, settings["hidden_dim"]))
+        self.decoder_embedding.build((None, None, self.encoder.embedding.hidden_dim))
         self.mask_token = self.add_weight(
             name="mask_token", shape=(1, 1, width), initializer="truncated_normal"
         )
         for layer in (self.decoder_positions, *self.decoder_blocks, self.decoder_norm):
             layer.build(tokens)
         self.prediction = keras.layers.Dense(
-            settings["patch_size"] ** 2 * images_shape[-1],
+            self.encoder.patch_size**2 * images_shape[-1],
             name="prediction",
             dtype=self.dtype_policy,
         )

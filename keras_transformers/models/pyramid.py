@@ -23,22 +23,14 @@ class Pyramid(ImageModel):
     of the two.
     """
 
-    def _check_stages(
-        self, names: Sequence[str], stages: Sequence[int] = (4,), or_none: bool = False
-    ) -> None:
+    def _check_stages(self, names: Sequence[str], stages: Sequence[int] = (4,)) -> None:
         """Raises ValueError unless these settings have a positive integer for each stage.
 
-        `stages` are the numbers of them that there may be; with `or_none`, None will do too.
+        `stages` are the numbers of them that there may be.
         """
         owner, settings = type(self).__name__, self._settings
         for name in names:
-            sizes = settings[name]
-            right = (or_none if n is None else isinstance(n, int) and n > 0 for n in sizes)
-            if len(sizes) not in stages or not all(right):
-                raise ValueError(
-                    f"{owner}: `{name}` must have a positive integer for each of "
-                    f"{' or '.join(map(str, stages))} stages. Received: {sizes!r}"
-                )
+            check_stages(owner, name, settings[name], stages)
         check_sizes(owner, settings, [], ["num_classes"])
 
     def _positions(self) -> list[tuple[int, int]]:
@@ -98,6 +90,18 @@ class Pyramid(ImageModel):
         """What the head sees: `(batch, height, width, channels)` -> `(batch, last width)`."""
         x = self.encode(images, training=training)[-1]
         return ops.mean(x if self.norm is None else self.norm(x), axis=(1, 2))
+
+
+def check_stages(
+    owner: str, name: str, sizes: Any, stages: Sequence[int] = (4,), or_none: bool = False
+) -> None:
+    """Raises ValueError unless each stage has a positive integer, or perhaps None."""
+    right = (or_none if n is None else isinstance(n, int) and n > 0 for n in sizes)
+    if len(sizes) not in stages or not all(right):
+        raise ValueError(
+            f"{owner}: `{name}` must have a positive integer for each of "
+            f"{' or '.join(map(str, stages))} stages. Received: {sizes!r}"
+        )
 
 
 def block_name(stage: int, number: int) -> str:

@@ -5,12 +5,12 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import keras
 
-from keras_transformers.annotations import Activation
-from keras_transformers.layers.arguments import OURS, Arguments
+from keras_transformers.annotations import Activation, LayerOptions
+from keras_transformers.layers.arguments import OURS, Arguments, parameters_of
 from keras_transformers.layers.errors import beside
 
 # What the logits of classes are for, as `transformers` calls it.
@@ -25,14 +25,38 @@ class ModelSettings(Arguments):
 
     Comes before `keras.Model` among the bases. A constructor under `keeps_settings` finds its
     arguments, by name, in the mapping `_settings`, which is read-only.
+
+    Attributes:
+        defaults: Numbers where neither they nor the part that they make are given.
     """
 
+    defaults: ClassVar[Mapping[str, int]] = types.MappingProxyType({})
+
     _settings: Mapping[str, Any] = types.MappingProxyType({})
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        for name in _of_variants(cast(Any, cls)) & kwargs.keys():
+            owner, value = cls.__name__, kwargs[name]
+            raise ValueError(
+                f"{owner}: `{name}` is a keyword of {owner}.from_variant, which makes the parts; "
+                f"the constructor takes the parts. Received: {name}={value!r}"
+            )
+        return super().__new__(cls, *args, **kwargs)
 
     def _settle(self, **values: Any) -> None:
         """Sets settings that follow from others, where they were not given."""
         # No dict: Keras would track it as one of layers.
         self._settings = types.MappingProxyType({**self._settings, **values})
+
+    def _of(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self._settings[name] for name in names}
+
+    def _settled(self, names: Sequence[str]) -> dict[str, Any]:
+        """The numbers of these names, checked, the default where there is none."""
+        missing = [name for name in names if self._settings[name] is None and name in self.defaults]
+        self._settle(**{name: self.defaults[name] for name in missing})
+        check_sizes(type(self).__name__, self._settings, names)
+        return self._of(names)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}
@@ -66,6 +90,17 @@ def keeps_settings(**written: Callable[[Any], Any] | None) -> Callable[[Made], M
         return cast(Made, __init__)
 
     return decorated
+
+
+@functools.cache
+def _of_variants(cls: Any) -> frozenset[str]:
+    """What `from_variant` of a class takes by name and no constructor of it does."""
+    if not hasattr(cls, "from_variant"):
+        return frozenset()
+    *_, last = inspect.signature(cls.from_variant).parameters.values()
+    known = getattr(last.annotation, "__args__", ())  # of `Unpack[...]`, a `TypedDict`
+    words: frozenset[str] = frozenset().union(*(typing.get_type_hints(each) for each in known))
+    return words - parameters_of(cls) - typing.get_type_hints(LayerOptions).keys()
 
 
 def _settings(given: inspect.BoundArguments, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,3 +222,32 @@ def variant(
     if changes.get("style") == "modern":
         settings["mlp_dim"] = round(settings["mlp_dim"] * 2 / 3 / MULTIPLE) * MULTIPLE
     return {**settings, **changes}
+
+
+def with_part(
+    settings: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    part: str,
+    make: Callable[..., Any],
+    numbers: Sequence[str],
+    words: Sequence[str],
+) -> dict[str, Any]:
+    """Flat settings with a part in the place of the numbers it stands for, where there must be one.
+
+    Args:
+        settings: Those of a variant, with changes.
+        changes: What the user gave, who is told of a number beside a part by the constructor.
+        part: Its name.
+        make: Function of the numbers and words that makes it.
+        numbers: Names of the numbers that stand for the default part.
+        words: Names of further keywords, by one of which the part is another.
+    """
+    given = changes.get(part) is not None
+    of_words = {name: settings[name] for name in words if name in settings}
+    if not given and not of_words:
+        return dict(settings)
+    left = {k: v for k, v in settings.items() if k not in numbers or (given and k in changes)}
+    if not given:
+        of_numbers = {name: settings[name] for name in numbers if name in settings}
+        left[part] = make(**of_numbers, **of_words)
+    return left

@@ -6,35 +6,24 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Tensor
-from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock, WindowAttention
+from keras_transformers.annotations import Part, Tensor
+from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock
+from keras_transformers.layers.parts import Prototype, serialized
 from keras_transformers.layers.vision.patch_merging import pad_map
-from keras_transformers.models.image_model import ImageModelOptions, both_sides
-from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import (
-    check_choice,
-    check_sizes,
-    keeps_settings,
-    serialized_activation,
-    variant,
+from keras_transformers.models.image_model import ImageModelOptions, both_sides, with_rates
+from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
+from keras_transformers.models.settings import check_sizes, keeps_settings, refuse_beside
+from keras_transformers.models.swin_variants import (
+    NUMBERS,
+    SwinKeywords,
+    swin_arguments,
+    swin_blocks,
 )
 
-# Liu et al. 2021, section 3.3; a smaller one for small images.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "mini": {"hidden_dim": 32, "num_layers": (2, 2, 2, 2), "num_heads": (1, 2, 4, 8)},
-    "T": {"hidden_dim": 96, "num_layers": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)},
-    "S": {"hidden_dim": 96, "num_layers": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)},
-    "B": {"hidden_dim": 128, "num_layers": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)},
-    "L": {"hidden_dim": 192, "num_layers": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)},
-}
-SECOND = {"image_size": 256, "window_size": 8}  # of the second version, Liu et al. 2022, table 4
 
-
-def of_stages(window_size: int | Sequence[int | None] | None) -> list[int | None]:
-    """A window size, or None, of each stage, given as a list of them or as one for all."""
-    if isinstance(window_size, int | None):
-        return [window_size] * len(STRIDES)
-    return list(window_size)
+def serialized_blocks(blocks: Sequence[Part] | None) -> list[Any] | None:
+    """Blocks as configurations, in a list."""
+    return None if blocks is None else [serialized(each) for each in blocks]
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -54,19 +43,15 @@ class Swin(Pyramid):
         patch_size: Side of a patch.
         hidden_dim: Width of the first stage; each has twice that of the last.
         num_layers: Blocks of each stage.
-        num_heads: Heads of each stage; must divide its width.
-        window_size: Side of a window in tokens.
-        version: 1 or 2.
-        pretrained_window_size: With version 2, the window by which offsets are measured, where it
-            is not `window_size`; or one for each stage.
-        mlp_ratio: How much wider than a token the hidden layer of the feed-forward networks is.
-        mask_padding: See `SwinBlock`.
-        dropout: Rate on every residual branch.
+        num_heads: Heads of each stage; must divide its width. 3, 6, 12 and 24 unless there are
+            `blocks`.
+        window_size: Side of a window in tokens. 7 unless there are `blocks`.
+        version: 1, the default unless there are `blocks`, or 2.
         drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
-            on a line (Huang et al. 2016).
-        norm_epsilon: Epsilon of all layer norms.
-        activation: Activation of the feed-forward networks.
-        qkv_bias: Whether the projections to queries, keys and values have biases.
+            on a line (Huang et al. 2016). None for those of the `blocks`, or 0.
+        blocks: What the blocks of a stage are copies of, one `SwinBlock` for each of the four, in
+            the place of `num_heads`, `window_size` and `version`. The model shifts every second
+            copy; and merges and ends with norms like those of the first.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -77,8 +62,8 @@ class Swin(Pyramid):
         the maps of all stages.
 
     Raises:
-        ValueError: If a size is not positive, heads do not divide a stage's width, or there is no
-            such version.
+        ValueError: If a size is not positive, heads do not divide a stage's width, there is no such
+            version, or a number is given beside the blocks.
 
     Example:
     >>> import numpy as np
@@ -90,15 +75,21 @@ class Swin(Pyramid):
     >>> maps = model.features(np.zeros((3, 72, 60, 3), "float32"))
     >>> {name: tuple(x.shape[1:]) for name, x in maps.items()}["stride_8"]
     (9, 8, 16)
+
+    By parts: gated networks, and no heads in the second half.
+
+    >>> from keras_transformers.layers import FourierMixing, GatedFeedForward, SwinBlock
+    >>> from keras_transformers.layers import WindowAttention
+    >>> mixers = WindowAttention(1, 4), WindowAttention(2, 4), FourierMixing(), FourierMixing()
+    >>> blocks = [SwinBlock(mixer=mixer, feed_forward=GatedFeedForward(16 * 2**stage),
+    ...                     window_size=4 if stage > 1 else None)
+    ...           for stage, mixer in enumerate(mixers)]
+    >>> model = Swin(10, 64, hidden_dim=8, num_layers=(1, 2, 1, 1), blocks=blocks)
+    >>> tuple(model(np.zeros((3, 64, 64, 3), "float32")).shape)
+    (3, 10)
     """
 
-    @keeps_settings(
-        image_size=both_sides,
-        num_layers=list,
-        num_heads=list,
-        pretrained_window_size=of_stages,
-        activation=serialized_activation,
-    )
+    @keeps_settings(image_size=both_sides, num_layers=list, blocks=serialized_blocks)
     def __init__(
         self,
         num_classes: int | None = 1000,
@@ -106,74 +97,69 @@ class Swin(Pyramid):
         patch_size: int = 4,
         hidden_dim: int = 96,
         num_layers: Sequence[int] = (2, 2, 6, 2),
-        num_heads: Sequence[int] = (3, 6, 12, 24),
-        window_size: int = 7,
-        version: Literal[1, 2] = 1,
-        pretrained_window_size: int | Sequence[int | None] | None = None,
-        mlp_ratio: int = 4,
-        mask_padding: bool = True,
-        dropout: float = 0.0,
-        drop_path: float = 0.0,
-        norm_epsilon: float = 1e-5,
-        activation: Activation | None = "gelu",
-        qkv_bias: bool = True,
+        num_heads: Sequence[int] | None = None,
+        window_size: int | None = None,
+        version: Literal[1, 2] | None = None,
+        drop_path: float | None = None,
+        blocks: Sequence[Part] | None = None,
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         super().__init__(**kwargs)
-        settings = self._settings
-        sizes = ["patch_size", "hidden_dim", "window_size", "mlp_ratio"]
-        check_sizes("Swin", settings, sizes)
-        check_choice("Swin", settings, "version", (1, 2))
-        self._check_stages(["num_layers", "num_heads"])
-        self._check_stages(["pretrained_window_size"], or_none=True)
+        check_sizes("Swin", self._settings, ["patch_size", "hidden_dim"])
+        self._check_stages(["num_layers"])
         policy = self.dtype_policy
+        self.blocks = self._blocks(blocks)
+        first: Any = self.blocks[0].layer
         self.patch_embedding = PatchEmbedding(
             patch_size, hidden_dim, name="patch_embedding", dtype=policy
         )
-        self.embedding_norm = norm(self, "embedding_norm")
+        self.embedding_norm = first.copied_norm(self, "embedding_norm")
+        self.norm = first.copied_norm(self, "norm")
+        epsilon = getattr(self.norm, "epsilon", 1e-5)
         self.mergings = [
-            PatchMerging(version == 1, norm_epsilon, name=f"merging_{i}", dtype=policy)
+            PatchMerging(first.norm_first, epsilon, name=f"merging_{i}", dtype=policy)
             for i in range(1, len(STRIDES))
         ]
-        self.encoder_blocks = [
-            self._block(stage, number, rate)
-            for (stage, number), rate in zip(self._positions(), self._drop_path(), strict=True)
-        ]
-        self.norm = norm(self, "norm")
+        self.encoder_blocks = [self._copy(*position) for position in self._positions()]
+        if drop_path is not None:
+            for block, rate in zip(self.encoder_blocks, self._drop_path(), strict=True):
+                block.drop_path = rate
         self._make_head()
 
-    def _block(self, stage: int, number: int, drop_path: float) -> keras.layers.Layer:
-        settings = self._settings
-        width = settings["hidden_dim"] * 2**stage
-        window = settings["window_size"]
-        map_size = [-(-side // self.strides()[stage]) for side in settings["image_size"]]
-        attention = WindowAttention(
-            settings["num_heads"][stage],
-            [min(window, side) for side in map_size],
-            cosine=settings["version"] == 2,
-            pretrained_window_size=settings["pretrained_window_size"][stage],
-            use_bias=True if settings["qkv_bias"] else "output",
+    def _blocks(self, given: Sequence[Part] | None) -> list[Prototype]:
+        numbers = {name: self._settings[name] for name in NUMBERS}
+        if given is not None:
+            refuse_beside("Swin", "blocks", **numbers)
+            if len(given) != len(STRIDES):
+                raise ValueError(
+                    f"Swin: `blocks` must be a `SwinBlock` for each of {len(STRIDES)} stages. "
+                    f"Received: {len(given)}"
+                )
+        else:
+            self._settle(**{name: NUMBERS[name] for name, x in numbers.items() if x is None})
+            self._settle(num_heads=list(self._settings["num_heads"]))
+            numbers = {name: self._settings[name] for name in NUMBERS}
+            given = swin_blocks(self._settings["hidden_dim"], **numbers)
+        return [Prototype(self, "blocks", each, SwinBlock) for each in given]
+
+    def _copy(self, stage: int, number: int) -> Any:
+        """A block like those of its stage, with windows that its map has room for."""
+        block = self.blocks[stage].layer
+        sides = [-(-side // self.strides()[stage]) for side in self._settings["image_size"]]
+        pairs = list(zip(sides, block.window_size, strict=True))
+        made = block.with_windows(
+            [min(pair) for pair in pairs],
+            [window // 2 * (number % 2) * (side > window) for side, window in pairs],
         )
-        return SwinBlock(
-            mixer=attention,
-            mlp_dim=settings["mlp_ratio"] * width,
-            shift=[window // 2 * (number % 2) * (side > window) for side in map_size],
-            norm_first=settings["version"] == 1,
-            mask_padding=settings["mask_padding"],
-            activation=settings["activation"],
-            norm=norm(self, "norm"),
-            dropout=settings["dropout"],
-            drop_path=drop_path,
-            name=block_name(stage, number),
-            dtype=self.dtype_policy,
-        )
+        return Prototype(self, "blocks", made, SwinBlock).copy(self, block_name(stage, number))
 
     @classmethod
     def from_variant(
         cls,
         name: Literal["mini", "T", "S", "B", "L"],
+        /,
         num_classes: int | None = 1000,
-        **changes: Any,
+        **changes: Unpack[SwinKeywords],
     ) -> Self:
         """A model of a published size, of either version.
 
@@ -183,14 +169,27 @@ class Swin(Pyramid):
         Args:
             name: "mini", "T", "S", "B" or "L".
             num_classes: Number of classes, or None.
-            **changes: Any constructor argument, instead of the variant's; `version=2` for the
-                second version.
+            **changes: Any constructor argument, instead of the variant's, `version=2` for the
+                second version; or one of these, from which blocks are made: `mlp_ratio`, how much
+                wider than a token the hidden layer of the feed-forward networks is, by default 4;
+                their `activation`, by default GELU; `dropout` on every residual branch;
+                `mask_padding`, see `SwinBlock`; `norm_epsilon`, by default 1e-5; `qkv_bias`,
+                whether the projections to queries, keys and values have biases; and of version 2
+                `pretrained_window_size`, by which offsets are measured, where it is not
+                `window_size`, or one for each stage.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword, or a keyword is given beside the
+                blocks.
         """
-        second = SECOND if changes.get("version") == 2 else {}
-        return cls(num_classes, **variant("Swin", name, VARIANTS, {**second, **changes}))
+        return cls(num_classes, **swin_arguments(name, changes))
+
+    def transferred(self, **changes: Any) -> Self:
+        """As `Transferable.transferred`; `dropout` makes blocks like these."""
+        changes, blocks = with_rates(changes, self.blocks, ["dropout"])
+        if blocks is not None:
+            changes = {"blocks": blocks, **dict.fromkeys(NUMBERS), **changes}
+        return super().transferred(**changes)
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)

@@ -13,10 +13,16 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     SelfAttention,
 )
-from keras_transformers.models.settings import check_changes, check_choice, check_problem, variant
+from keras_transformers.models.settings import (
+    check_changes,
+    check_choice,
+    check_problem,
+    variant,
+    with_part,
+)
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_heads import ClassificationHead, MaskedLanguageHead, TaggingHead
-from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers, with_part
+from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers
 
 Style: TypeAlias = Literal["bert", "modern"]
 Pooling: TypeAlias = Literal["token", "mean"]

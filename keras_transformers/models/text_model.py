@@ -1,6 +1,6 @@
 """What models of one text share: ids as vectors, and a stack of blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -23,12 +23,10 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     `max_length`, `dropout`, and the parts that take the place of numbers, `block` and `embedding`.
 
     Attributes:
-        defaults: Numbers where neither they nor the part that they make are given.
         block_kind: What a `block` must be.
         default_embedding, default_block: Functions of numbers, by name, that make the default part.
     """
 
-    defaults: ClassVar[Mapping[str, int]]
     block_kind: ClassVar[type[keras.layers.Layer]]
     default_embedding: ClassVar[Any]
     default_block: ClassVar[Any]
@@ -63,16 +61,6 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
             block.dropout = dropout
         pre_norm = prototype.layer.norm_first
         return blocks, prototype.layer.copied_norm(self, "norm") if pre_norm else None
-
-    def _of(self, names: Sequence[str]) -> dict[str, Any]:
-        return {name: self._settings[name] for name in names}
-
-    def _settled(self, names: Sequence[str]) -> dict[str, Any]:
-        """The numbers of these names, checked, the default where there is none."""
-        missing = [name for name in names if self._settings[name] is None and name in self.defaults]
-        self._settle(**{name: self.defaults[name] for name in missing})
-        check_sizes(type(self).__name__, self._settings, names)
-        return self._of(names)
 
     @property
     def padding_id(self) -> int:

@@ -23,9 +23,9 @@ class Transferable(ModelMixin):
 
         Args:
             **changes: Constructor arguments that differ, most often `num_classes`, of images also
-                `image_size` and `drop_path`, of texts `head`. A head of the same kind and size is
-                taken over, another starts anew, as does a pooling that was not there; tables of
-                positions are resized.
+                `image_size`, of texts `head`; and `dropout` and `drop_path` of the blocks. A head
+                of the same kind and size is taken over, another starts anew, as does a pooling that
+                was not there; tables of positions are resized.
 
         Returns:
             A built model of the same class, with nothing frozen.

@@ -1,45 +1,39 @@
 """The Vision Transformer of Dosovitskiy et al. 2021."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
-from keras_transformers.layers import AttentionPooling, EncoderBlock
-from keras_transformers.models.image_model import ImageModelOptions, both_sides, drop_path_rates
-from keras_transformers.models.settings import (
-    check_choice,
-    check_divides,
-    check_sizes,
-    keeps_settings,
+from keras_transformers.annotations import Index, Part, Tensor
+from keras_transformers.layers import Dropout, EncoderBlock
+from keras_transformers.layers.parts import Prototype, part, part_or_numbers, serialized
+from keras_transformers.models.image_embedding import ImageEmbedding
+from keras_transformers.models.image_model import (
+    ImageModel,
+    ImageModelOptions,
+    both_sides,
+    drop_path_rates,
+    with_rates,
 )
-from keras_transformers.models.vit_blocks import parts_of_blocks, serialized_block
-from keras_transformers.models.vit_tokens import POSITIONS, STEMS, PatchTokens
+from keras_transformers.models.image_pooling import ImagePooling, as_pooling, serialized_pooling
+from keras_transformers.models.settings import check_divides, check_sizes, keeps_settings
+from keras_transformers.models.vit_variants import (
+    OF_BLOCK,
+    OF_EMBEDDING,
+    ViTKeywords,
+    vit_arguments,
+    vit_block,
+    vit_embedding,
+)
 
-# Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
-# one for small images.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "mini": {"hidden_dim": 128, "num_heads": 4, "mlp_dim": 256, "num_layers": 4},
-    "Ti": {"hidden_dim": 192, "num_heads": 3, "mlp_dim": 768, "num_layers": 12},
-    "S": {"hidden_dim": 384, "num_heads": 6, "mlp_dim": 1536, "num_layers": 12},
-    "B": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
-    "L": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
-    "H": {"hidden_dim": 1280, "num_heads": 16, "mlp_dim": 5120, "num_layers": 32},
-}
-# What these settings may be.
-CHOICES = {
-    "pooling": ("token", "mean", "attention"),
-    "positions": (*POSITIONS, None),
-    "stem": tuple(STEMS),
-    "distillation": (None, "token", "head"),
-}
+# Of table 1 of the paper, and its patches of 16 pixels, where neither a number nor a part is given.
+DEFAULTS = {"patch_size": 16, "hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ViT(PatchTokens):
+class ViT(ImageModel):
     """Vision Transformer (Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929).
 
     `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos`, `num_layers` pre-norm encoder blocks, then
@@ -51,28 +45,20 @@ class ViT(PatchTokens):
         num_classes: Number of classes; None leaves the head out, and the model gives `y`.
         image_size: `(height, width)` in pixels, or an int for both; what the positions are made
             for.
-        patch_size: Side of a patch; must divide `image_size`.
-        hidden_dim: Width of every token (D).
-        num_heads: Heads of every attention; must divide `hidden_dim`.
-        mlp_dim: Width of the feed-forward networks.
+        patch_size: Side of a patch; must divide `image_size`. 16 unless there is an `embedding`.
+        hidden_dim: Width of every token (D). 768 unless there is an `embedding`.
+        num_heads: Heads of every attention; must divide `hidden_dim`. 12 unless there is a `block`.
+        mlp_dim: Width of the feed-forward networks. 3072 unless there is a `block`.
         num_layers: Number of encoder blocks.
-        pooling: "token", "mean" (over the patches) or "attention".
-        class_token: Whether there is a class token; by default with "token" pooling only.
-        positions: "learned", "sinusoidal", or None where the mixer knows positions itself.
-        stem: What makes tokens: "patches" (`PatchEmbedding`), "shifted" (`ShiftedPatchEmbedding`)
-            or "convolutional" (`ConvolutionalStem`).
-        representation_dim: Width of a dense layer with tanh before the head (the paper's while
-            pre-training), or None.
-        distillation: None; "token" for a second token, after the class token, that has learned from
-            a teacher; or "head" for that token with a head of its own, the logits being the mean of
-            both (Touvron et al. 2021, "DeiT", https://arxiv.org/abs/2012.12877, section 4).
-        dropout: Rate on embeddings and on every residual branch.
-        drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
-            on a line (Huang et al. 2016).
-        norm_epsilon: Epsilon of all layer norms.
-        block: Dict of further arguments of every `EncoderBlock`, `layer_scale`, `mixer`,
-            `feed_forward` and `norm`, and of its default parts: `activation`, `attention_dropout`
-            and `qkv_bias`.
+        block: What every block is a copy of, in the place of `num_heads` and `mlp_dim`: an
+            `EncoderBlock`. Its `drop_path` is that of the last block; the first has 0, those
+            between lie on a line (Huang et al. 2016). Its `dropout` is that of embeddings too, and
+            a norm like its own stands at the end.
+        embedding: What makes tokens of an image, in the place of `patch_size` and `hidden_dim`: an
+            `ImageEmbedding`; copied. By numbers, projected patches and learned positions, and a
+            class token where `pooling` needs one.
+        pooling: "token", "mean" (over the patches), "distilled" (see `ImagePooling`), a layer such
+            as `AttentionPooling(12, 3072)`, or an `ImagePooling` of one of them.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -83,7 +69,8 @@ class ViT(PatchTokens):
 
     Raises:
         ValueError: If a size is not positive, patches do not fill the image, `num_heads` does not
-            divide `hidden_dim`, or a choice is unknown.
+            divide `hidden_dim`, a number is given beside the part that it makes, or what is pooled
+            is not there.
 
     Example:
     >>> import numpy as np
@@ -92,97 +79,95 @@ class ViT(PatchTokens):
     ...             num_layers=2)
     >>> tuple(model(np.zeros((3, 28, 28, 1), "float32")).shape)
     (3, 10)
+
+    By parts: Fourier mixing instead of attention, and no class token.
+
+    >>> from keras_transformers.layers import EncoderBlock, FourierMixing, PatchEmbedding
+    >>> from keras_transformers.models import ImageEmbedding
+    >>> block = EncoderBlock(mixer=FourierMixing(), mlp_dim=32, norm_first=True, drop_path=0.1)
+    >>> embedding = ImageEmbedding(PatchEmbedding(7, 16), class_token=False)
+    >>> model = ViT(10, 28, num_layers=2, block=block, embedding=embedding, pooling="mean")
+    >>> tuple(model(np.zeros((3, 28, 28, 1), "float32")).shape)
+    (3, 10)
     """
 
-    anew = ("head", "representation", "attention_pooling", "position_embedding", "distillation")
+    anew = ("head", "representation", "attention_pooling", "distillation")
+    anew += ("embedding/position_embedding", "embedding/distillation")
+    defaults = DEFAULTS
 
-    @keeps_settings(image_size=both_sides, block=serialized_block)
+    @keeps_settings(
+        image_size=both_sides, block=serialized, embedding=serialized, pooling=serialized_pooling
+    )
     def __init__(
         self,
         num_classes: int | None = 1000,
         image_size: int | Sequence[int] = 224,
-        patch_size: int = 16,
-        hidden_dim: int = 768,
-        num_heads: int = 12,
-        mlp_dim: int = 3072,
+        patch_size: int | None = None,
+        hidden_dim: int | None = None,
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
         num_layers: int = 12,
-        pooling: Literal["token", "mean", "attention"] = "token",
-        class_token: bool | None = None,
-        positions: Literal["learned", "sinusoidal"] | None = "learned",
-        stem: Literal["patches", "shifted", "convolutional"] = "patches",
-        representation_dim: int | None = None,
-        distillation: Literal["token", "head"] | None = None,
-        dropout: float = 0.0,
-        drop_path: float = 0.0,
-        norm_epsilon: float = 1e-6,
-        block: dict[str, Any] | None = None,
+        block: Part | None = None,
+        embedding: Part | None = None,
+        pooling: Literal["token", "mean", "distilled"] | ImagePooling | Part = "token",
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
         super().__init__(**kwargs)
-        if class_token is None:
-            self._settle(class_token=pooling == "token")
-        self._check_settings()
-        self.pooling = pooling
-        policy = self.dtype_policy
-        self._make_tokens()
-        self.encoder_blocks = [
-            EncoderBlock(
-                dropout=dropout,
-                norm_first=True,
-                drop_path=rate,
-                name=f"encoder_{i}",
-                dtype=policy,
-                **parts_of_blocks(num_heads, mlp_dim, norm_epsilon, **(block or {})),
-            )
-            for i, rate in enumerate(drop_path_rates(drop_path, num_layers))
-        ]
-        self.norm = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="norm", dtype=policy)
+        check_sizes("ViT", self._settings, ["num_layers"], ["num_classes"])
+        self.pooling = as_pooling(pooling)
+        self.embedding: ImageEmbedding = self._embedding(embedding)
+        self.patch_size = self.embedding.patch_size
+        self.prefix_tokens = self.embedding.prefix_tokens
+        self.grid(self._settings["image_size"])
+        self.pooling.check(self.embedding, num_classes)
+        self.block = self._block(block)
+        layer, policy = self.block.layer, self.dtype_policy
+        self.dropout_layer = Dropout(layer.dropout, dtype=policy)
+        self.encoder_blocks = [self.block.copy(self, f"encoder_{i}") for i in range(num_layers)]
+        rates = drop_path_rates(layer.drop_path, num_layers)
+        for each, rate in zip(self.encoder_blocks, rates, strict=True):
+            each.drop_path = rate
+        self.norm = layer.copied_norm(self, "norm")
         self.attention_pooling: Any = None
-        if pooling == "attention":
-            self.attention_pooling = AttentionPooling(
-                num_heads, mlp_dim, norm_epsilon, name="attention_pooling", dtype=policy
-            )
-        self._make_heads()
-
-    def _make_heads(self) -> None:
-        settings, policy = self._settings, self.dtype_policy
+        if self.pooling.is_layer:
+            kind = keras.layers.Layer
+            self.attention_pooling = part(self, "attention_pooling", self.pooling.kind, kind)
         self.representation: Any = None
-        self.distillation_head: Any = None
-        if settings["representation_dim"] is not None:
+        if self.pooling.representation_dim is not None:
             self.representation = keras.layers.Dense(
-                settings["representation_dim"], "tanh", name="representation", dtype=policy
+                self.pooling.representation_dim, "tanh", name="representation", dtype=policy
             )
         self._make_head()
-        if settings["distillation"] == "head":
+        self.distillation_head: Any = None
+        if self.pooling.kind == "distilled":
             self.distillation_head = keras.layers.Dense(
-                settings["num_classes"], name="distillation_head", dtype=policy
+                num_classes, name="distillation_head", dtype=policy
             )
 
-    def _check_settings(self) -> None:
-        settings = self._settings
-        sizes = ["patch_size", "hidden_dim", "num_heads", "mlp_dim", "num_layers"]
-        optional = ["num_classes", "representation_dim"]
-        check_sizes("ViT", settings, sizes, optional)
-        check_divides("ViT", settings, "num_heads", "hidden_dim")
-        for name, known in CHOICES.items():
-            check_choice("ViT", settings, name, known)
-        if settings["pooling"] == "token" and not settings["class_token"]:
-            raise ValueError('ViT: `pooling`="token" needs a class token. Received: False')
-        with_head = settings["num_classes"] and not settings["representation_dim"]
-        if settings["distillation"] and settings["pooling"] != "token":
-            raise ValueError(
-                'ViT: `distillation` needs `pooling`="token". '
-                f"Received: pooling={settings['pooling']!r}"
-            )
-        if settings["distillation"] == "head" and not with_head:
-            raise ValueError(
-                'ViT: `distillation`="head" needs classes and no representation. Received: '
-                f"num_classes={settings['num_classes']}, "
-                f"representation_dim={settings['representation_dim']}"
-            )
+    def _embedding(self, given: Part | None) -> Any:
+        numbers = self._of(OF_EMBEDDING)
+        prototype = part_or_numbers(self, "embedding", given, ImageEmbedding, **numbers)
+        if prototype is None:
+            tokens: dict[str, Any] = {"class_token": self.pooling.of_class_token}
+            tokens["distillation_token"] = self.pooling.kind == "distilled"
+            made = vit_embedding(**self._settled(OF_EMBEDDING), **tokens)
+            prototype = Prototype(self, "embedding", made, ImageEmbedding)
+        return prototype.copy(self, "embedding")
+
+    def _block(self, given: Part | None) -> Prototype:
+        numbers = self._of(OF_BLOCK)
+        prototype = part_or_numbers(self, "block", given, EncoderBlock, **numbers)
+        if prototype is None:
+            numbers = self._settled(OF_BLOCK)
+            width = {"hidden_dim": self.embedding.hidden_dim}
+            check_divides("ViT", {**numbers, **width}, "num_heads", "hidden_dim")
+            prototype = Prototype(self, "block", vit_block(**numbers), EncoderBlock)
+        return prototype
 
     @classmethod
-    def from_variant(cls, name: str, num_classes: int | None = 1000, **changes: Any) -> Self:
+    def from_variant(
+        cls, name: str, /, num_classes: int | None = 1000, **changes: Unpack[ViTKeywords]
+    ) -> Self:
         """A model of a published size with patches of any size.
 
         Parameters for 1,000 classes at 224 pixels: "Ti/16" 5.7 M, "S/16" 22.1 M, "B/16" 86.6 M,
@@ -191,28 +176,39 @@ class ViT(PatchTokens):
         Args:
             name: "mini", "Ti", "S", "B", "L" or "H", a slash, and the side of a patch: "S/16".
             num_classes: Number of classes, or None.
-            **changes: Any constructor argument, instead of the variant's.
+            **changes: Any constructor argument, instead of the variant's; or one of these, from
+                which parts are made. Of the block: `dropout`, `drop_path`, `attention_dropout`,
+                `qkv_bias`, `activation` (by default GELU), `norm_epsilon` (by default 1e-6),
+                `layer_scale`, `mixer`, `feed_forward` and `norm`. Of the embedding: `class_token`,
+                `positions`, and `stem`, "patches", "shifted" or "convolutional"; see
+                `ImageEmbedding`. Of the pooling: "attention", with the heads and widths of the
+                blocks; `representation_dim`; and `distillation`, "token" for a distillation token,
+                "head" where that has a head of its own; see `ImagePooling`.
 
         Raises:
-            ValueError: If there is no such variant.
+            ValueError: If there is no such variant or keyword, or a keyword is given beside the
+                part that it makes.
         """
-        match = re.fullmatch(r"(\w+)/([1-9]\d*)", name)
-        if not match or match[1] not in VARIANTS:
-            raise ValueError(
-                f"ViT.from_variant: `name` must be one of {', '.join(VARIANTS)}, a slash and the "
-                f"patch size, for instance 'S/16'. Received: {name!r}"
-            )
-        variant = {**VARIANTS[match[1]], "patch_size": int(match[2])}
-        return cls(num_classes, **{**variant, **changes})
+        return cls(num_classes, **vit_arguments(name, changes))
+
+    def transferred(self, **changes: Any) -> Self:
+        """As `Transferable.transferred`; `dropout` and `drop_path` make blocks like these."""
+        changes, rates = with_rates(changes, [self.block], ["dropout", "drop_path"])
+        if rates is not None:
+            changes = {"block": rates[0], **dict.fromkeys(OF_BLOCK), **changes}
+        if "pooling" in changes and not {*OF_EMBEDDING, "embedding"} & changes.keys():
+            tokens = {"embedding": serialized(self.embedding), **dict.fromkeys(OF_EMBEDDING)}
+            changes = {**tokens, **changes}
+        return super().transferred(**changes)
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
-        tokens = (None, None, self._settings["hidden_dim"])
-        hidden = (None, self._settings["hidden_dim"])
-        self._build_tokens(tokens)
-        for block in self.encoder_blocks:
-            block.build(tokens)
-        self.norm.build(hidden if self.pooling == "mean" else tokens)
+        self.embedding.build((None, *self._settings["image_size"], self.channels))
+        hidden = (None, self.embedding.hidden_dim)
+        tokens = (None, *hidden)
+        for layer in (self.dropout_layer, *self.encoder_blocks):
+            layer.build(tokens)
+        self.norm.build(hidden if self.pooling.kind == "mean" else tokens)
         if self.attention_pooling is not None:
             self.attention_pooling.build(tokens)
         for head in (self.representation, self.distillation_head):
@@ -222,7 +218,16 @@ class ViT(PatchTokens):
 
     @property
     def _width(self) -> int:
-        return self._settings["representation_dim"] or self._settings["hidden_dim"]
+        return self.pooling.representation_dim or self.embedding.hidden_dim
+
+    def grid(self, image_size: Sequence[Index | None]) -> tuple[Any, ...]:
+        """`(rows, columns)` of patches in an image of `(height, width)`."""
+        return self.embedding.grid(image_size)
+
+    def _check_images(self, images: Any) -> None:
+        super()._check_images(images)
+        if None not in images.shape[1:3]:
+            self.embedding.grid(images.shape[1:3])
 
     def call(self, images: Tensor, training: bool | None = None) -> Tensor:
         if self.distillation_head is None:
@@ -233,9 +238,9 @@ class ViT(PatchTokens):
     def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
         """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
         x = self.encode(images, training=training)
-        if self.pooling == "attention":
+        if self.attention_pooling is not None:
             y = self.attention_pooling(self.norm(x), training=training)
-        elif self.pooling == "mean":
+        elif self.pooling.kind == "mean":
             y = self.norm(ops.mean(x[:, self.prefix_tokens :], axis=1))
         else:
             y = self.norm(x[:, 0])
@@ -261,7 +266,8 @@ class ViT(PatchTokens):
             `(batch, tokens, hidden_dim)`, the class token first and that of distillation next
             where there are such; or a list of them, one a block.
         """
-        x = self._tokens(images, visible, training)
+        self._check_images(images)
+        x = self.dropout_layer(self.embedding(images, visible=visible), training=training)
         outputs = []
         for block in self.encoder_blocks:
             x = block(x, training=training)
@@ -279,7 +285,7 @@ class ViT(PatchTokens):
             Dict of "stride_16" (or what `patch_size` is) to `(batch, rows, columns, hidden_dim)`.
         """
         x = self.encode(images, training=training)
-        if self.norm.built and self.pooling != "mean":
+        if self.norm.built and self.pooling.kind != "mean":
             x = self.norm(x)
         rows, columns = self.grid(ops.shape(images)[1:3])
         x = ops.reshape(x[:, self.prefix_tokens :], (-1, rows, columns, x.shape[-1]))
@@ -287,4 +293,4 @@ class ViT(PatchTokens):
 
     def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
         end = [self.norm] if blocks == len(self.encoder_blocks) else []
-        return [*self._token_layers(), *self.encoder_blocks[:blocks], *end]
+        return [self.embedding, *self.encoder_blocks[:blocks], *end]

@@ -5,6 +5,7 @@ from typing import Any
 from keras_transformers.models import TextEncoder
 from keras_transformers.pretrained.configuration import (
     Configuration,
+    Setting,
     activation,
     number,
     positive,
@@ -28,11 +29,11 @@ def make_encoder(arguments: dict[str, Any]) -> TextEncoder:
     return model
 
 
-def _embeddings(start: str) -> Mappings:
+def embeddings(start: str, tied: str) -> Mappings:
+    """The mappings of a model's embedding, the table of tokens also under the name `tied`."""
     table = f"{start}.word_embeddings.weight"
-    tied = ("cls.predictions.decoder.weight", "vocab_projector.weight")
     return [
-        WeightMapping("embedding/token_embedding/token_embedding", table, also=tied),
+        WeightMapping("embedding/token_embedding/token_embedding", table, also=(tied,)),
         WeightMapping(
             "embedding/position_embedding/position_embedding", f"{start}.position_embeddings.weight"
         ),
@@ -44,20 +45,54 @@ def _embeddings(start: str) -> Mappings:
     ]
 
 
-LAYER = "bert.encoder.layer.{i}"
+def bert_layers(prefix: str) -> Mappings:
+    """The mappings of the blocks of BERT and of what has the same names but for the first."""
+    layer = f"{prefix}.encoder.layer.{{i}}"
+    return [
+        *attention(
+            "encoder_{i}/mixer",
+            f"{layer}.attention.self.query",
+            f"{layer}.attention.self.key",
+            f"{layer}.attention.self.value",
+            f"{layer}.attention.output.dense",
+        ),
+        *norm("encoder_{i}/mixer_norm", f"{layer}.attention.output.LayerNorm"),
+        *linear("encoder_{i}/feed_forward/hidden", f"{layer}.intermediate.dense"),
+        *linear("encoder_{i}/feed_forward/output", f"{layer}.output.dense"),
+        *norm("encoder_{i}/feed_forward_norm", f"{layer}.output.LayerNorm"),
+    ]
+
+
+def bert_settings(vocab_size: int) -> tuple[Setting, ...]:
+    """The settings of BERT and its like, with what the size of the vocabulary is by default."""
+    return (
+        size("vocab_size", "vocab_size", vocab_size),
+        size("hidden_size", "hidden_dim", 768),
+        size("num_hidden_layers", "num_layers", 12),
+        size("num_attention_heads", "num_heads", 12),
+        size("intermediate_size", "mlp_dim", 3072),
+        size("max_position_embeddings", "max_length", 512),
+        size("type_vocab_size", "token_types", 2, write=positive),
+        activation("hidden_act", "activation", "gelu"),
+        number("hidden_dropout_prob", "dropout", 0.1),
+        number("attention_probs_dropout_prob", "attention_dropout", 0.1),
+        number("layer_norm_eps", "norm_epsilon", 1e-12),
+    )
+
+
+def bert_sizes(prefix: str) -> dict[Any, tuple[Any, ...]]:
+    """The settings that tensors of BERT and its like show."""
+    start = f"{prefix}.embeddings"
+    return {
+        f"{start}.word_embeddings.weight": ("vocab_size", "hidden_size"),
+        f"{start}.position_embeddings.weight": ("max_position_embeddings", "hidden_size"),
+        f"{prefix}.encoder.layer.0.intermediate.dense.weight": ("intermediate_size", "hidden_size"),
+    }
+
+
 BERT_ROWS = [
-    *_embeddings("bert.embeddings"),
-    *attention(
-        "encoder_{i}/mixer",
-        f"{LAYER}.attention.self.query",
-        f"{LAYER}.attention.self.key",
-        f"{LAYER}.attention.self.value",
-        f"{LAYER}.attention.output.dense",
-    ),
-    *norm("encoder_{i}/mixer_norm", f"{LAYER}.attention.output.LayerNorm"),
-    *linear("encoder_{i}/feed_forward/hidden", f"{LAYER}.intermediate.dense"),
-    *linear("encoder_{i}/feed_forward/output", f"{LAYER}.output.dense"),
-    *norm("encoder_{i}/feed_forward_norm", f"{LAYER}.output.LayerNorm"),
+    *embeddings("bert.embeddings", "cls.predictions.decoder.weight"),
+    *bert_layers("bert"),
     *linear("head/transform", "cls.predictions.transform.dense"),
     *norm("head/norm", "cls.predictions.transform.LayerNorm"),
     WeightMapping("head/bias", "cls.predictions.bias", also=("cls.predictions.decoder.bias",)),
@@ -67,7 +102,7 @@ BERT_ROWS = [
 
 DISTILBERT_LAYER = "distilbert.transformer.layer.{i}"
 DISTILBERT_ROWS = [
-    *_embeddings("distilbert.embeddings"),
+    *embeddings("distilbert.embeddings", "vocab_projector.weight"),
     *attention(
         "encoder_{i}/mixer",
         *(f"{DISTILBERT_LAYER}.attention.{name}_lin" for name in ("q", "k", "v", "out")),
@@ -94,19 +129,7 @@ TASKS = {given["head"] or "features": ending for ending, given in HEADS.items()}
 
 BERT_CONFIGURATION = Configuration(
     name="bert",
-    settings=(
-        size("vocab_size", "vocab_size", 30522),
-        size("hidden_size", "hidden_dim", 768),
-        size("num_hidden_layers", "num_layers", 12),
-        size("num_attention_heads", "num_heads", 12),
-        size("intermediate_size", "mlp_dim", 3072),
-        size("max_position_embeddings", "max_length", 512),
-        size("type_vocab_size", "token_types", 2, write=positive),
-        activation("hidden_act", "activation", "gelu"),
-        number("hidden_dropout_prob", "dropout", 0.1),
-        number("attention_probs_dropout_prob", "attention_dropout", 0.1),
-        number("layer_norm_eps", "norm_epsilon", 1e-12),
-    ),
+    settings=bert_settings(30522),
     fixed={**STYLE, "pooler_activation": "tanh"},
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
     without_effect=frozenset({"classifier_dropout", "directionality", "pooler_fc_size"})
@@ -115,11 +138,7 @@ BERT_CONFIGURATION = Configuration(
 )
 BERT_WEIGHTS = Weights(
     mappings=lambda model: BERT_ROWS,
-    sizes={
-        "bert.embeddings.word_embeddings.weight": ("vocab_size", "hidden_size"),
-        "bert.embeddings.position_embeddings.weight": ("max_position_embeddings", "hidden_size"),
-        "bert.encoder.layer.0.intermediate.dense.weight": ("intermediate_size", "hidden_size"),
-    },
+    sizes=bert_sizes("bert"),
     layers={"num_hidden_layers": "bert.encoder.layer."},
     prefix="bert.",
     bare=("BertModel",),

@@ -1,9 +1,13 @@
 """Swin (Liu et al. 2021) and Swin V2 (Liu et al. 2022)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import keras
+
 from keras_transformers.models import Swin
+from keras_transformers.models.swin_variants import swin_blocks
 from keras_transformers.pretrained.configuration import (
     Configuration,
     Setting,
@@ -12,6 +16,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
 from keras_transformers.pretrained.weight_mapping import (
@@ -101,11 +106,56 @@ def _write_windows(value: Any) -> list[int]:
 
 
 def _make(arguments: dict[str, Any]) -> Any:
-    return make_image_model(Swin, arguments)
+    return make_image_model(functools.partial(Swin.from_variant, "T"), arguments)
 
 
-def _arguments(model: Any) -> dict[str, Any]:
-    return {**model.get_config(), "channels": model.channels}
+def _arguments(model: Swin) -> dict[str, Any]:
+    """What `Swin.from_variant` makes such a model of, and its channels.
+
+    Raises:
+        ValueError: If no keywords make such a model; the message names the part.
+    """
+    settings = model.get_config()
+    first = [sum(settings["num_layers"][:stage]) for stage in range(STAGES)]
+    blocks = [model.encoder_blocks[number] for number in first]
+    of_blocks = _keywords_of_blocks(blocks, settings["hidden_dim"])
+    of_blocks["window_size"] = max(model.blocks[0].layer.window_size)
+    made = swin_blocks(settings["hidden_dim"], **of_blocks)
+    for block, given, same in zip(blocks, model.blocks, made, strict=True):
+        ours = {**parts_of(block), "window_size": given.layer.window_size}
+        fitting = same.with_windows(block.window_size, (0, 0))
+        theirs = {**parts_of(fitting), "window_size": same.window_size}
+        for name, part in {**ours, "mask_padding": block.mask_padding}.items():
+            if said(part) != said({**theirs, "mask_padding": same.mask_padding}[name]):
+                expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
+                raise refused(model, said(part), expected)
+    drop_path = settings["drop_path"]
+    names = ("num_classes", "image_size", "patch_size", "hidden_dim", "num_layers", "problem_type")
+    return {
+        **{name: settings[name] for name in names},
+        **of_blocks,
+        "dropout": blocks[0].dropout,
+        "drop_path": blocks[-1].drop_path if drop_path is None else drop_path,
+        "channels": model.channels,
+    }
+
+
+def _keywords_of_blocks(blocks: list[Any], hidden_dim: int) -> dict[str, Any]:
+    """What `swin_blocks` makes such blocks of, if it does, but for the size of windows."""
+    first, mixers = blocks[0], [block.mixer for block in blocks]
+    network = first.feed_forward
+    return {
+        "num_heads": [getattr(mixer, "num_heads", 1) for mixer in mixers],
+        "version": 1 if first.norm_first else 2,
+        "pretrained_window_size": [
+            getattr(mixer, "pretrained_window_size", None) for mixer in mixers
+        ],
+        "mlp_ratio": max(getattr(network, "mlp_dim", 1) // hidden_dim, 1),
+        "mask_padding": first.mask_padding,
+        "norm_epsilon": getattr(first.mixer_norm, "epsilon", 1e-5),
+        "activation": keras.activations.serialize(getattr(network, "activation", None)),
+        "qkv_bias": getattr(mixers[0], "use_bias", True) != "output",
+    }
 
 
 def _read_window(value: Any) -> int:

@@ -19,10 +19,8 @@ from keras_transformers.models.text_encoder_variants import (
     encoder_embedding,
     encoder_norm,
 )
+from keras_transformers.pretrained.parts import parts_of, refused, said
 
-# What changes nothing that a model computes: names, precision, and how it was started or trained.
-UNSAID = ("name", "dtype", "trainable", "seed", "dropout", "drop_path", "module", "registered_name")
-UNSAID_ENDS = ("_initializer", "_regularizer", "_constraint")
 # Of each part, the function that makes it and the keywords that this takes.
 Makers: TypeAlias = dict[str, tuple[Callable[..., Any], tuple[str, ...]]]
 OF_BLOCK = ("num_heads", "mlp_dim", "style", "attention_dropout", "activation", "norm_epsilon")
@@ -80,7 +78,7 @@ def _numbers(model: Any, block: Any) -> dict[str, Any]:
     }
     for name, part in (("num_heads", mixer), ("mlp_dim", network), ("norm_epsilon", block)):
         if found[name] is None:
-            raise _refused(model, type(part).__name__, f"with {name}, as published ones are")
+            raise refused(model, type(part).__name__, f"with {name}, as published ones are")
     return {
         **found,
         "activation": keras.activations.serialize(getattr(network, "activation", None)),
@@ -98,26 +96,17 @@ def _styled(
             name: make(**{word: given[word] for word in words})
             for name, (make, words) in makers.items()
         }
-        ours = {**_parts_of(block), "embedding": serialized(model.embedding)}
-        theirs = {**_parts_of(made["block"]), "embedding": serialized(made["embedding"])}
-        differing = [name for name, part in ours.items() if _said(part) != _said(theirs[name])]
+        ours = {**parts_of(block), "embedding": serialized(model.embedding)}
+        theirs = {**parts_of(made["block"]), "embedding": serialized(made["embedding"])}
+        differing = [name for name, part in ours.items() if said(part) != said(theirs[name])]
         if not differing:
             return given
         wrong.append((differing[0], ours[differing[0]]))
     name, part = wrong[0]
     received = part["class_name"] if isinstance(part, dict) else part
     if isinstance(part, dict):
-        received = f"{received} with {_said(part['config'])}"
-    raise _refused(model, received, f"such that keywords of `from_variant` make its `{name}`")
-
-
-def _parts_of(block: Any) -> dict[str, Any]:
-    """What makes a block, built or not, as configurations and numbers."""
-    config = block.get_config()
-    for name in ("mixer", "feed_forward"):
-        config[name] = config[name] or serialized(getattr(block, name))
-    kept = ("mixer", "feed_forward", "norm", "norm_first", "layer_scale")
-    return {"class": type(block).__name__, **{name: config[name] for name in kept}}
+        received = f"{received} with {said(part['config'])}"
+    raise refused(model, received, f"such that keywords of `from_variant` make its `{name}`")
 
 
 def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[str, Any]:
@@ -125,9 +114,9 @@ def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[st
     if isinstance(head, MaskedLanguageHead):
         activation = found["activation"] if restoring is None else restoring
         norm = encoder_norm(found["style"], found["norm_epsilon"])
-        if _said(serialized(head)) != _said(serialized(MaskedLanguageHead(activation, norm))):
+        if said(serialized(head)) != said(serialized(MaskedLanguageHead(activation, norm))):
             expected = f"with a head with activation {activation!r} and the norm of the blocks"
-            raise _refused(head, _said(head.get_config()), expected)
+            raise refused(head, said(head.get_config()), expected)
         return {"head": "masked_language", "num_classes": None}
     if isinstance(head, TaggingHead):
         return {"head": "tagging", "num_classes": head.num_classes}
@@ -140,22 +129,5 @@ def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[st
             "problem_type": head.problem_type,
         }
     if head is not None:
-        raise _refused(head, type(head).__name__, "with one of the heads of keras_transformers")
+        raise refused(head, type(head).__name__, "with one of the heads of keras_transformers")
     return {"head": None, "num_classes": None}
-
-
-def _said(config: Any) -> Any:
-    """A configuration without what changes nothing that is computed."""
-    if not isinstance(config, dict):  # Keras makes lists of axes when it builds a norm
-        return config[0] if isinstance(config, (list, tuple)) and len(config) == 1 else config
-    return {
-        key: _said(value)
-        for key, value in config.items()
-        if key not in UNSAID and not key.endswith(UNSAID_ENDS)
-    }
-
-
-def _refused(model: Any, received: Any, expected: str) -> ValueError:
-    return ValueError(
-        f"save: a {type(model).__name__} must be {expected}. Received: {str(received)[:200]}"
-    )

@@ -1,9 +1,13 @@
 """ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021)."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
+
 from keras_transformers.models import ViT
+from keras_transformers.models.vit_variants import STEMS, vit_block
 from keras_transformers.pretrained.configuration import (
     Configuration,
     Setting,
@@ -12,6 +16,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -39,15 +44,17 @@ def embedding_mappings(ours: str, theirs: str, patch_size: int) -> Mappings:
     patches = f"{theirs}.patch_embeddings.projection"
     return [
         WeightMapping(
-            f"{ours}patch_embedding/projection/kernel",
+            f"{ours}embedding/patch_embedding/projection/kernel",
             f"{patches}.weight",
             PatchConvolution(patch_size),
         ),
-        WeightMapping(f"{ours}patch_embedding/projection/bias", f"{patches}.bias"),
-        WeightMapping(f"{ours}class_token/class_token", f"{theirs}.cls_token"),
-        WeightMapping(f"{ours}distillation_token/class_token", f"{theirs}.distillation_token"),
+        WeightMapping(f"{ours}embedding/patch_embedding/projection/bias", f"{patches}.bias"),
+        WeightMapping(f"{ours}embedding/class_token/class_token", f"{theirs}.cls_token"),
         WeightMapping(
-            f"{ours}position_embedding/position_embedding",
+            f"{ours}embedding/distillation_token/class_token", f"{theirs}.distillation_token"
+        ),
+        WeightMapping(
+            f"{ours}embedding/position_embedding/position_embedding",
             f"{theirs}.position_embeddings",
             AsIs(lead=1),
         ),
@@ -89,22 +96,56 @@ def make_image_model(kind: Callable[..., Any], arguments: dict[str, Any]) -> Any
 
 
 def _make(arguments: dict[str, Any]) -> Any:
-    arguments = dict(arguments)
-    names = ("activation", "attention_dropout", "qkv_bias")
-    arguments["block"] = {name: arguments.pop(name) for name in names}
-    return make_image_model(ViT, arguments)
+    return make_image_model(functools.partial(ViT.from_variant, "B/16"), arguments)
+
+
+def keywords_of_block(block: Any) -> dict[str, Any]:
+    """What `vit_block` makes such a block of, if it does."""
+    mixer, network = block.mixer, block.feed_forward
+    return {
+        "num_heads": getattr(mixer, "num_heads", 1),
+        "mlp_dim": getattr(network, "mlp_dim", 1),
+        "norm_epsilon": getattr(block.mixer_norm, "epsilon", 1e-6),
+        "activation": keras.activations.serialize(getattr(network, "activation", None)),
+        "attention_dropout": getattr(mixer, "dropout", 0.0),
+        "qkv_bias": getattr(mixer, "use_bias", True) != "output",
+    }
 
 
 def arguments_of_vit(model: ViT) -> dict[str, Any]:
-    """The arguments of a ViT, those of its blocks among them."""
-    arguments = model.get_config()
-    block = {"attention_dropout": 0.0, "qkv_bias": True, **arguments.pop("block")}
-    unknown = block.keys() - {"activation", "attention_dropout", "qkv_bias"}
-    if unknown:
-        raise ValueError(
-            f"save: the published ViT knows no {', '.join(sorted(unknown))} of its blocks."
-        )
-    return {**arguments, **block, "channels": model.channels}
+    """What `ViT.from_variant` makes such a model of, and its channels.
+
+    Raises:
+        ValueError: If no keywords make such a model; the message names the part.
+    """
+    block, embedding, pooling = model.encoder_blocks[0], model.embedding, model.pooling
+    settings, of_block = model.get_config(), keywords_of_block(block)
+    made = vit_block(**of_block)
+    for name, ours in parts_of(block).items():
+        if said(ours) != said(parts_of(made)[name]):
+            expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
+            raise refused(model, said(ours), expected)
+    stems = {kind: word for word, kind in STEMS.items()}
+    stem = type(embedding.patch_embedding)
+    token = None if embedding.distillation_token is None else "token"
+    return {
+        "num_classes": settings["num_classes"],
+        "image_size": settings["image_size"],
+        "patch_size": embedding.patch_size,
+        "hidden_dim": embedding.hidden_dim,
+        "num_layers": settings["num_layers"],
+        "problem_type": settings["problem_type"],
+        **of_block,
+        "dropout": block.dropout,
+        "drop_path": model.block.layer.drop_path,
+        "class_token": embedding.class_token is not None,
+        "positions": embedding.positions,
+        "stem": stems.get(stem, stem.__name__),
+        "pooling": "token" if pooling.kind == "distilled" else pooling.kind,
+        "representation_dim": pooling.representation_dim,
+        "distillation": "head" if pooling.kind == "distilled" else token,
+        "channels": model.channels,
+    }
 
 
 SETTINGS = (

@@ -26,7 +26,6 @@ from keras_transformers.pretrained.weight_mapping import (
 
 DECODER = ("decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers")
 DECODER += ("mask_ratio", "normalize_patches")
-BLOCK = ("activation", "attention_dropout", "qkv_bias")
 LAYERS = "decoder.decoder_layers."
 LAYERS_OF_TRANSFORMERS_5 = "decoder.decoder_encoder.layer."  # as its `save_pretrained` writes them
 
@@ -56,8 +55,7 @@ def _make(arguments: dict[str, Any]) -> Any:
     arguments = dict(arguments)
     decoder = {name: arguments.pop(name) for name in DECODER}
     channels = arguments.pop("channels")
-    arguments["block"] = {name: arguments.pop(name) for name in BLOCK}
-    model = MAE(ViT(None, name="encoder", **arguments), **decoder)
+    model = MAE(ViT.from_variant("B/16", None, name="encoder", **arguments), **decoder)
     model.build((None, *arguments["image_size"], channels))
     return model
 

@@ -46,7 +46,7 @@ def model(name, dropout):
 
     rate = {"dropout": dropout}
     if name == "vit":
-        return models.ViT(8, image_size=8, patch_size=4, **SIZES, **rate)
+        return models.ViT.from_variant("B/4", 8, image_size=8, **SIZES, **rate)
     if name == "transformer":
         return models.Transformer(48, **SIZES, **rate)
     if name == "text_encoder":

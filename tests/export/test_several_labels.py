@@ -134,19 +134,23 @@ def test_files_of_tensors_tell_which_labels_are_present(kind, format, tmp_path):
     assert about["outputs"] == ["label", "present", "probabilities", "probability"]
 
 
+STAGES = {"image_size": 8, "patch_size": 2, "hidden_dim": 4, "num_layers": (1, 1, 1, 1)}
+STAGES |= {"num_heads": (1, 1, 2, 2)}
 PUBLISHED = {
     "bert": lambda: of_text(3, SEVERAL),
     "vit": lambda: of_images(3, SEVERAL),
     "deit": lambda: spread(
-        ViT(3, 8, 4, 16, 2, 32, 1, distillation="token", problem_type=SEVERAL), (None, 8, 8, 3)
+        ViT.from_variant("B/16", 3, distillation="token", problem_type=SEVERAL, image_size=8,
+                         patch_size=4, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1),
+        (None, 8, 8, 3)
     ),
     "swin": lambda: spread(
-        Swin(3, 8, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=1, mask_padding=False,
-             problem_type=SEVERAL), (None, 8, 8, 3)
+        Swin.from_variant("T", 3, **STAGES, window_size=1, mask_padding=False,
+                          problem_type=SEVERAL), (None, 8, 8, 3)
     ),
     "swinv2": lambda: spread(
-        Swin(3, 8, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=1, mask_padding=False, version=2,
-             problem_type=SEVERAL), (None, 8, 8, 3)
+        Swin.from_variant("T", 3, **STAGES, window_size=1, mask_padding=False, version=2,
+                          problem_type=SEVERAL), (None, 8, 8, 3)
     ),
 }  # fmt: skip
 

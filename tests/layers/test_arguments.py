@@ -84,7 +84,7 @@ def test_a_block_says_at_once_what_is_wrong(make, message):
         lambda: layers.DecoderBlock(2, 8, dropout=50),
         lambda: layers.SwinBlock(2, 3, 8, dropout=50),
         lambda: layers.DropPath(50),
-        lambda: models.ViT(3, 8, 4, **SIZES, dropout=50),
+        lambda: models.ViT.from_variant("B/16", 3, **SIZES, dropout=50),
         lambda: models.Transformer(11, **SIZES, dropout=50),
         lambda: models.TextEncoder(11, **SIZES, dropout=50),
         lambda: models.LanguageModel(11, **SIZES, dropout=50),

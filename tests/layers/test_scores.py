@@ -246,7 +246,7 @@ def test_a_score_and_a_term_defined_elsewhere_are_cached():
         ({"score": 3}, "`score` must be .*Received: 3"),
         (
             {"position": "rotary"},
-            "`position` must be a AttentionPositionEncoding. Received: 'rotary'",
+            "`position` must be an AttentionPositionEncoding. Received: 'rotary'",
         ),
         ({"num_key_value_heads": 4}, "`num_key_value_heads` must be a divisor of .*=6.*: 4"),
         ({"num_key_value_heads": 0}, "`num_key_value_heads` must be a positive integer"),

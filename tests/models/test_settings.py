@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 
 from keras_transformers.layers import EncoderBlock
-from keras_transformers.models import ClassificationHead, LanguageModel, TextEncoder, ViT
+from keras_transformers.models import (
+    DETR,
+    ClassificationHead,
+    LanguageModel,
+    Swin,
+    TextEncoder,
+    Transformer,
+    ViT,
+)
 
 SIZES = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 9, "num_layers": 1}
 
@@ -24,9 +32,9 @@ def vit(**changes):
 
 def test_a_configuration_has_every_argument_with_its_default():
     config = vit().get_config()
-    expected = {"pooling": "token", "class_token": True, "positions": "learned", "dropout": 0.0}
+    expected = {"pooling": "token", "num_heads": 2, "block": None, "embedding": None}
     assert expected.items() <= config.items()
-    assert config["image_size"] == [8, 8] and config["block"] == {"activation": "gelu"}
+    assert config["image_size"] == [8, 8]
     assert config["problem_type"] is None
 
 
@@ -57,3 +65,20 @@ def test_python_says_which_argument_is_missing_or_too_much():
         ClassificationHead()
     with pytest.raises(TypeError, match="multiple values for argument 'hidden_dim'"):
         LanguageModel(31, 8, hidden_dim=8)
+
+
+@pytest.mark.parametrize(
+    ("model", "keyword"),
+    [
+        (Transformer, "norm_first"),
+        (LanguageModel, "style"),
+        (TextEncoder, "num_classes"),
+        (ViT, "drop_path"),
+        (Swin, "mask_padding"),
+        (DETR, "num_queries"),
+    ],
+)
+def test_a_keyword_of_a_variant_is_told_where_it_belongs(model, keyword):
+    rule = f"`{keyword}` is a keyword of {model.__name__}.from_variant, which makes the parts"
+    with pytest.raises(ValueError, match=rule):
+        model(7, **{keyword: 1})

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.layers import GridRelativeBias, SelfAttention
+from keras_transformers.layers import AttentionPooling, GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
 from keras_transformers.training import AdamW
 from tests.contract import (
@@ -32,12 +32,12 @@ SMALL = {
 }
 KINDS = {
     "token": {},
-    "mean": {"pooling": "mean", "positions": "sinusoidal", "block": {"layer_scale": 0.1}},
+    "mean": {"pooling": "mean", "positions": "sinusoidal", "layer_scale": 0.1},
     "attention": {"pooling": "attention", "stem": "convolutional", "representation_dim": 11},
     "mixers": {
         "pooling": "mean",
         "positions": None,
-        "block": {"mixer": SelfAttention(5, position=GridRelativeBias((2, 3)))},
+        "mixer": SelfAttention(5, position=GridRelativeBias((2, 3))),
     },
     "shifted": {"pooling": "mean", "class_token": True, "stem": "shifted", "num_classes": None},
 }
@@ -45,7 +45,7 @@ GOLDEN = np.load(pathlib.Path(__file__).parent.parent / "golden" / "vit.npz")
 
 
 def make(**changes):
-    return ViT(**{**SMALL, **changes})
+    return ViT.from_variant("B/16", **{**SMALL, **changes})
 
 
 def built(size=(8, 12), channels=3, **changes):
@@ -63,10 +63,10 @@ def test_contract(kind):
 def common(weights, patch, names):
     """Patch projection, feed-forward networks, norms and head, which both implementations have."""
     table = {
-        "patch_embedding/projection/kernel": weights[f"{patch}.weight"]
+        "embedding/patch_embedding/projection/kernel": weights[f"{patch}.weight"]
         .transpose(2, 3, 1, 0)
         .reshape(-1, SIZES["hidden_dim"]),
-        "patch_embedding/projection/bias": weights[f"{patch}.bias"],
+        "embedding/patch_embedding/projection/bias": weights[f"{patch}.bias"],
         **under("head", dense(weights, names["head"])),
         **under("norm", norm(weights, names["norm"])),
     }
@@ -104,9 +104,9 @@ def from_timm(weights):
         "fc2": "mlp.fc2",
     }
     table = common(weights, "patch_embed.proj", names)
-    table["position_embedding/position_embedding"] = weights["pos_embed"][0]
+    table["embedding/position_embedding/position_embedding"] = weights["pos_embed"][0]
     if "cls_token" in weights:
-        table["class_token/class_token"] = weights["cls_token"]
+        table["embedding/class_token/class_token"] = weights["cls_token"]
     for i in range(SIZES["num_layers"]):
         qkv = split(dense(weights, f"blocks.{i}.attn.qkv"), 3)
         output = dense(weights, f"blocks.{i}.attn.proj")
@@ -138,8 +138,10 @@ def from_huggingface(weights):
         "fc2": "mlp.fc2",
     }
     table = common(weights, f"{embeddings}.patch_embeddings.projection", names)
-    table["position_embedding/position_embedding"] = weights[f"{embeddings}.position_embeddings"][0]
-    table["class_token/class_token"] = weights[f"{embeddings}.cls_token"]
+    table["embedding/position_embedding/position_embedding"] = weights[
+        f"{embeddings}.position_embeddings"
+    ][0]
+    table["embedding/class_token/class_token"] = weights[f"{embeddings}.cls_token"]
     for i in range(SIZES["num_layers"]):
         parts = [dense(weights, f"vit.layers.{i}.attention.{name}_proj") for name in "qkvo"]
         table |= under(f"encoder_{i}/mixer", attention(*parts, 3))
@@ -157,7 +159,7 @@ def from_huggingface(weights):
     ],
 )
 def test_logits_are_those_of_published_implementations(family, convert, options):
-    model = ViT(image_size=(12, 20), **SIZES, **options)
+    model = ViT.from_variant("B/16", image_size=(12, 20), **SIZES, **options)
     model.build((None, 12, 20, 3))
     weights = golden_weights(GOLDEN, family)
     expected = weights.pop("logits")
@@ -196,9 +198,9 @@ def test_a_transferred_model_starts_from_the_same_weights():
     assert_close(other.represent(images), model.represent(images), 1e-5)
     assert other(images).shape == (2, 3)
     assert_close(model.transferred(dropout=0.1)(IMAGES), model(IMAGES), 0)
-    pooled = model.transferred(pooling="attention")  # new, but for what it pools
+    pooled = model.transferred(pooling=AttentionPooling(5, 23))  # new, but for what it pools
     assert_close(pooled.encode(IMAGES), model.encode(IMAGES), 0)
-    with pytest.raises(ValueError, match="cannot take over patch_embedding.*kernel"):
+    with pytest.raises(ValueError, match="cannot take over embedding/patch_embedding.*kernel"):
         model.transferred(patch_size=2)
 
 
@@ -244,7 +246,7 @@ def test_a_batch_is_learned_by_heart():
 
 def test_without_positions_the_order_of_patches_would_not_matter():
     model = built(pooling="mean")
-    table = model.position_embedding.table
+    table = model.embedding.position_embedding.table
     swapped = np.concatenate([IMAGES[:, 4:], IMAGES[:, :4]], axis=1)
     assert np.abs(to_numpy(model(swapped)) - to_numpy(model(IMAGES))).max() > 1e-5
     table.assign(np.zeros(table.shape))

@@ -49,7 +49,17 @@ def vit(folder):
 
 def swin(folder):
     pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
-    return models.Swin(4, 16, 2, 4, (1, 1, 1, 1), (1, 1, 2, 2), window_size=2, mask_padding=False)
+    return models.Swin.from_variant(
+        "T",
+        4,
+        image_size=16,
+        patch_size=2,
+        hidden_dim=4,
+        num_layers=(1, 1, 1, 1),
+        num_heads=(1, 1, 2, 2),
+        window_size=2,
+        mask_padding=False,
+    )
 
 
 def detr(folder):

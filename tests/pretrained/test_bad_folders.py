@@ -50,6 +50,8 @@ def test_a_configuration_that_does_not_fit_is_refused_by_name(folder, changes, m
         pretrained.load(folder)
 
 
+STAGES = {"image_size": 8, "patch_size": 2, "hidden_dim": 4, "num_layers": (1, 1, 1, 1)}
+STAGES |= {"num_heads": (1, 1, 1, 1)}
 SIZES = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 8, "num_layers": 1}
 
 
@@ -58,7 +60,7 @@ def picture_models():
     vit = ViT(3, 8, 4, **SIZES)
     encoder = ViT(None, 8, 4, **SIZES)
     mae = MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
-    swin = Swin(3, 8, 2, 4, (1, 1, 1, 1), (1, 1, 1, 1), window_size=2, mask_padding=False)
+    swin = Swin.from_variant("T", 3, **STAGES, window_size=2, mask_padding=False)
     for model in (vit, mae, swin):
         model.build((None, 8, 8, 3))
     return {"vit": vit, "mae": mae, "swin": swin}

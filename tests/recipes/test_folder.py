@@ -130,7 +130,7 @@ def test_metrics_are_there_before_anything_is_exported_or_drawn(tmp_path, capsys
             folder,
             {"score": 1.5},
             exports={"model": note("model", OSError("full")), "none": None, "next": note("next")},
-            images={"first": note("first", MemoryError()), "second": note("second")},
+            figures={"first": note("first", MemoryError()), "second": note("second")},
         )
     assert order == ["model", "next", "first", "second"]
     said = capsys.readouterr().out

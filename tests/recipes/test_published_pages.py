@@ -7,7 +7,7 @@ import pytest
 import keras_transformers
 from keras_transformers import pretrained
 from keras_transformers.generation import BeamSearch
-from recipes.pages import images, translator, writer
+from recipes.pages import pictures, translator, writer
 from tests.pretrained import folders
 
 
@@ -23,7 +23,7 @@ def published(folder, name):
 @pytest.mark.parametrize("name", ["vit", "swin"])
 def test_attention_is_shown(name, tmp_path):
     predictor = published(tmp_path, name)
-    shown, _ = images.attention(predictor, PIL.Image.effect_noise((40, 30), 50))
+    shown, _ = pictures.attention(predictor, PIL.Image.effect_noise((40, 30), 50))
     assert shown.shape == (448, 448, 3) and shown.std() > 0
 
 

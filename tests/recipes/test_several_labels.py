@@ -131,7 +131,7 @@ def test_the_run_ends_with_the_line_that_uses_it(tuned):
 
 
 def test_the_page_of_a_run_has_images_of_its_test_set(tuned):
-    pixels = examples.images(tuned[0])
+    pixels = examples.pictures(tuned[0])
     assert 1 < len(pixels) <= examples.NUMBER and pixels[0].shape == (20, 20, 3)
 
 

@@ -16,7 +16,7 @@ BLOCK = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 19, "num_layers": 2, "drop
 
 def vit():
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return ViT(5, 16, 4, **BLOCK), loss, IMAGES, np.arange(48) % 5
+    return ViT.from_variant("B/4", 5, image_size=16, **BLOCK), loss, IMAGES, np.arange(48) % 5
 
 
 def transformer(ids=IDS, reduction="mean_with_sample_weight"):

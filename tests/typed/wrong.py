@@ -52,6 +52,9 @@ found["scors"]  # wrong: misspelt
 found["log_probabilities"]  # wrong: greedy search has none
 pretrained.load("folder", task="clasification")  # wrong: misspelt
 models.ViT(10, depth=3)  # wrong: another library's word
+models.ViT(10, pooling="attention")  # wrong: a name that `from_variant` takes
+models.ViT.from_variant("B/16", droput=0.1)  # wrong: misspelt
+models.Swin.from_variant("T", stem="patches")  # wrong: no such keyword
 saving.load_wieghts(images, "weights.h5")  # wrong: misspelt
 precision.in_precision(images, "int4")  # wrong: no such precision
 inspection.attention_rollout(3)  # wrong: no weights

@@ -18,6 +18,7 @@ from keras_transformers.layers.attention.windows import (
 from keras_transformers.layers.blocks.residual import Block
 from keras_transformers.layers.blocks.settings import SwinOptions
 from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.parts import with_arguments
 from keras_transformers.layers.vision.patch_merging import check_map, pad_map
 from keras_transformers.layers.vision.patches import patch_sizes
 
@@ -100,6 +101,17 @@ class SwinBlock(Block):
             expected = f"at least 0 and less than `window_size`={self.window_size}"
             refuse(self, "shift", expected, shift)
         self.mask_padding = mask_padding
+
+    def with_windows(self, window_size: Sequence[int], shift: Sequence[int]) -> Any:
+        """The same block, not built, with windows of another size that stand off by `shift`."""
+        changes: dict[str, Any] = {"shift": tuple(shift)}
+        if tuple(window_size) != self.window_size:
+            if self._window_size is None:
+                mixer = self._given["mixer"].layer
+                changes["mixer"] = with_arguments(mixer, window_size=tuple(window_size))
+            else:
+                changes["window_size"] = tuple(window_size)
+        return with_arguments(self, **changes)
 
     def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
