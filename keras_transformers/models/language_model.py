@@ -106,7 +106,7 @@ class LanguageModel(CachedDecoding, TextModel):
     ) -> None:
         super().__init__(**kwargs)
         self.embedding = self._make_embedding(embedding)
-        self.decoder_blocks = self._make_blocks(block, "decoder")
+        self.decoder_blocks, self.norm = self._make_blocks(block, "decoder")
 
     @classmethod
     def from_variant(

@@ -108,7 +108,7 @@ class TextEncoder(Transferable, TextModel):
     ) -> None:
         super().__init__(**kwargs)
         self.embedding = self._make_embedding(embedding)
-        self.encoder_blocks = self._make_blocks(block, "encoder")
+        self.encoder_blocks, self.norm = self._make_blocks(block, "encoder")
         self.head: Any = None if head is None else part(self, "head", head, keras.layers.Layer)
         self._head_takes: frozenset[str] = frozenset()
         if self.head is not None:

@@ -40,8 +40,8 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
         embedding: TextEmbedding = prototype.copy(self, "embedding")
         return embedding
 
-    def _make_blocks(self, given: Part | None, name: str) -> list[Any]:
-        """The blocks, called `name`_0 and so on; and the norm behind those that are pre-norm."""
+    def _make_blocks(self, given: Part | None, name: str) -> tuple[list[Any], Any]:
+        """The blocks, `name`_0 and so on, and the norm behind those that are pre-norm, or None."""
         check_sizes(type(self).__name__, self._settings, ("num_layers",))
         names, dropout = ("num_heads", "mlp_dim"), self._settings["dropout"]
         prototype = part_or_numbers(self, "block", given, self.block_kind, **self._of(names))
@@ -60,8 +60,7 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
         for block in blocks:
             block.dropout = dropout
         pre_norm = prototype.layer.norm_first
-        self.norm = prototype.layer.copied_norm(self, "norm") if pre_norm else None
-        return blocks
+        return blocks, prototype.layer.copied_norm(self, "norm") if pre_norm else None
 
     @property
     def padding_id(self) -> int:
