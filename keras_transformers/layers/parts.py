@@ -177,6 +177,13 @@ def serialized(layer: Any) -> Any:
     return _unshared(config)
 
 
+def serialized_parts(given: Any) -> Any:
+    """`serialized`, of several parts in a list; a number or word that stands for a part stays."""
+    if isinstance(given, list | tuple):
+        return [serialized_parts(each) for each in given]
+    return serialized(given) if isinstance(given, keras.layers.Layer | dict) else given
+
+
 def _unshared(config: Any) -> Any:
     """A configuration without Keras's marks of objects that are shared.
 

@@ -10,7 +10,7 @@ from keras_transformers.annotations import Config, LayerOptions, Part, Shape, Te
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import relative_coordinates
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.parts import part
+from keras_transformers.layers.parts import part, serialized_parts
 from keras_transformers.models.detr_backbone import (
     BackboneName,
     FeatureMap,
@@ -25,7 +25,6 @@ from keras_transformers.models.detr_settings import (
     check_settings,
     pair_of_layers,
     serialized_criterion,
-    serialized_parts,
 )
 from keras_transformers.models.detr_variants import DETROptions, arguments_of_variant
 from keras_transformers.models.image_model import check_images, check_images_shape

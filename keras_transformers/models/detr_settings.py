@@ -8,7 +8,7 @@ import keras
 
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import DecoderBlock, EncoderBlock
-from keras_transformers.layers.parts import Prototype, arguments_of_call, serialized
+from keras_transformers.layers.parts import Prototype, arguments_of_call
 from keras_transformers.models.settings import check_divides, check_sizes, refuse_beside
 
 # Carion et al. 2020, section 4.
@@ -78,13 +78,6 @@ def block_prototypes(owner: Any, blocks: Any, numbers: dict[str, Any]) -> list[P
             f"causal (`causal=False`). Received: {names}"
         )
     return made
-
-
-def serialized_parts(given: Any) -> Any:
-    """Configurations of parts, of several in a list; what is no part as it is."""
-    if isinstance(given, list | tuple):
-        return [serialized_parts(each) for each in given]
-    return serialized(given) if isinstance(given, keras.layers.Layer | dict) else given
 
 
 def serialized_criterion(given: SetCriterion | dict[str, Any] | None) -> dict[str, Any]:

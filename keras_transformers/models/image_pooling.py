@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, TypeAlias
 import keras
 
 from keras_transformers.annotations import Config, Part
-from keras_transformers.layers.parts import serialized
+from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.image_embedding import ImageEmbedding
 
 Pooled: TypeAlias = Literal["token", "mean", "distilled"]
@@ -102,7 +102,7 @@ def serialized_pooling(given: Any) -> Any:
     """What `as_pooling` takes as a configuration; words as they are."""
     if isinstance(given, ImagePooling):
         return keras.saving.serialize_keras_object(given)
-    return given if isinstance(given, str | None) else serialized(given)
+    return serialized_parts(given)
 
 
 def _deserialized(given: Any) -> Any:

@@ -15,14 +15,15 @@ from keras_transformers.layers import (
     gelu_tanh,
 )
 from keras_transformers.models.settings import (
+    Makers,
     check_changes,
     check_choice,
     check_divides,
     variant,
-    with_part,
+    with_parts,
 )
 from keras_transformers.models.text_embedding import TextEmbedding
-from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers
+from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_text_numbers
 
 Style: TypeAlias = Literal["gpt2", "modern"]
 
@@ -121,10 +122,12 @@ def language_model_arguments(
     check_choice(owner, {"style": "gpt2", **found}, "style", ("gpt2", "modern"))
     if changes.get("embedding") is None or vocab_size is not None:
         found["vocab_size"] = 50257 if vocab_size is None else vocab_size
-    check_numbers(owner, found, ("num_key_value_heads",))
+    check_text_numbers(owner, found, ("num_key_value_heads",))
     if found.get("num_key_value_heads") is not None:
         check_divides(owner, found, "num_key_value_heads", "num_heads")
     block = functools.partial(decoder_block, dropout=found.get("dropout", 0.1))
-    found = with_part(found, changes, "embedding", decoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS)
-    found = with_part(found, changes, "block", block, OF_BLOCK, BLOCK_WORDS)
-    return {k: v for k, v in found.items() if k not in (*BLOCK_WORDS, *EMBEDDING_WORDS)}
+    makers: Makers = {
+        "embedding": (decoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS),
+        "block": (block, OF_BLOCK, BLOCK_WORDS),
+    }
+    return with_parts(found, changes, makers)

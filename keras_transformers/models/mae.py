@@ -11,7 +11,7 @@ from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Ten
 from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.parts import Prototype, part, part_or_numbers, serialized
+from keras_transformers.layers.parts import Prototype, part, serialized
 from keras_transformers.models.image_embedding import POSITIONS
 from keras_transformers.models.image_model import check_images, check_images_shape
 from keras_transformers.models.mae_settings import MAEKeywords, block_like, check_mae
@@ -112,17 +112,15 @@ class MAE(ModelSettings, Composite, keras.Model):
 
     def _block(self, given: Part | None) -> Prototype:
         """What the decoder's blocks are copies of."""
-        names = ("decoder_heads", "decoder_mlp_dim")
-        numbers = self._of(names)
-        prototype = part_or_numbers(self, "decoder_block", given, EncoderBlock, **numbers)
-        if prototype is None:
-            if numbers["decoder_mlp_dim"] is None:
-                self._settle(decoder_mlp_dim=4 * self._settings["decoder_dim"])
-            numbers = self._settled(names)
+
+        def make(decoder_heads: int, decoder_mlp_dim: int) -> EncoderBlock:
             check_divides("MAE", self._settings, "decoder_heads", "decoder_dim")
-            made = block_like(self.encoder.block.layer, *numbers.values())
-            prototype = Prototype(self, "decoder_block", made, EncoderBlock)
-        return prototype
+            return block_like(self.encoder.block.layer, decoder_heads, decoder_mlp_dim)
+
+        if given is None and self._settings["decoder_mlp_dim"] is None:
+            self._settle(decoder_mlp_dim=4 * self._settings["decoder_dim"])
+        numbers = ("decoder_heads", "decoder_mlp_dim")
+        return self._prototype("decoder_block", given, EncoderBlock, numbers, make)
 
     @classmethod
     def from_variant(

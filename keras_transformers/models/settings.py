@@ -5,13 +5,14 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 import keras
 
-from keras_transformers.annotations import Activation, LayerOptions
+from keras_transformers.annotations import Activation, LayerOptions, Part
 from keras_transformers.layers.arguments import OURS, Arguments, parameters_of
 from keras_transformers.layers.errors import beside
+from keras_transformers.layers.parts import Prototype, part_or_numbers
 
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
@@ -57,6 +58,24 @@ class ModelSettings(Arguments):
         self._settle(**{name: self.defaults[name] for name in missing})
         check_sizes(type(self).__name__, self._settings, names)
         return self._of(names)
+
+    def _prototype(
+        self,
+        argument: str,
+        given: Part | None,
+        kind: type[keras.layers.Layer],
+        numbers: Sequence[str],
+        make: Callable[..., keras.layers.Layer],
+    ) -> Prototype:
+        """A part that was given in the place of these numbers, or the one that they make.
+
+        Raises:
+            ValueError: If both are given, or what is given is no such part.
+        """
+        prototype = part_or_numbers(self, argument, given, kind, **self._of(numbers))
+        if prototype is None:
+            prototype = Prototype(self, argument, make(**self._settled(numbers)), kind)
+        return prototype
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self._settings}
@@ -148,6 +167,13 @@ def check_divides(owner: str, settings: Mapping[str, Any], name: str, of: str) -
         )
 
 
+def check_numbers(owner: str, numbers: Mapping[str, Any]) -> None:
+    """Raises ValueError unless all are positive, and heads fit the width where both are there."""
+    check_sizes(owner, numbers, tuple(numbers))
+    if numbers.keys() >= {"num_heads", "hidden_dim"}:
+        check_divides(owner, numbers, "num_heads", "hidden_dim")
+
+
 def check_choice(owner: str, settings: Mapping[str, Any], name: str, known: Iterable[Any]) -> None:
     """Raises ValueError unless a setting is one of those known."""
     if settings[name] not in known:
@@ -187,7 +213,7 @@ def check_changes(
             rule = f"is called `{ours}` here" if ours in names else "is no argument"
             raise ValueError(f"{owner}.from_variant: `{name}` {rule}. Received: {name}={value!r}")
     for part, words in (beside or {}).items():
-        if isinstance(changes.get(part), (keras.layers.Layer, dict)):
+        if not isinstance(changes.get(part), str | None):  # a word says which part to make
             given = {word: changes[word] for word in words if word in changes}
             refuse_beside(f"{owner}.from_variant", part, **given)
 
@@ -224,30 +250,32 @@ def variant(
     return {**settings, **changes}
 
 
-def with_part(
-    settings: Mapping[str, Any],
-    changes: Mapping[str, Any],
-    part: str,
-    make: Callable[..., Any],
-    numbers: Sequence[str],
-    words: Sequence[str],
+# Part -> function that makes it, names of the numbers that stand for the default one, and of
+# further keywords, by one of which it is another.
+Makers: TypeAlias = Mapping[str, tuple[Callable[..., Any], Sequence[str], Sequence[str]]]
+
+
+def with_parts(
+    settings: Mapping[str, Any], changes: Mapping[str, Any], makers: Makers
 ) -> dict[str, Any]:
-    """Flat settings with a part in the place of the numbers it stands for, where there must be one.
+    """A constructor's arguments for flat settings: numbers, and parts where these ask for them.
 
     Args:
         settings: Those of a variant, with changes.
         changes: What the user gave, who is told of a number beside a part by the constructor.
-        part: Its name.
-        make: Function of the numbers and words that makes it.
-        numbers: Names of the numbers that stand for the default part.
-        words: Names of further keywords, by one of which the part is another.
+        makers: How the parts are made, in order.
     """
-    given = changes.get(part) is not None
-    of_words = {name: settings[name] for name in words if name in settings}
-    if not given and not of_words:
-        return dict(settings)
-    left = {k: v for k, v in settings.items() if k not in numbers or (given and k in changes)}
-    if not given:
+    left = dict(settings)
+    for part, (make, numbers, words) in makers.items():
+        given = changes.get(part) is not None
+        of_words = {name: settings[name] for name in words if name in settings}
+        if not given and not of_words:
+            continue
         of_numbers = {name: settings[name] for name in numbers if name in settings}
-        left[part] = make(**of_numbers, **of_words)
-    return left
+        for name in of_numbers:
+            if not (given and name in changes):
+                del left[name]
+        if not given:
+            left[part] = make(**of_numbers, **of_words)
+    words = {word for _, _, words in makers.values() for word in words}
+    return {name: value for name, value in left.items() if name not in words}

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import Part, Tensor
 from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock
-from keras_transformers.layers.parts import Prototype, serialized
+from keras_transformers.layers.parts import Prototype, serialized_parts
 from keras_transformers.layers.vision.patch_merging import pad_map
 from keras_transformers.models.image_model import ImageModelOptions, both_sides, with_rates
 from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
@@ -19,11 +19,6 @@ from keras_transformers.models.swin_variants import (
     swin_arguments,
     swin_blocks,
 )
-
-
-def serialized_blocks(blocks: Sequence[Part] | None) -> list[Any] | None:
-    """Blocks as configurations, in a list."""
-    return None if blocks is None else [serialized(each) for each in blocks]
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -89,7 +84,7 @@ class Swin(Pyramid):
     (3, 10)
     """
 
-    @keeps_settings(image_size=both_sides, num_layers=list, blocks=serialized_blocks)
+    @keeps_settings(image_size=both_sides, num_layers=list, blocks=serialized_parts)
     def __init__(
         self,
         num_classes: int | None = 1000,

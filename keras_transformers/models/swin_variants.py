@@ -14,9 +14,8 @@ from keras_transformers.models.settings import (
     check_changes,
     check_choice,
     check_sizes,
-    refuse_beside,
     variant,
-    with_part,
+    with_parts,
 )
 
 # Liu et al. 2021, section 3.3; a smaller one for small images.
@@ -112,12 +111,8 @@ def swin_arguments(name: str, changes: SwinKeywords) -> dict[str, Any]:
         ValueError: If there is no such variant or keyword, a value does not fit, or blocks are
             given beside what they are made of.
     """
-    check_changes("Swin", changes, SwinKeywords)
-    if changes.get("blocks") is not None:
-        words = {word: value for word, value in changes.items() if word in WORDS}
-        refuse_beside("Swin.from_variant", "blocks", **words)
+    check_changes("Swin", changes, SwinKeywords, {"blocks": WORDS})
     second = SECOND if changes.get("version") == 2 else {}
     found = variant("Swin", name, VARIANTS, {**second, **changes})
     make = functools.partial(swin_blocks, found["hidden_dim"])
-    found = with_part(found, changes, "blocks", make, tuple(NUMBERS), WORDS)
-    return {name: value for name, value in found.items() if name not in WORDS}
+    return with_parts(found, changes, {"blocks": (make, tuple(NUMBERS), WORDS)})

@@ -14,15 +14,16 @@ from keras_transformers.layers import (
     SelfAttention,
 )
 from keras_transformers.models.settings import (
+    Makers,
     check_changes,
     check_choice,
     check_problem,
     variant,
-    with_part,
+    with_parts,
 )
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_heads import ClassificationHead, MaskedLanguageHead, TaggingHead
-from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_numbers
+from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_text_numbers
 
 Style: TypeAlias = Literal["bert", "modern"]
 Pooling: TypeAlias = Literal["token", "mean"]
@@ -179,14 +180,16 @@ def text_encoder_arguments(
         more["activation"] = found.get("activation", "gelu")
         found["head"] = encoder_head(head, dropout=dropout, norm=norm, **more)
     block = functools.partial(encoder_block, dropout=dropout)
-    found = with_part(found, changes, "embedding", encoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS)
-    found = with_part(found, changes, "block", block, OF_BLOCK, BLOCK_WORDS)
-    words = (*BLOCK_WORDS, *EMBEDDING_WORDS, *HEAD_WORDS)
-    return {k: v for k, v in found.items() if k not in words}
+    makers: Makers = {
+        "embedding": (encoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS),
+        "block": (block, OF_BLOCK, BLOCK_WORDS),
+    }
+    found = with_parts(found, changes, makers)
+    return {name: value for name, value in found.items() if name not in HEAD_WORDS}
 
 
 def _check(owner: str, settings: dict[str, Any]) -> None:
-    check_numbers(owner, settings, ("num_classes",))
+    check_text_numbers(owner, settings, ("num_classes",))
     given = {"head": None, "style": "bert", "pooling": "token", "problem_type": None, **settings}
     if not isinstance(given["head"], (keras.layers.Layer, dict)):
         check_choice(owner, given, "head", TASKS)

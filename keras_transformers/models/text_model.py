@@ -9,11 +9,11 @@ from keras_transformers.annotations import Part, Tensor
 from keras_transformers.layers import Dropout, TokenEmbedding
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate
-from keras_transformers.layers.parts import Prototype, part_or_numbers
 from keras_transformers.layers.traced import Traced
-from keras_transformers.models.settings import ModelSettings, check_divides, check_sizes
+from keras_transformers.models.settings import ModelSettings, check_numbers, check_sizes
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
+from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING
 
 
 class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
@@ -32,26 +32,23 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     default_block: ClassVar[Any]
 
     def _make_embedding(self, given: Part | None) -> TextEmbedding:
-        names = ("vocab_size", "hidden_dim", "max_length")
-        prototype = part_or_numbers(self, "embedding", given, TextEmbedding, **self._of(names))
-        if prototype is None:
-            made = self.default_embedding(**self._settled(names))
-            prototype = Prototype(self, "embedding", made, TextEmbedding)
+        make = self.default_embedding
+        prototype = self._prototype("embedding", given, TextEmbedding, OF_EMBEDDING, make)
         embedding: TextEmbedding = prototype.copy(self, "embedding")
         return embedding
 
     def _make_blocks(self, given: Part | None, name: str) -> tuple[list[Any], Any]:
         """The blocks, `name`_0 and so on, and the norm behind those that are pre-norm, or None."""
         check_sizes(type(self).__name__, self._settings, ("num_layers",))
-        names, dropout = ("num_heads", "mlp_dim"), self._settings["dropout"]
-        prototype = part_or_numbers(self, "block", given, self.block_kind, **self._of(names))
-        if prototype is None:
-            numbers = self._settled(names)
+        dropout = self._settings["dropout"]
+
+        def make(**numbers: Any) -> Any:
             width = {"hidden_dim": self.embedding.hidden_dim}
-            check_divides(type(self).__name__, {**numbers, **width}, "num_heads", "hidden_dim")
-            numbers |= {} if dropout is None else {"dropout": dropout}
-            made = self.default_block(**numbers)
-            prototype = Prototype(self, "block", made, self.block_kind)
+            check_numbers(type(self).__name__, {**numbers, **width})
+            rates = {} if dropout is None else {"dropout": dropout}
+            return self.default_block(**numbers, **rates)
+
+        prototype = self._prototype("block", given, self.block_kind, OF_BLOCK, make)
         if dropout is None:
             self._settle(dropout=prototype.layer.dropout)
         dropout = rate(self, "dropout", self._settings["dropout"])

@@ -18,9 +18,14 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.errors import refuse
-from keras_transformers.layers.parts import Prototype, serialized
+from keras_transformers.layers.parts import Prototype, serialized, serialized_parts
 from keras_transformers.models.decoding import TransformerDecoding
-from keras_transformers.models.settings import check_sizes, keeps_settings, refuse_beside
+from keras_transformers.models.settings import (
+    check_numbers,
+    check_sizes,
+    keeps_settings,
+    refuse_beside,
+)
 from keras_transformers.models.stack_positions import (
     bias_of_positions,
     build_positions,
@@ -29,7 +34,6 @@ from keras_transformers.models.stack_positions import (
 from keras_transformers.models.transformer_variants import (
     Positions,
     TransformerOptions,
-    check_numbers,
     transformer_arguments,
 )
 from keras_transformers.models.translator import Translator
@@ -38,11 +42,6 @@ from keras_transformers.models.translator import Translator
 def _pair(value: Any) -> Sequence[Any]:
     """What encoder and decoder, or source and target, have: the same where one was given."""
     return value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, value)
-
-
-def _serialized_pair(value: Any) -> Any:
-    """A part, or two, as a configuration has it."""
-    return [*map(serialized, value)] if isinstance(value, (tuple, list)) else serialized(value)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -119,8 +118,8 @@ class Transformer(TransformerDecoding, Translator):
     optional_inputs = ("source_segments", "target_segments")
 
     @keeps_settings(
-        embedding=_serialized_pair,
-        positions=_serialized_pair,
+        embedding=serialized_parts,
+        positions=serialized_parts,
         encoder_block=serialized,
         decoder_block=serialized,
     )
@@ -173,7 +172,7 @@ class Transformer(TransformerDecoding, Translator):
             beside = {name: settings[name] for name in ("num_heads", "mlp_dim")}
             refuse_beside("Transformer", "decoder_block", **beside)
         numbers |= {name: settings[name] for name in numbers if settings[name] is not None}
-        check_numbers(numbers)
+        check_numbers("Transformer", numbers)
         for depth in _pair(settings["num_layers"]):
             check_sizes("Transformer", {"num_layers": depth}, ("num_layers",))
         self._settle(**numbers)

@@ -16,13 +16,7 @@ from keras_transformers.layers import (
     TokenEmbedding,
 )
 from keras_transformers.layers.parts import OF_EVERY_LAYER
-from keras_transformers.models.settings import (
-    check_changes,
-    check_divides,
-    check_sizes,
-    refuse_beside,
-    variant,
-)
+from keras_transformers.models.settings import check_changes, check_numbers, refuse_beside, variant
 
 # Vaswani et al. 2017, table 3, and smaller ones for small data. `big` took dropout 0.3 for
 # English-German and 0.1 for English-French.
@@ -98,20 +92,13 @@ def transformer_arguments(
     for part in given:
         refuse_beside("Transformer", part, **(table if part == "embedding" else block))
     if table or block:
-        check_numbers({each: made[each] for each in NUMBERS if each not in replaced})
+        check_numbers("Transformer", {each: made[each] for each in NUMBERS if each not in replaced})
     if table:
         made["embedding"] = _tables(made.pop("vocab_size"), made.pop("hidden_dim"), **table)
     if block:
         numbers = (made.pop("num_heads"), made.pop("mlp_dim"), made.get("dropout", 0.1))
         made.update(zip(BLOCKS, _blocks(*numbers, **block), strict=True))
     return made
-
-
-def check_numbers(numbers: Mapping[str, Any]) -> None:
-    """Raises ValueError unless those of the `NUMBERS` that there are fit each other."""
-    check_sizes("Transformer", numbers, tuple(numbers))
-    if numbers.keys() >= {"num_heads", "hidden_dim"}:
-        check_divides("Transformer", numbers, "num_heads", "hidden_dim")
 
 
 def _tables(

@@ -1,5 +1,6 @@
 """The Vision Transformer of Dosovitskiy et al. 2021."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
@@ -8,7 +9,7 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Part, Tensor
 from keras_transformers.layers import Dropout, EncoderBlock
-from keras_transformers.layers.parts import Prototype, part, part_or_numbers, serialized
+from keras_transformers.layers.parts import Prototype, part, serialized
 from keras_transformers.models.image_embedding import ImageEmbedding
 from keras_transformers.models.image_model import (
     ImageModel,
@@ -18,7 +19,7 @@ from keras_transformers.models.image_model import (
     with_rates,
 )
 from keras_transformers.models.image_pooling import ImagePooling, as_pooling, serialized_pooling
-from keras_transformers.models.settings import check_divides, check_sizes, keeps_settings
+from keras_transformers.models.settings import check_numbers, check_sizes, keeps_settings
 from keras_transformers.models.vit_variants import (
     OF_BLOCK,
     OF_EMBEDDING,
@@ -145,24 +146,20 @@ class ViT(ImageModel):
             )
 
     def _embedding(self, given: Part | None) -> Any:
-        numbers = self._of(OF_EMBEDDING)
-        prototype = part_or_numbers(self, "embedding", given, ImageEmbedding, **numbers)
-        if prototype is None:
-            tokens: dict[str, Any] = {"class_token": self.pooling.of_class_token}
-            tokens["distillation_token"] = self.pooling.kind == "distilled"
-            made = vit_embedding(**self._settled(OF_EMBEDDING), **tokens)
-            prototype = Prototype(self, "embedding", made, ImageEmbedding)
+        make = functools.partial(
+            vit_embedding,
+            class_token=self.pooling.of_class_token,
+            distillation_token=self.pooling.kind == "distilled",
+        )
+        prototype = self._prototype("embedding", given, ImageEmbedding, OF_EMBEDDING, make)
         return prototype.copy(self, "embedding")
 
     def _block(self, given: Part | None) -> Prototype:
-        numbers = self._of(OF_BLOCK)
-        prototype = part_or_numbers(self, "block", given, EncoderBlock, **numbers)
-        if prototype is None:
-            numbers = self._settled(OF_BLOCK)
-            width = {"hidden_dim": self.embedding.hidden_dim}
-            check_divides("ViT", {**numbers, **width}, "num_heads", "hidden_dim")
-            prototype = Prototype(self, "block", vit_block(**numbers), EncoderBlock)
-        return prototype
+        def make(**numbers: Any) -> EncoderBlock:
+            check_numbers("ViT", {**numbers, "hidden_dim": self.embedding.hidden_dim})
+            return vit_block(**numbers)
+
+        return self._prototype("block", given, EncoderBlock, OF_BLOCK, make)
 
     @classmethod
     def from_variant(

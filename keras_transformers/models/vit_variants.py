@@ -20,12 +20,11 @@ from keras_transformers.models.image_embedding import POSITIONS, ImageEmbedding,
 from keras_transformers.models.image_model import ImageModelOptions
 from keras_transformers.models.image_pooling import ImagePooling, as_pooling
 from keras_transformers.models.settings import (
+    Makers,
     check_changes,
     check_choice,
-    check_divides,
-    check_sizes,
-    refuse_beside,
-    with_part,
+    check_numbers,
+    with_parts,
 )
 
 Stem: TypeAlias = Literal["patches", "shifted", "convolutional"]
@@ -145,8 +144,7 @@ def vit_arguments(name: str, changes: ViTKeywords) -> dict[str, Any]:
     beside |= {"mixer": ("attention_dropout", "qkv_bias"), "feed_forward": ("activation",)}
     check_changes("ViT", changes, ViTKeywords, beside)
     found: dict[str, Any] = {**VARIANTS[match[1]], "patch_size": int(match[2]), **changes}
-    check_sizes("ViT", found, (*OF_BLOCK, *OF_EMBEDDING))
-    check_divides("ViT", found, "num_heads", "hidden_dim")
+    check_numbers("ViT", {name: found[name] for name in (*OF_BLOCK, *OF_EMBEDDING)})
     defaults = {"positions": None, "stem": "patches", "distillation": None}
     for word, known in CHOICES.items():
         check_choice("ViT", {**defaults, **found}, word, known)
@@ -156,20 +154,18 @@ def vit_arguments(name: str, changes: ViTKeywords) -> dict[str, Any]:
             found["class_token"] = as_pooling(pooling).of_class_token
         found["distillation_token"] = found.get("distillation") is not None
     made = (*EMBEDDING_WORDS[:-1], "distillation_token")
-    found = with_part(found, changes, "embedding", vit_embedding, OF_EMBEDDING, made)
-    found = with_part(found, changes, "block", vit_block, OF_BLOCK, BLOCK_WORDS)
-    words = (*BLOCK_WORDS, *EMBEDDING_WORDS, *POOLING_WORDS, "distillation_token")
-    return {name: value for name, value in found.items() if name not in words}
+    makers: Makers = {
+        "embedding": (vit_embedding, OF_EMBEDDING, made),
+        "block": (vit_block, OF_BLOCK, BLOCK_WORDS),
+    }
+    found = with_parts(found, changes, makers)
+    return {name: value for name, value in found.items() if name not in POOLING_WORDS}
 
 
 def _pooling(found: Mapping[str, Any]) -> Any:
     """What pools, as the constructor takes it."""
     pooling, width = found.get("pooling", "token"), found.get("representation_dim")
     distillation = found.get("distillation")
-    if isinstance(pooling, ImagePooling):
-        refuse_beside(
-            "ViT.from_variant", "pooling", representation_dim=width, distillation=distillation
-        )
     if not isinstance(pooling, str):
         return pooling
     check_choice("ViT", {"pooling": pooling}, "pooling", ("token", "mean", "attention"))
