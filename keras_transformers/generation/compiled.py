@@ -9,9 +9,10 @@ from keras import ops
 
 from keras_transformers.annotations import Array, Tensor
 from keras_transformers.generation.decode import decode
+from keras_transformers.generation.drafts import DRAWS
 from keras_transformers.generation.request import Decodable, Decoded, Request, padding_of
 from keras_transformers.generation.search import Search
-from keras_transformers.generation.speculative import DRAWS, Speculative
+from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Sampling
 
 
@@ -50,8 +51,8 @@ def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
 
 def _without_seed(search: Search) -> Search:
     """The search as it is compiled: the seed is data, not code."""
-    if isinstance(search, Speculative):
-        return dataclasses.replace(search, search=_without_seed(search.search))
+    if isinstance(search, Speculative) and isinstance(search.search, Sampling):
+        return dataclasses.replace(search, search=dataclasses.replace(search.search, seed=None))
     return dataclasses.replace(search, seed=None) if isinstance(search, Sampling) else search
 
 

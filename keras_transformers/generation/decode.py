@@ -41,8 +41,10 @@ def decode(
     """
     if isinstance(search, Speculative):
         search.check(model)
-        both = (_started(each, source, search, request) for each in (model, search.draft))
-        return search.speculate(*both, request)
+        checking, drafting = (
+            _started(each, source, search, request) for each in (model, search.draft)
+        )
+        return search.speculate(checking, drafting, request)
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length

@@ -5,13 +5,22 @@ https://arxiv.org/abs/2302.01318.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.generation.batches import requested
 from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.drafts import (
+    Checked,
+    drawn_anew,
+    inputs_from,
+    inside,
+    most_probable,
+    row_each,
+    taken_from,
+    uniform_at,
+)
 from keras_transformers.generation.request import (
     Decodable,
     Decoded,
@@ -20,15 +29,12 @@ from keras_transformers.generation.request import (
     lengths_of,
     log_normalizer,
     padding_of,
-    take_at,
     top_tokens,
     vocabularies_of,
     write_at,
 )
 from keras_transformers.generation.search import Search, Step
 from keras_transformers.generation.stepwise import Greedy, Sampling, drawn
-
-DRAWS = 3  # random numbers of a position: for the draft, for its acceptance, for what replaces it
 
 
 class Started(NamedTuple):
@@ -38,16 +44,6 @@ class Started(NamedTuple):
     state: Any
     shared: Any
     prefilled: Prefilled | None
-
-
-class Checked(NamedTuple):
-    """What is kept of sequences of which every row has its own number of tokens."""
-
-    lengths: Tensor  # (batch,)
-    tokens: Tensor  # (batch, 1, max_length): padding from the length on
-    scores: Tensor  # (batch,)
-    finished: Tensor  # (batch,)
-    passes: Tensor  # (batch,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +155,7 @@ class Speculative(Search):
 
         def advance(kept: Checked, state: Any, drafting: Any) -> tuple[Checked, Any, Any]:
             tokens, weights, drafting = self._write(draft, drafting, kept, request)
-            ids = _inputs(tokens, kept.lengths, self.num_tokens + 1, request)
+            ids = inputs_from(tokens, kept.lengths, self.num_tokens + 1, request)
             logits, state = model.step(ids, kept.lengths, state, model.shared, None)
             return self._take(logits, tokens, weights, kept, request), state, drafting
 
@@ -176,19 +172,19 @@ class Speculative(Search):
         tokens, weights = kept.tokens, []
         # The last of a draft that was kept as a whole has not been taken in: two tokens at first.
         index = ops.maximum(kept.lengths - 1, 0)
-        ids, newest = _inputs(tokens, index, 2, request), kept.lengths - index
+        ids, newest = inputs_from(tokens, index, 2, request), kept.lengths - index
         for _ in range(self.num_tokens):
             logits, state = draft.step(ids, index, state, draft.shared, None)
             index = index + newest  # of the token to choose
             logits = ops.take_along_axis(logits, newest[:, None, None], axis=1)
-            here = _inside(index, request)
+            here = inside(index, request)
             allowed = ops.cast(logits, "float32")
             allowed = self.constraints.restrict(allowed, tokens, here, request)
             if isinstance(self.search, Greedy):
                 ids = top_tokens(allowed, 1)[1][..., 0]
             else:
                 weights.append(self.search.probabilities(allowed))
-                ids = drawn(weights[-1], _uniform(request, here, 0)[:, None])
+                ids = drawn(weights[-1], uniform_at(request, here, 0)[:, None])
             tokens = write_at(tokens, ids, index)
             index, newest = index + 1, ops.zeros_like(newest)
         return tokens, ops.concatenate(weights, axis=1) if weights else None, state
@@ -204,16 +200,19 @@ class Speculative(Search):
         """What the model's logits `(batch, num_tokens + 1, vocab)` leave of a draft, and add."""
         number, limit = self.num_tokens + 1, ops.shape(tokens)[-1]
         index = kept.lengths[:, None] + ops.arange(number, dtype="int32")
-        inside = _inside(index, request)
-        here, alone = ops.reshape(inside, (-1,)), _row_each(request, number)  # a row each token
+        there = inside(index, request)
+        here, alone = ops.reshape(there, (-1,)), row_each(request, number)  # a row each token
         past = ops.repeat(tokens, number, axis=0)
         past = ops.where(ops.arange(limit) < here[:, None, None], past, request.padding_id)
         logits = ops.cast(ops.reshape(logits, (-1, 1, logits.shape[-1])), "float32")
         allowed = self.constraints.restrict(logits, past, here, alone)
-        drafts = _taken_from(tokens[:, 0], inside)[:, :-1]
-        choose = self._best if weights is None else self._drawn
+        drafts = taken_from(tokens[:, 0], there)[:, :-1]
         rows = ops.reshape(allowed, (-1, number, allowed.shape[-1]))
-        ids, right = choose(rows, drafts, weights, inside, request)
+        if weights is None:
+            ids, right = most_probable(rows, drafts)
+        else:
+            rows = cast(Sampling, self.search).probabilities(rows)
+            ids, right = drawn_anew(rows, weights, drafts, there, request)
         flat = ops.reshape(ids, (-1, 1))
         logit = ops.take_along_axis(allowed, flat[..., None], axis=-1)[..., 0]
         normalizer = log_normalizer(logits)
@@ -233,74 +232,3 @@ class Speculative(Search):
         finished = ops.logical_or(kept.finished, ops.any(ops.logical_and(taken, ended), axis=1))
         passes = kept.passes + ops.cast(ops.any(taken, axis=1), kept.passes.dtype)
         return Checked(lengths, tokens, kept.scores + ops.sum(gained, axis=1), finished, passes)
-
-    def _best(
-        self, logits: Tensor, drafts: Tensor, weights: None, index: Tensor, request: Request
-    ) -> tuple[Tensor, Tensor]:
-        """The most probable tokens, and how many of the first are as drafted."""
-        ids = top_tokens(logits, 1)[1][..., 0]
-        return ids, _leading(ids[:, :-1] == drafts)
-
-    def _drawn(
-        self, logits: Tensor, drafts: Tensor, weights: Any, index: Tensor, request: Request
-    ) -> tuple[Tensor, Tensor]:
-        """Drafts with what takes the place of the first refused, and how many are accepted."""
-        assert isinstance(self.search, Sampling)
-        target = self.search.probabilities(logits)  # (batch, number, vocab)
-        p, q = (
-            ops.take_along_axis(each, drafts[..., None], axis=-1)[..., 0]
-            for each in (target[:, :-1], weights)
-        )
-        right = _leading(_uniform(request, index[:, :-1], 1) * q < p)
-        ends = [(0, 0), (0, 1), (0, 0)]  # behind a draft that is accepted as a whole: p itself
-        p, q = (
-            ops.take_along_axis(each, right[:, None, None], axis=1)
-            for each in (target, ops.pad(weights, ends))
-        )
-        rest = ops.maximum(p - q, 0.0)
-        rest = ops.where(ops.sum(rest, axis=-1, keepdims=True) > 0, rest, p)  # but for rounding
-        first = _taken_from(index, right[:, None])
-        instead = drawn(rest, _uniform(request, first, 2))
-        ids = ops.concatenate([drafts, drafts[:, :1]], axis=1)
-        here = ops.arange(ids.shape[1], dtype="int32") == right[:, None]
-        return ops.where(here, instead, ids), right
-
-
-def _leading(true: Tensor) -> Tensor:
-    """How many of `(batch, number)` are True before the first that is not."""
-    return ops.sum(ops.cumprod(ops.cast(true, "int32"), axis=1), axis=1)
-
-
-def _taken_from(x: Tensor, positions: Tensor) -> Tensor:
-    """Of `(batch, length)` what stands at each row's `positions` `(batch, number)`."""
-    return ops.take_along_axis(x, positions, axis=1)
-
-
-def _inputs(tokens: Tensor, index: Tensor, number: int, request: Request) -> Tensor:
-    """What the model reads from position `index` `(batch,)` on: the token before each."""
-    start = ops.reshape(ops.cast(request.start_id, tokens.dtype), (-1, 1))
-    start = ops.broadcast_to(start, (ops.shape(tokens)[0], 1))
-    read = ops.concatenate([start, tokens[:, 0]], axis=1)  # (batch, max_length + 1)
-    positions = index[:, None] + ops.arange(number, dtype=index.dtype)
-    return _taken_from(read, ops.minimum(positions, ops.shape(tokens)[-1]))
-
-
-def _inside(index: Tensor, request: Request) -> Tensor:
-    """Positions that there are: what a draft says beyond the last is not kept."""
-    return ops.minimum(index, ops.shape(request.forced)[1] - 1)
-
-
-def _uniform(request: Request, index: Tensor, which: int) -> Tensor:
-    """Random numbers at positions `(batch,)` or `(batch, number)`.
-
-    A position that is drafted again has the same ones: what was done about the tokens before it,
-    by which it was given up, did not depend on them.
-    """
-    numbers = request.uniform[..., which]
-    return take_at(numbers, index) if len(index.shape) == 1 else _taken_from(numbers, index)
-
-
-def _row_each(request: Request, number: int) -> Request:
-    """The request with every row as many times as there are tokens of it to choose at once."""
-    rows = {name: ops.repeat(x, number, axis=0) for name, x in requested(request).items()}
-    return request._replace(**rows)

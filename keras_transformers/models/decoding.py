@@ -1,7 +1,7 @@
 """How models with decoder blocks decode, token by token."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -74,7 +74,7 @@ class CachedDecoding(ModelMixin):
             cross-attention `(batch, heads, beams, context_length)`, None without a context.
         """
         if is_block(index):
-            visible = visible_to_block(cast(Tensor, index), state.caches[0], x.shape[1])
+            visible = visible_to_block(index, state.caches[0], x.shape[1])
         else:
             slots = None if back_pointers is None else back_pointers.slots
             visible = visible_slots(index, state.caches[0], x.shape[1], slots)
@@ -166,7 +166,7 @@ def token_positions(index: Index, ids: Tensor, most: int | None = None) -> Tenso
     of `most`.
     """
     if is_block(index):
-        return block_positions(cast(Tensor, index), ids.shape[1], most)
+        return block_positions(index, ids.shape[1], most)
     return ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
 
 

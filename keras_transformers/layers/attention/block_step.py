@@ -5,7 +5,7 @@ cache holds of those before them.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from keras import ops
 
@@ -76,7 +76,7 @@ def block_positions(index: Tensor, length: int, most: int | None = None) -> Tens
     return positions if most is None else ops.minimum(positions, most - 1)
 
 
-def is_block(index: Index) -> bool:
+def is_block(index: Index) -> TypeGuard[Tensor]:
     """Whether `index` is that of a block step, `(batch,)`, and not that of one token of all."""
     return len(getattr(index, "shape", ())) == 1
 
@@ -126,8 +126,10 @@ def attend_rows(
 
 def _compares(position: AttentionPositionEncoding | None) -> bool:
     """Whether a term does more than to turn queries and keys, before they are compared."""
+    if position is None:
+        return False
     kind, base = type(position), AttentionPositionEncoding
-    return position is not None and (kind.bias, kind.values) != (base.bias, base.values)
+    return kind.bias is not base.bias or kind.values is not base.values
 
 
 def _by_position(prepare: Callable[[Tensor, Tensor], Tensor], x: Tensor, index: Tensor) -> Tensor:
