@@ -61,7 +61,7 @@ class Speculative(Search):
 
     Every row of a batch keeps its own number of tokens at each step. It pays where a step of the
     model takes long whatever the number of its tokens, at small batches of large models, and the
-    draft is many times as quick and often right.
+    draft is many times as quick and often right. An export takes no draft.
 
     Args:
         draft: A `models.Transformer` or `models.LanguageModel` with the vocabulary and the padding

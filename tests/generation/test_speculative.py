@@ -203,3 +203,11 @@ def test_what_cannot_draft_is_refused(draft):
     recurrent = RecurrentTranslator(VOCAB, hidden_dim=8)
     with pytest.raises(ValueError, match="cache"):
         generate(shared_model(), SOURCE, search=Speculative(recurrent), max_length=4)
+
+
+def test_an_export_refuses_a_draft(draft):
+    pytest.importorskip("tensorflow")
+    from keras_transformers.export.rounds import without_draft
+
+    with pytest.raises(ValueError, match="Translator: `search`"):
+        without_draft("Translator", Speculative(draft))
