@@ -6,7 +6,7 @@
 
 GPT-2 small (124 M parameters, vocabulary 50,257) and a Llama of 100 M (12 blocks of width 768,
 rotary positions, RMS norms, SwiGLU, 4 heads of keys for 12 of queries, vocabulary 32,000), each
-with the same random weights in all candidates, written by transformers; prompts of 32 and 512 tokens,
+with the same random weights in all candidates, written by transformers; prompts of 32 or 512 ids,
 64 new tokens that never end a text, greedy. All candidates stay loaded, each in its own process,
 and take turns. Before anything is timed, the tokens of all float32 candidates must be the same.
 """
