@@ -55,6 +55,11 @@ SMOKE = {
     )
     for name, case in CASES.items()
 }
+# Small enough to be computed in float32 beside it.
+CHECKED = {
+    name.partition(",")[0]: dataclasses.replace(case, width=128, mlp=256)
+    for name, case in list(SMOKE.items())[:3]
+}
 # Sources of 32 tokens and 64 new ones, as in `benchmarks.decoding`: what, beams, rows.
 SOURCE, NEW = 32, 64
 SEARCHES = {"greedy, batch 1": (1, 1), "greedy, batch 32": (1, 32), "beam 4, batch 32": (4, 32)}

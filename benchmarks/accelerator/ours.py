@@ -216,9 +216,7 @@ def check_attention(layer, options, width, rows=2, length=48):
     weights = [each.value for each in layer.trainable_variables]
 
     def run(weights, x, plain):
-        y, _ = layer.stateless_call(
-            weights, [], x, return_attention_scores=plain, **options
-        )
+        y, _ = layer.stateless_call(weights, [], x, return_attention_scores=plain, **options)
         y = y[0] if plain else y
         mask = options.get("mask")
         y = y if mask is None else jnp.where(mask[..., None], y, 0)
@@ -235,7 +233,7 @@ def check_attention(layer, options, width, rows=2, length=48):
     return {"distance": distance(both[False], both[True]), "fused": fused}
 
 
-def checks(cases, seconds):
+def checks(cases):
     """Distances of gradients in bfloat16 from float32's, and of fused attention from plain."""
     found = {}
     for name, case in cases.items():

@@ -8,7 +8,7 @@ import math
 import time
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.accelerator.cases import NEW, PATCH, SOURCE, product_operations, repeated

@@ -48,15 +48,19 @@ def on_jax(*arguments):
 
 
 @pytest.fixture(scope="module")
-def products():
-    """Of each case's training step in mixed_bfloat16: operations and dtypes of every product."""
-    programs = json.loads(on_jax("-c", WITHOUT_TENSORFLOW + LOWER).splitlines()[-1])
-    found = {}
-    for name, program in programs.items():
-        lines = [line for line in program.splitlines() if "dot_general" in line]
-        found[name] = [product_of(line) for line in lines]
-        assert not re.search(r"stablehlo\.convolution", program)
-    return found
+def programs():
+    """Each case's training step in mixed_bfloat16, as JAX hands it to XLA."""
+    return json.loads(on_jax("-c", WITHOUT_TENSORFLOW + LOWER).splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def products(programs):
+    """Operations and dtypes of every product of each program, none of which is a convolution."""
+    assert not any("stablehlo.convolution" in program for program in programs.values())
+    return {
+        name: [product_of(line) for line in program.splitlines() if "dot_general" in line]
+        for name, program in programs.items()
+    }
 
 
 def product_of(line):
@@ -81,8 +85,18 @@ def test_operations_counted_from_shapes_are_those_of_the_step(name, products):
     assert counted == round(cases.training_operations(cases.SMOKE[name], whole_squares=True))
 
 
+@pytest.mark.parametrize("name", cases.SMOKE)
+def test_gradients_of_tables_are_added_up_in_float32(name, programs):
+    """Of tokens and of positions: a row may have thousands of terms."""
+    scatters = re.findall(
+        r'"stablehlo.scatter".*?\}\) : \(tensor<(\S+)>', programs[name], re.DOTALL
+    )
+    assert bool(scatters) == (name != "ViT-B/16")
+    assert all(shape.endswith("f32") for shape in scatters)
+
+
 def test_operations_of_vit_are_those_published():
-    """17.5 billion additions and multiplications, each a pair, an image: Liu et al. 2021, table 1."""
+    """17.5 billion multiply-adds an image: Liu et al. 2021, table 1."""
     case = cases.CASES["ViT-B/16"]
     forward = cases.training_operations(case) / 3 / 2 / case.rows
     assert round(forward / 1e9, 1) == 17.5
