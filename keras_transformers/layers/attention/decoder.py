@@ -12,7 +12,8 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Cache, Index, MaybeWeights, Shape, Tensor
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.attention.multi_head import MultiHeadAttention
+from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.sequence import with_positions
