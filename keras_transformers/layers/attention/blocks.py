@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -101,7 +101,7 @@ class Blocks:
         seen = [(i, j) for i in queries for j in keys if not self.causal or j < i + self.query_size]
         return np.array(seen, "int32")
 
-    def block(self, number: Index) -> Block:
+    def block(self, number: Any) -> Block:
         """The `number`-th of all blocks of all rows."""
         start = ops.take(ops.convert_to_tensor(self.starts), number % len(self.starts), axis=0)
         return Block(number // len(self.starts), start[0], start[1])
@@ -152,7 +152,7 @@ class Blocks:
         """Row of keys and values that a row of queries is compared with."""
         return row // (self.heads // self.shared // self.sharing)
 
-    def row_of_pairs(self, row: Index, by: tuple[bool, bool]) -> Index:
+    def row_of_pairs(self, row: Any, by: tuple[bool, bool]) -> Index:
         """Row of what `fold_pairs` made."""
         number = self.rows_of_example
         if by[0]:
