@@ -12,7 +12,8 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Cache, Index, MaybeWeights, Shape, Tensor
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.attention.multi_head import MultiHeadAttention
+from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.sequence import with_positions
@@ -132,8 +133,7 @@ class CausalSelfAttention(SelfAttention):
         parts = project(x, self.query_dense, self.key_dense, self.value_dense)
         query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
         query, key = self.prepare_query(query, here), self.prepare_key(key, here)
-        mask = self.make_mask(x, x, None, None, True)
-        y, _ = self.attend(query, key, value, mask, None, (here, here))
+        y, _ = self.attend_to((x, x), (query, key, value), None, None, True, None, (here, here))
         (y,) = project(swap_heads(y), self.output_dense)  # (batch, length, output width)
         return y, fill_cache(cache, key, value, beams)
 
