@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.export.kernels import TensorFlowKernels
-from keras_transformers.generation import Sampling
+from keras_transformers.generation import Sampling, Speculative
 from keras_transformers.generation.search import Search
 from keras_transformers.layers.portable import portable
 
@@ -144,6 +144,16 @@ def alone_or_not(ids: tf.RaggedTensor, compute: Callable[[int | None], Any]) -> 
     A row alone is traced apart: layers take quicker ways when they know that it is one.
     """
     return tf.cond(tf.equal(ids.nrows(), 1), lambda: compute(1), lambda: compute(None))
+
+
+def without_draft(owner: str, search: Search) -> Search:
+    """A search that can be exported; ValueError of one with a second model."""
+    if isinstance(search, Speculative):
+        raise ValueError(
+            f"{owner}: `search` must be of one model. Received: Speculative, whose draft an export "
+            "would not hold"
+        )
+    return search
 
 
 def uniform(search: Search, max_length: Any, batch: tf.Tensor) -> tf.Tensor | None:

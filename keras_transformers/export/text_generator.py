@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
-from keras_transformers.export.rounds import Rounds, uniform
+from keras_transformers.export.rounds import Rounds, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import Decodable, padding_of
@@ -84,7 +84,8 @@ class TextGenerator(Served):
                 f"`prompt_lengths` and `new_tokens`. Received: prompt_lengths={lengths}, "
                 f"new_tokens={new_tokens}"
             )
-        search = Sampling(temperature=0.8, top_p=0.95) if search is None else search
+        search = search or Sampling(temperature=0.8, top_p=0.95)
+        search = without_draft("TextGenerator", search)
         search.constraints.check_no_ratio("TextGenerator: without a source")
         if not model.built:
             model(tf.ones((1, 1), tf.int32))

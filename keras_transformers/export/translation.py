@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
-from keras_transformers.export.rounds import Rounds, alone_or_not, uniform
+from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
@@ -71,7 +71,7 @@ class Translator(Served):
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         self._hold(model)
         self._tokenizer = tokenizer
-        self._search = BeamSearch() if search is None else search
+        self._search = BeamSearch() if search is None else without_draft("Translator", search)
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]

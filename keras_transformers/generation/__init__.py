@@ -8,6 +8,7 @@ from keras_transformers.generation.decode import decode
 from keras_transformers.generation.generate import generate, generate_all
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import Request
+from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Greedy",
     "Request",
     "Sampling",
+    "Speculative",
     "coverage_penalty",
     "decode",
     "generate",

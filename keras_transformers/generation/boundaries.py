@@ -5,7 +5,7 @@ import dataclasses
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
-from keras_transformers.generation.request import Request, limits_of, prompt_lengths
+from keras_transformers.generation.request import Request, limits_of, prompt_lengths, take_at
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +71,12 @@ class Boundaries:
         found = self.is_end(ids, request)
         if isinstance(request.prompt_length, int) and not request.prompt_length:
             return found
-        free = ops.take(request.forced, index, axis=1) == request.padding_id
+        free = take_at(request.forced, index) == request.padding_id
         return ops.logical_and(found, free[:, None])
 
     def forced(self, index: Index, request: Request) -> Tensor:
         """The token that must be taken at `index`, `(batch,)`; padding where there is a choice."""
-        given = ops.take(request.forced, index, axis=1)
+        given = take_at(request.forced, index)
         free, forced = given == request.padding_id, given
         if request.max_lengths is not None:
             due = ops.logical_and(free, index + 1 >= request.max_lengths)
@@ -95,7 +95,7 @@ class Boundaries:
         due = index < 0 if self.first is None else index == 0
         if self.last is not None:
             due = ops.logical_or(due, index + 1 >= limits_of(request))
-        return ops.logical_and(ops.take(request.forced, index, axis=1) == request.padding_id, due)
+        return ops.logical_and(take_at(request.forced, index) == request.padding_id, due)
 
     def begins(self, index: Index, request: Request) -> Tensor:
         """Whether the token at `index` is the first that is chosen, bool `(batch,)`."""

@@ -9,8 +9,10 @@ from keras import ops
 
 from keras_transformers.annotations import Array, Tensor
 from keras_transformers.generation.decode import decode
+from keras_transformers.generation.drafts import DRAWS
 from keras_transformers.generation.request import Decodable, Decoded, Request, padding_of
 from keras_transformers.generation.search import Search
+from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Sampling
 
 
@@ -23,6 +25,7 @@ class _Generator(keras.Model):
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
+        self.draft = getattr(search, "draft", None)  # whose weights Keras must know
         self.fixed: dict[str, Any] = {"end_id": end_id, "prompt_length": prompt_length}
         self.fixed["padding_id"] = padding_of(model)
         self.stages = stages
@@ -36,11 +39,27 @@ class _Generator(keras.Model):
 
 
 def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
-    """The random numbers of `Sampling`, `(batch, max_length, samples)`; None for other searches."""
-    if not isinstance(search, Sampling):
+    """The random numbers of a search, `(batch, max_length, number)`; None where it takes none."""
+    number, sampling = search.beams, search
+    if isinstance(search, Speculative):
+        number, sampling = DRAWS, search.search
+    if not isinstance(sampling, Sampling):
         return None
-    shape = (batch, max_length, search.num_samples)
-    return np.random.default_rng(search.seed).random(shape, "float32")
+    shape = (batch, max_length, number)
+    return np.random.default_rng(sampling.seed).random(shape, "float32")
+
+
+def _without_seed(search: Search) -> Search:
+    """The search as it is compiled: the seed is data, not code."""
+    if isinstance(search, Speculative) and isinstance(search.search, Sampling):
+        return dataclasses.replace(search, search=dataclasses.replace(search.search, seed=None))
+    return dataclasses.replace(search, seed=None) if isinstance(search, Sampling) else search
+
+
+def _build(model: Decodable, source: Array, forced: Array) -> None:
+    if not model.built:
+        first = forced[:1, :1]
+        model({"source": source[:1], "target": first} if source.shape[1] else first)
 
 
 def run_batch(
@@ -56,9 +75,10 @@ def run_batch(
     prompt_length: int = 0,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
-    if not model.built:
-        first = forced[:1, :1]
-        model({"source": source[:1], "target": first} if source.shape[1] else first)
+    _build(model, source, forced)
+    if isinstance(search, Speculative):
+        search.check(model)
+        _build(search.draft, source, forced)
     inputs: dict[str, Any] = {"source": source.astype("int32"), "forced": forced}
     inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
     sizes = np.sum(source != padding_of(model), axis=1)
@@ -66,9 +86,10 @@ def run_batch(
     for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
         if limit is not None:
             inputs[name] = ops.convert_to_numpy(limit).astype("int32")
-    if isinstance(search, Sampling):
-        inputs["uniform"] = uniform_of(search, *forced.shape) if uniform is None else uniform
-        search = dataclasses.replace(search, seed=None)  # data, not code: compiles nothing
+    uniform = uniform_of(search, *forced.shape) if uniform is None else uniform
+    if uniform is not None:
+        inputs["uniform"] = uniform
+    search = _without_seed(search)
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})
     shapes = tuple((name, value.shape) for name, value in inputs.items())

@@ -13,7 +13,9 @@ from keras_transformers.generation.request import (
     Request,
     limits_of,
     log_normalizer,
+    over_beams,
     prompt_lengths,
+    take_at,
 )
 
 
@@ -124,7 +126,7 @@ class Constraints:
         Args:
             logits: float32 `(batch, beams, vocab)`.
             tokens: Integers `(batch, beams, max_length)`, what has been chosen before `index`.
-            index: Position of the token to choose.
+            index: Position of the token to choose, or `(batch,)`, one for each row.
             request: The `Request`.
         """
         vocab = logits.shape[-1]
@@ -246,18 +248,20 @@ class Constraints:
         for length in lengths:
             alike = [each for each in self.banned_sequences if len(each) == length]
             before, last = np.array(alike, "int32")[:, :-1], np.array(alike, "int32")[:, -1]
-            positions = index + 1 + np.arange(1 - length, 0, dtype="int32")
-            chosen = ops.take(tokens, ops.maximum(positions, 0), axis=-1)[..., None, :]
-            match = ops.logical_and(chosen == before, positions >= 0)
+            positions = [index + 1 + back for back in range(1 - length, 0)]
+            chosen = [take_at(tokens, ops.maximum(position, 0)) for position in positions]
+            match = ops.stack(chosen, axis=-1)[..., None, :] == before
+            there = ops.stack([over_beams(position) >= 0 for position in positions], axis=-1)
+            match = ops.logical_and(match, there)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
         return _any_of(ops.concatenate(found, axis=-1), vocab)
 
     def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
         size, positions = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
-        match = ops.logical_and(positions < index, positions >= size - 1)
+        match = ops.logical_and(positions < over_beams(index), positions >= size - 1)
         for back in range(1, size):
-            last = ops.take(tokens, ops.maximum(index - back, 0), axis=-1)[..., None]
+            last = take_at(tokens, ops.maximum(index - back, 0))[..., None]
             match = ops.logical_and(match, ops.roll(tokens, back, axis=-1) == last)
         return ops.where(match, tokens, vocab)
 

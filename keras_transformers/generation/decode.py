@@ -7,6 +7,7 @@ from keras import ops
 from keras_transformers.annotations import Tensor
 from keras_transformers.generation.request import Decodable, Decoded, Prefilled, Request
 from keras_transformers.generation.search import Capacity, Search
+from keras_transformers.generation.speculative import Speculative, Started
 
 FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they are full
 
@@ -19,7 +20,7 @@ def decode(
     Args:
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
         source: Integer ids `(batch, source_length)`.
-        search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)`.
+        search: `Greedy()`, `BeamSearch(...)`, `Sampling(...)` or `Speculative(...)`.
         request: A `Request`.
         stages: See `generate_all`; None where nothing is compiled: rows leave the batch when half
             of it is done.
@@ -38,15 +39,26 @@ def decode(
     >>> tuple(decode(model, source, Greedy(), request)["tokens"].shape)
     (1, 4)
     """
+    if isinstance(search, Speculative):
+        search.check(model)
+        checking, drafting = (
+            _started(each, source, search, request) for each in (model, search.draft)
+        )
+        return search.speculate(checking, drafting, request)
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length
     state, shared = model.start_decoding(source, search.beams, length, **options)
-    prefilled = None
-    has_prompt = not isinstance(request.prompt_length, int) or request.prompt_length > 0
-    if has_prompt and hasattr(model, "prefill"):
-        prefilled, state = _prefill(model, state, search.beams, request)
+    prefilled, state = _prefill(model, state, search.beams, request)
     return search(model.decode_step, state, request, shared, stages, prefilled, capacity)
+
+
+def _started(model: Decodable, source: Tensor, search: Speculative, request: Request) -> Started:
+    """A model with room for what is drafted behind the last token."""
+    state, shared = model.start_decoding(source, 1, request.forced.shape[1])
+    state = cast(Any, model).grow_caches(state, 1, search.num_tokens)
+    prefilled, state = _prefill(model, state, 1, request)
+    return Started(model.decode_step, state, shared, prefilled)
 
 
 def _capacity(model: Decodable, beams: int, request: Request) -> Capacity | None:
@@ -61,11 +73,17 @@ def _capacity(model: Decodable, beams: int, request: Request) -> Capacity | None
     return Capacity(length, lambda state, number: model.grow_caches(state, beams, number))
 
 
-def _prefill(model: Decodable, state: Any, beams: int, request: Request) -> tuple[Prefilled, Any]:
+def _prefill(
+    model: Decodable, state: Any, beams: int, request: Request
+) -> tuple[Prefilled | None, Any]:
     """The prompts at once, up to where the first of them ends; the search forces the rest.
 
+    None where there are no prompts, or the model has no `prefill`.
     What the model makes of the positions after that is written anew by the steps that come to them.
     """
+    none = isinstance(request.prompt_length, int) and request.prompt_length == 0
+    if none or not hasattr(model, "prefill"):
+        return None, state
     prompt = request.forced[:, : request.prompt_length]
     start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
     start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))

@@ -65,7 +65,7 @@ def generate(
         prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
             the first position on; padding behind it leaves the choice to the search. After padding
             before it the output begins with the prompt all the same.
-        search: `Greedy()` (default), `BeamSearch(...)` or `Sampling(...)`.
+        search: `Greedy()` (default), `BeamSearch(...)`, `Sampling(...)` or `Speculative(...)`.
         max_length: Limit on tokens, END included, where sequences are cut; by default
             `2 * source_length + 10`.
         start_id: The token before the first. None where texts have none, as with GPT-2: then
@@ -75,7 +75,8 @@ def generate(
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
         END, then padding; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included; from
-        `BeamSearch` also `log_probabilities`, the scores without penalties.
+        `BeamSearch` also `log_probabilities`, the scores without penalties; from `Speculative`
+        also `passes`, int32 `(batch,)`, the number of steps of the model.
 
     Raises:
         ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it or is empty

@@ -5,7 +5,7 @@ logarithms, in float32.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar
 
 from keras import ops
 
@@ -49,6 +49,7 @@ class Decoded(TypedDict, Generic[T]):
     tokens: T  # integers (batch, [n,] max_length): padding after END
     scores: T  # float32 (batch, [n])
     lengths: T  # integers (batch, [n]): END included
+    passes: NotRequired[T]  # integers (batch,), of `Speculative`: of the large model
 
 
 class DecodedBeams(Decoded[T]):
@@ -126,9 +127,23 @@ def limits_of(request: Request) -> Index:
     return most
 
 
+def over_beams(index: Index) -> Index:
+    """A position, or `(batch,)`, one for each row, that broadcasts against `(batch, beams, n)`."""
+    return ops.reshape(index, (-1, 1, 1)) if len(getattr(index, "shape", ())) == 1 else index
+
+
+def take_at(x: Tensor, index: Index) -> Tensor:
+    """What stands at position `index`, or at `(batch,)`, one for each row, of the last axis."""
+    if len(getattr(index, "shape", ())) != 1:
+        return ops.take(x, index, axis=-1)
+    index = ops.reshape(index, (-1, *[1] * (len(x.shape) - 1)))
+    index = ops.broadcast_to(index, (*ops.shape(x)[:-1], 1))
+    return ops.take_along_axis(x, index, axis=-1)[..., 0]
+
+
 def write_at(tokens: Tensor, ids: Tensor, index: Index) -> Tensor:
-    """Writes `ids` (..., ) at position `index` of the last axis of `tokens` (..., length)."""
-    here = ops.arange(ops.shape(tokens)[-1]) == index
+    """Writes `ids` (batch, beams) at position `index`, or `(batch,)`, of `tokens` (..., length)."""
+    here = ops.arange(ops.shape(tokens)[-1], dtype="int32") == over_beams(index)
     return ops.where(here, ids[..., None], tokens)
 
 

@@ -170,21 +170,50 @@ class Sampling(_Stepwise):
             kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
         else:
             kept, ids = logits, None
-        weights = ops.exp((kept - ops.max(kept, axis=-1, keepdims=True)) / self.temperature)
-        weights = ops.where(kept > MASKED / 2, weights, 0.0)
-        if self.top_p:
-            before = ops.cumsum(weights, axis=-1) - weights
-            enough = self.top_p * ops.sum(weights, axis=-1, keepdims=True)
-            weights = ops.where(before < enough, weights, 0.0)
-        if self.min_p:
-            weights = ops.where(weights >= self.min_p, weights, 0.0)  # the largest is 1
-        # Inverse of the cumulative distribution at a uniform number: the same on every backend.
-        cumulative = ops.cumsum(weights, axis=-1)
-        uniform = ops.take(request.uniform, index, axis=1)[..., None]
-        below = ops.cast(cumulative <= uniform * cumulative[..., -1:], "int32")
-        # Rounding may carry the number past the last weight that is not zero.
-        last = ops.argmax(ops.where(weights > 0, ops.arange(kept.shape[-1]), -1), axis=-1)
-        position = ops.minimum(ops.sum(below, axis=-1), ops.cast(last, "int32"))[..., None]
+        weights = self._weights(kept, self.top_p)
+        position = drawn(weights, ops.take(request.uniform, index, axis=1))[..., None]
         logit = ops.take_along_axis(kept, position, axis=-1)[..., 0]
         chosen = position if ids is None else ops.take_along_axis(ids, position, axis=-1)
         return logit, chosen[..., 0]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """What each token of the vocabulary is drawn with, for logits `(..., vocab)`."""
+        vocab = logits.shape[-1]
+        weights = self._weights(logits)
+        if self.top_k or self.top_p:
+            kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
+            last = _last(self._weights(kept, self.top_p))[..., None]
+            least, last_id = (ops.take_along_axis(x, last, axis=-1) for x in (kept, ids))
+            # Of equal ones those with the smaller ids come first.
+            alike = ops.logical_and(logits == least, ops.arange(vocab, dtype="int32") <= last_id)
+            weights = ops.where(ops.logical_or(logits > least, alike), weights, 0.0)
+        return weights / ops.sum(weights, axis=-1, keepdims=True)
+
+    def _weights(self, kept: Tensor, top_p: float | None = None) -> Tensor:
+        """What is drawn in proportion to: `exp` of `(..., number)`; of sorted ones the `top_p`."""
+        weights = ops.exp((kept - ops.max(kept, axis=-1, keepdims=True)) / self.temperature)
+        weights = ops.where(kept > MASKED / 2, weights, 0.0)
+        if top_p:
+            before = ops.cumsum(weights, axis=-1) - weights
+            enough = top_p * ops.sum(weights, axis=-1, keepdims=True)
+            weights = ops.where(before < enough, weights, 0.0)
+        if self.min_p:
+            weights = ops.where(weights >= self.min_p, weights, 0.0)  # the largest is 1
+        return weights
+
+
+def drawn(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Positions on the last axis, drawn in proportion to weights `(..., number)`.
+
+    Inverse of the cumulative distribution at uniform numbers `(...)`: the same on every backend.
+    """
+    cumulative = ops.cumsum(weights, axis=-1)
+    below = ops.cast(cumulative <= uniform[..., None] * cumulative[..., -1:], "int32")
+    # Rounding may carry the number past the last weight that is not zero.
+    return ops.minimum(ops.sum(below, axis=-1), _last(weights))
+
+
+def _last(weights: Tensor) -> Tensor:
+    """Position of the last weight that is not zero."""
+    positions = ops.where(weights > 0, ops.arange(weights.shape[-1]), -1)
+    return ops.cast(ops.argmax(positions, axis=-1), "int32")

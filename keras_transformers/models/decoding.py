@@ -7,6 +7,11 @@ from keras import ops
 
 from keras_transformers.annotations import BackPointers, Cache, Index, ModelMixin, Tensor
 from keras_transformers.layers import padding_mask
+from keras_transformers.layers.attention.block_step import (
+    block_positions,
+    is_block,
+    visible_to_block,
+)
 from keras_transformers.layers.attention.decoder import visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.stack_positions import bias_of_step
@@ -55,10 +60,10 @@ class CachedDecoding(ModelMixin):
         context_mask: Tensor | None = None,
         shared_bias: Any = None,
     ) -> tuple[Tensor, DecodingState, Any]:
-        """One token of every sequence through all blocks.
+        """One token of every sequence, or several of each row, through all blocks.
 
         Args:
-            x: `(batch, beams, hidden_dim)`.
+            x: `(batch, beams, hidden_dim)`, or `(batch, length, hidden_dim)`.
             index, state, back_pointers: See `decode_step`.
             contexts: For each block what its cross-attention made of the context, or None.
             context_mask: Bool `(batch, context_length)`, or None.
@@ -68,8 +73,11 @@ class CachedDecoding(ModelMixin):
             `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
             cross-attention `(batch, heads, beams, context_length)`, None without a context.
         """
-        slots = None if back_pointers is None else back_pointers.slots
-        visible = visible_slots(index, state.caches[0], x.shape[1], slots)
+        if is_block(index):
+            visible = visible_to_block(index, state.caches[0], x.shape[1])
+        else:
+            slots = None if back_pointers is None else back_pointers.slots
+            visible = visible_slots(index, state.caches[0], x.shape[1], slots)
         bias = None if shared_bias is None else bias_of_step(shared_bias, index, visible)
         contexts = [None] * len(self.decoder_blocks) if contexts is None else contexts
         stack, caches = (self.decoder_blocks, state.caches, contexts), []
@@ -126,18 +134,19 @@ class TransformerDecoding(CachedDecoding):
         """Scores the next token of every sequence.
 
         Args:
-            ids: Integers `(batch, beams)`, the token at position `index`.
-            index: Int or scalar tensor.
+            ids: Integers `(batch, beams)`, the token at position `index`; or `(batch, length)`,
+                several of each row from its `index` on, where there is one beam.
+            index: Int or scalar tensor; or integers `(batch,)`.
             state, shared: From `start_decoding` or the step before.
             back_pointers: `generation.BackPointers` of the beams; None where none has moved.
 
         Returns:
-            Logits `(batch, beams, target vocabulary)` and the new `state`.
+            Logits `(batch, beams or length, target vocabulary)` and the new `state`.
         """
         x = self.target_embedding.vectors(ids)
         bias = self.target_positions  # that all blocks share
         if self.adds_positions:
-            here = ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
+            here = token_positions(index, ids, getattr(self.target_positions, "max_length", None))
             x, bias = self.target_positions(x, positions=here), None
         x, state, weights = self._step_blocks(
             x, index, state, back_pointers, shared.context, shared.mask, bias
@@ -148,6 +157,17 @@ class TransformerDecoding(CachedDecoding):
             state = state._replace(coverage=coverage)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
         return self.target_embedding.step_logits(x), state
+
+
+def token_positions(index: Index, ids: Tensor, most: int | None = None) -> Tensor:
+    """Positions of the tokens of a step, int32 `(batch, beams or length)`.
+
+    Those of a block may reach beyond the end; no token there is kept, and they are kept in a table
+    of `most`.
+    """
+    if is_block(index):
+        return block_positions(index, ids.shape[1], most)
+    return ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
 
 
 def log_probabilities(

@@ -8,7 +8,12 @@ from keras import ops
 from keras_transformers.annotations import BackPointers, Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import DecoderBlock
 from keras_transformers.layers.parts import serialized
-from keras_transformers.models.decoding import CachedDecoding, DecodingState, log_probabilities
+from keras_transformers.models.decoding import (
+    CachedDecoding,
+    DecodingState,
+    log_probabilities,
+    token_positions,
+)
 from keras_transformers.models.language_model_variants import (
     LanguageModelKeywords,
     decoder_block,
@@ -215,15 +220,16 @@ class LanguageModel(CachedDecoding, TextModel):
         """Scores the next token of every sequence.
 
         Args:
-            ids: Integers `(batch, beams)`, the token at position `index`.
-            index: Int or scalar tensor.
+            ids: Integers `(batch, beams)`, the token at position `index`; or `(batch, length)`,
+                several of each row from its `index` on, where there is one beam.
+            index: Int or scalar tensor; or integers `(batch,)`.
             state: From `start_decoding`, `prefill` or the step before.
             shared: Is ignored: there is no source.
             back_pointers: `generation.BackPointers` of the beams; None where none has moved.
 
         Returns:
-            Logits `(batch, beams, vocab_size)` and the new `state`.
+            Logits `(batch, beams or length, vocab_size)` and the new `state`.
         """
-        x = self.embedding(ids, ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids)))
+        x = self.embedding(ids, token_positions(index, ids, self.most_positions))
         x, state, _ = self._step_blocks(x, index, state, back_pointers)
         return self.token_embedding.step_logits(self._normed(x)), state

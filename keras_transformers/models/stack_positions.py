@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.layers import PositionalEncoding
+from keras_transformers.layers.attention.block_step import block_positions, is_block
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.parts import Prototype, arguments_of_call
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
@@ -68,10 +69,17 @@ def bias_of_positions(layer: Any, length: Index) -> Tensor | None:
 def bias_of_step(layer: Any, index: Index, visible: Tensor) -> Tensor:
     """The same for the token at `index` and the slots of a cache, `(1, heads, 1, slots)`.
 
-    `layer` is a bias that is shared; `visible`, `(batch or 1, beams, slots)`, from `visible_slots`.
+    `layer` is a bias that is shared; `visible`, `(batch or 1, beams, slots)`, from `visible_slots`,
+    or `(batch, length, slots)` for the tokens of a block step, whose is `(batch, heads, length,
+    slots)`.
     """
-    here = ops.reshape(ops.cast(index, "int32"), (1,))
     slots = ops.arange(ops.shape(visible)[2], dtype="int32")
+    if is_block(index):
+        here = ops.reshape(block_positions(index, visible.shape[1]), (-1,))
+        bias = _bias(layer, here, slots)[0]  # (heads, batch * length, slots)
+        bias = ops.reshape(bias, (bias.shape[0], -1, visible.shape[1], ops.shape(visible)[2]))
+        return ops.swapaxes(bias, 0, 1)
+    here = ops.reshape(ops.cast(index, "int32"), (1,))
     return _bias(layer, here, slots // visible.shape[1])
 
 

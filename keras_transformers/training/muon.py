@@ -137,9 +137,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
                     change = ops.reshape(changes[number], variable.shape)
                     self.assign_sub(variable, rate * change)
 
-    def _update_by_adam(
-        self, gradient: Tensor, variable: Any, index: int, rate: Tensor
-    ) -> None:
+    def _update_by_adam(self, gradient: Tensor, variable: Any, index: int, rate: Tensor) -> None:
         moment, velocity = self.moments[index], self.velocities[index]
         step = ops.cast(self.iterations + 1, variable.dtype)
         self.assign_add(moment, (1 - self.beta_1) * ops.subtract(gradient, moment))

@@ -63,9 +63,7 @@ def polar_polynomials(steps: int) -> tuple[Polynomial, ...]:
     low, high = 1e-12, 0.9
     for _ in range(60):
         middle = (low * high) ** 0.5
-        low, high = (
-            (low, middle) if _composed(steps, middle)[1] < DEVIATION else (middle, high)
-        )
+        low, high = (low, middle) if _composed(steps, middle)[1] < DEVIATION else (middle, high)
     *before, last = _composed(steps, high)[0]
     safe = [(a / SAFETY, b / SAFETY**3, c / SAFETY**5) for a, b, c in before]
     return (*safe, last)

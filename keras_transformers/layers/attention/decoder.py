@@ -12,8 +12,8 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Cache, Index, MaybeWeights, Shape, Tensor
+from keras_transformers.layers.attention.block_step import BlockSteps, is_block
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention
-from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.sequence import with_positions
@@ -21,7 +21,7 @@ from keras_transformers.layers.projections import project, project_token, swap_h
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class CausalSelfAttention(SelfAttention):
+class CausalSelfAttention(BlockSteps):
     """Self-attention in which no token sees a later one, with a key/value cache for decoding.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, section 3.2.3 (the decoder's).
@@ -73,15 +73,15 @@ class CausalSelfAttention(SelfAttention):
         Args:
             x: `(batch, beams, hidden_dim)`, one token of every sequence.
             cache: From `start_cache`, filled by the steps before.
-            index: Position of the token, an int or a scalar tensor.
-            visible: Bool `(batch or 1, beams, max_length * beams)` from `visible_slots`; by
-                default every beam sees its own slot.
-            attention_bias: Optional, added to the scores `(batch, heads, beams, max_length *
-                beams)`, against which it broadcasts.
+            index: Position of the token, an int or a scalar tensor; `(batch,)` for a `step_block`.
+            visible: From `visible_slots`; by default every beam sees its own slot.
+            attention_bias: Optional, added to the scores `(batch, heads, beams, positions)`.
 
         Returns:
             `(batch, beams, hidden_dim)` and the cache with this token in it.
         """
+        if is_block(index):
+            return self.step_block(x, cache, index, visible, attention_bias)
         beams = x.shape[1]
         here = ops.broadcast_to(ops.cast(index, "int32"), (beams,))
         query, key, value = (
@@ -233,8 +233,7 @@ class CrossAttention(MultiHeadAttention):
         Returns:
             `(batch, beams, hidden_dim)` and the weights `(batch, heads, beams, context_length)`.
         """
-        query = swap_heads(project_token(self.query_dense, x))  # (batch, heads, beams, key_dim)
-        query = self.prepare_query(query, None)
+        query = self.prepare_query(swap_heads(project_token(self.query_dense, x)), None)
         mask = None if context_mask is None else ops.expand_dims(context_mask, (1, 2))
         y, weights = self.attend(query, cache["key"], cache["value"], mask, None, ())
         return project_token(self.output_dense, swap_heads(y)), weights

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
+from keras_transformers.layers.attention.block_step import attend_rows, block_positions
 from keras_transformers.layers.attention.decoder import CausalSelfAttention
 from keras_transformers.layers.attention.settings import AttentionOptions
 from keras_transformers.layers.errors import whole_number
@@ -182,6 +183,20 @@ class LocalAttention(CausalSelfAttention):
         there = first + ops.arange(ops.shape(value)[2], dtype="int32") // beams
         positions = (ops.broadcast_to(index, (beams,)), there)
         return super().attend(query, key, value, visible[:, None], None, positions)[0]
+
+    def attend_block(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visible: Tensor,
+        bias: Tensor | None,
+        index: Tensor,
+    ) -> Tensor:
+        past = ops.arange(ops.shape(value)[2], dtype="int32")
+        first = block_positions(index, query.shape[2])[..., None] - self.window_size
+        visible = ops.logical_and(visible, past > first)
+        return attend_rows(super().attend, query, key, value, visible, bias, index)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "window_size": self.window_size, "causal": self.causal}
