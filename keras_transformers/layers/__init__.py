@@ -8,7 +8,7 @@ from keras_transformers.layers.attention.learned_scores import (
 )
 from keras_transformers.layers.attention.linear import LinearAttention
 from keras_transformers.layers.attention.local import LocalAttention
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.attention.multi_head import MultiHeadAttention
 from keras_transformers.layers.attention.pooling import PoolingAttention
 from keras_transformers.layers.attention.reduction import SpatialReductionAttention
 from keras_transformers.layers.attention.scores import (
@@ -18,6 +18,7 @@ from keras_transformers.layers.attention.scores import (
     dot_product_attention,
     masked_softmax,
 )
+from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.attention.windows import (
     WindowAttention,
     merge_windows,

@@ -111,6 +111,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
                 name="token_embedding",
                 shape=(self.vocab_size, self.hidden_dim),
                 initializer=keras.initializers.RandomNormal(stddev=stddev),
+                autocast=False,  # the gradient of a row is a sum over its tokens, in float32
             )
         if self.logits_bias:
             self.bias = self.add_weight(

@@ -39,13 +39,18 @@ def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Tensor:
     >>> 0.88 < float(ops.mean(ops.cast(kept, "float32"))) < 0.92
     True
     """
-    # int32, whose products wrap on every backend; torch has no arithmetic on uint32.
-    seed = ops.cast(seed, "int32")
-    key = _mix(seed[0] + _mix(seed[1]))
     size = shape[0]
     for dimension in shape[1:]:
         size = size * dimension
     index = ops.reshape(ops.arange(size, dtype="int32"), shape)
+    return kept_at(index, size, rate, seed)
+
+
+def kept_at(index: Tensor, size: Any, rate: float, seed: Any) -> Tensor:
+    """The elements of a `keep_mask` at int32 indices into its flattened `size` elements."""
+    # int32, whose products wrap on every backend; torch has no arithmetic on uint32.
+    seed = ops.cast(seed, "int32")
+    key = _mix(seed[0] + _mix(seed[1]))
     if replica is not None:  # the rows of the replicas before this one come first
         index = index + ops.cast(replica(), "int32") * size
     threshold = min(round(rate * 2**32), 2**32 - 1) - 2**31

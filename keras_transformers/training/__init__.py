@@ -22,7 +22,9 @@ from keras_transformers.training.metrics import (
     Perplexity,
     TokenCrossEntropy,
 )
-from keras_transformers.training.optimizers import AdamW, Muon, orthogonalize
+from keras_transformers.training.muon import Muon
+from keras_transformers.training.optimizers import AdamW
+from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization

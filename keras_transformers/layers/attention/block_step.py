@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 from keras import ops
 
 from keras_transformers.annotations import Cache, Index, Tensor
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.attention.multi_head import MultiHeadAttention
+from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 from keras_transformers.layers.projections import project_token, swap_heads
 

@@ -133,8 +133,7 @@ class CausalSelfAttention(BlockSteps):
         parts = project(x, self.query_dense, self.key_dense, self.value_dense)
         query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
         query, key = self.prepare_query(query, here), self.prepare_key(key, here)
-        mask = self.make_mask(x, x, None, None, True)
-        y, _ = self.attend(query, key, value, mask, None, (here, here))
+        y, _ = self.attend_to((x, x), (query, key, value), None, None, True, None, (here, here))
         (y,) = project(swap_heads(y), self.output_dense)  # (batch, length, output width)
         return y, fill_cache(cache, key, value, beams)
 

@@ -1,29 +1,25 @@
-"""Multi-head attention, and attention of a sequence to itself."""
+"""Multi-head attention."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import MaybeWeights, Shape, Tensor
-from keras_transformers.layers.attention.scores import product, regroup, softmax_of_visible
-from keras_transformers.layers.attention.settings import AttentionSettings
+from keras_transformers.annotations import MaybeWeights, Tensor
+from keras_transformers.layers.attention.hooks import AttentionHooks
 from keras_transformers.layers.masks import (
-    causal_mask,
     combine_masks,
     given_padding,
     given_pairs,
     hidden_from_all,
     hide_padding,
 )
-from keras_transformers.layers.positions.sequence import with_positions
 from keras_transformers.layers.projections import project, project_each, swap_heads
 from keras_transformers.layers.traced import Traced
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(Traced, AttentionSettings):
+class MultiHeadAttention(Traced, AttentionHooks):
     """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention` on sequences.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
@@ -116,7 +112,7 @@ class MultiHeadAttention(Traced, AttentionSettings):
             seen = hidden_from_all(pairs)
         if attention_bias is not None:
             attention_bias = given_pairs(self, "attention_bias", attention_bias, full, False)
-        visible = self.make_mask(query, key, pairs, padding, use_causal_mask)
+        inputs = (query, key)
         positions = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
         if query is key is value:
             parts = project(query, self.query_dense, self.key_dense, self.value_dense)
@@ -127,92 +123,15 @@ class MultiHeadAttention(Traced, AttentionSettings):
         if seen is not None:
             key, value = (ops.where(seen, x, ops.zeros((), x.dtype)) for x in (key, value))
         query, key = self.prepare_query(query, positions[0]), self.prepare_key(key, positions[1])
-        y, weights = self.attend(query, key, value, visible, attention_bias, positions, training)
+        wanted = return_attention_scores or self.attention_observer is not None
+        y, weights = self.attend_to(
+            inputs, (query, key, value), pairs, padding, use_causal_mask, attention_bias, positions,
+            training, wanted
+        )  # fmt: skip
         if self.attention_observer is not None and weights is not None:
             self.attention_observer(weights)
         (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
         return (y, weights) if return_attention_scores else y
-
-    def prepare_query(self, query: Tensor, positions: Tensor | None) -> Tensor:
-        """A hook: queries as they are compared.
-
-        Args:
-            query: `(batch, heads, queries, key_dim)`.
-            positions: int32 `(queries,)`; None in cross-attention token by token.
-
-        Returns:
-            Same shape.
-        """
-        if self.position is not None:
-            query = self.position.transform(query, positions)
-        return self.score.prepare_query(query)
-
-    def prepare_key(self, key: Tensor, positions: Tensor | None) -> Tensor:
-        """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
-        if self.position is not None:
-            key = self.position.transform(key, positions)
-        return self.score.prepare_key(key)
-
-    def make_mask(
-        self,
-        query: Tensor,
-        key: Tensor,
-        attention_mask: Tensor | None,
-        padding: Tensor | None,
-        causal: bool,
-    ) -> Tensor | None:
-        """A hook: what each query may attend to.
-
-        Args:
-            query, key: The inputs, `(batch, queries, width)` and `(batch, keys, width)`.
-            attention_mask: The caller's, bool `(queries, keys)` or `(batch, heads, queries, keys)`,
-                axes of which may be 1; or None.
-            padding: Bool `(batch, keys)`, True = real token; or None.
-            causal: Whether query `i` sees keys `0 .. i` only.
-
-        Returns:
-            What `attend` takes as `mask`: bool that broadcasts against `(batch, heads, queries,
-            keys)`, or None for everything.
-        """
-        masks = [] if attention_mask is None else [attention_mask]
-        if causal:
-            masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
-        if padding is not None:
-            masks.append(ops.expand_dims(padding, (1, 2)))  # LiteRT has no `[:, None, None]` here
-        return combine_masks(*masks) if masks else None
-
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None,
-        positions: Sequence[Tensor], training: bool | None = None
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """A hook: from what was prepared to the output of the heads.
-
-        Args:
-            query: `(batch, heads, queries, key_dim)`.
-            key: `(batch, key_value_heads, keys, key_dim)`.
-            value: `(batch, key_value_heads, keys, value_dim)`.
-            mask: From `make_mask`.
-            bias: Added to the scores `(batch, heads, queries, keys)`, against which it broadcasts;
-                or None.
-            positions: Those of the queries and of the keys, int32 vectors.
-            training: Whether dropout acts.
-
-        Returns:
-            `(batch, heads, queries, value_dim)`, and the weights before dropout `(batch, heads,
-            queries, keys)`, or None where there are none.
-        """
-        heads, shared = query.shape[1], key.shape[1]
-        if self.position is not None:
-            term = self.position.bias(query, *positions)
-            bias = term if bias is None else bias if term is None else ops.add(bias, term)
-        together = query if heads == shared else regroup(query, shared)
-        scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
-        scores = scores if heads == shared else regroup(scores, heads)
-        weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
-        dropped = self.dropout_layer(weights, training=True) if training else weights
-        y = product(dropped, value)  # (batch, heads, queries, value_dim)
-        more = None if self.position is None else self.position.values(dropped, *positions)
-        return y if more is None else y + more, weights
 
     def _without_padding(
         self, query: Tensor, value: Tensor, key: Tensor, itself: bool, mask: Tensor | None,
@@ -231,70 +150,3 @@ class MultiHeadAttention(Traced, AttentionSettings):
             if id(x) not in hidden:
                 hidden[id(x)] = hide_padding(x, padding)
         return *(hidden[id(x)] for x in (query, value, key)), padding
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class SelfAttention(MultiHeadAttention):
-    """Multi-head attention of a sequence to itself.
-
-    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762, section 3.2.3).
-
-    Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-        attention_mask: Optional bool `(batch, length, length)`; True = attend. See
-            `MultiHeadAttention`.
-        attention_bias: Optional, added to the scores.
-        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
-            queries and keys are made of, not to the values (Carion et al. 2020,
-            https://arxiv.org/abs/2005.12872, section A.3).
-        return_attention_scores: Whether to return the weights too.
-        training: Whether dropout acts.
-        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
-
-    Returns:
-        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import SelfAttention
-    >>> tuple(SelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
-    (3, 5, 8)
-    """
-
-    causal = False
-    input_names = ("x", "x", "x")
-
-    def build(self, x_shape: Shape) -> None:
-        super().build(x_shape)
-
-    def call(
-        self, x: Tensor, attention_mask: Tensor | None = None, attention_bias: Tensor | None = None,
-        positions: Tensor | None = None, return_attention_scores: bool = False,
-        training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
-    ) -> MaybeWeights:  # fmt: skip
-        if self.position is not None:
-            x = self.position.fits(x, self.causal)
-        if mask is not None or x_mask is not None:
-            x_mask = given_padding(self, x, mask=mask, x_mask=x_mask)
-        placed = x if positions is None else with_positions(self, "positions", x, positions)
-        return super().call(
-            placed,
-            x,
-            placed,
-            attention_mask=attention_mask,
-            use_causal_mask=self.causal,
-            attention_bias=attention_bias,
-            return_attention_scores=return_attention_scores,
-            training=training,
-            value_mask=x_mask,
-        )
-
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
-        return super().compute_output_shape(x_shape)

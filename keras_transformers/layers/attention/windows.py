@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import divides, require, same
 from keras_transformers.layers.attention.learned_scores import ScaledCosineScore
-from keras_transformers.layers.attention.multi_head import SelfAttention
+from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.attention.settings import AttentionOptions
 from keras_transformers.layers.errors import named
 from keras_transformers.layers.positions.grid_bias import GridRelativeBias, LogGridBias

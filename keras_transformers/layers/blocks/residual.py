@@ -14,7 +14,7 @@ from keras_transformers.annotations import (
     Tensor,
 )
 from keras_transformers.layers.attention.decoder import CausalSelfAttention, CrossAttention
-from keras_transformers.layers.attention.multi_head import SelfAttention
+from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.blocks.settings import BlockSettings, BranchOptions
 from keras_transformers.layers.errors import named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding

@@ -98,13 +98,15 @@ class GridRelativeBias(GridTable, AttentionPositionEncoding):
             name="relative_bias",
             shape=(self._rows(self.grid), query_shape[1]),
             initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+            autocast=False,
         )
 
     def fits(self, x: Tensor, causal: bool) -> Tensor:
         return _of_grid(self, x, self.prefix_tokens + math.prod(self.grid), causal)
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        return _of_pairs(self.table, self._index, query_positions, key_positions)
+        bias = _of_pairs(self.table, self._index, query_positions, key_positions)
+        return ops.cast(bias, query.dtype)
 
     def _rows(self, grid: Sequence[int]) -> int:
         return math.prod(_offsets(grid)) + (3 if self.prefix_tokens else 0)

@@ -177,6 +177,7 @@ class RelativePositionBias(AttentionPositionEncoding):
             name="relative_bias",
             shape=(self.num_buckets, query_shape[1]),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
+            autocast=False,
         )
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
@@ -186,7 +187,8 @@ class RelativePositionBias(AttentionPositionEncoding):
         if self.bidirectional:
             after = ops.cast(distance > 0, "int32")
             bucket = bucket + after * (self.num_buckets // 2)
-        return ops.transpose(rows_of(self.table, bucket), (2, 0, 1))
+        bias = ops.cast(rows_of(self.table, bucket), query.dtype)
+        return ops.transpose(bias, (2, 0, 1))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -237,7 +239,10 @@ class ShawRelativePosition(AttentionPositionEncoding):
     def build(self, query_shape: Shape) -> None:
         distances = 2 * self.max_distance + 1
         self.keys = self.add_weight(
-            name="relative_key", shape=(distances, query_shape[-1]), initializer="glorot_uniform"
+            name="relative_key",
+            shape=(distances, query_shape[-1]),
+            initializer="glorot_uniform",
+            autocast=False,
         )
         self.table_of_values = None
         if self.use_values:
@@ -245,6 +250,7 @@ class ShawRelativePosition(AttentionPositionEncoding):
                 name="relative_value",
                 shape=(distances, self.value_dim or query_shape[-1]),
                 initializer="glorot_uniform",
+                autocast=False,
             )
 
     def _of_pairs(

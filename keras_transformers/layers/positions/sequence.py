@@ -70,6 +70,8 @@ def rows_of(table: Any, index: Any) -> Tensor:
 
     TensorFlow's gradient of `take` lists a row once for each position. Optimizers square
     each of them: Keras's Adam then adds up the squares of a row's terms, not the square of a sum.
+    Under mixed precision that sum is one of float32 where the table is a weight with
+    `autocast=False`, and the rows are cast: else a row's terms, often thousands, are bfloat16.
     """
     return ops.take(table * 1, index, axis=0)
 
@@ -231,6 +233,7 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
             name="position_embedding",
             shape=(self.max_length, x_shape[-1]),
             initializer=self.initializer,
+            autocast=False,
         )
 
     def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
