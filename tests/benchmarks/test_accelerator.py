@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -45,6 +46,24 @@ def on_jax(*arguments):
     )
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stdout
+
+
+def test_the_smoke_test_checks_and_trains_without_a_device():
+    said = on_jax("-m", "benchmarks.accelerator", "--smoke", "--only", "ViT")
+    assert "| ViT-B/16: keras_transformers |" in said
+    assert "0 problems" in said
+
+
+@pytest.mark.slow
+def test_the_whole_smoke_test():
+    assert "0 problems" in on_jax("-m", "benchmarks.accelerator", "--smoke")
+
+
+def test_no_part_outlasts_the_minutes():
+    started = time.perf_counter()
+    said = on_jax("-m", "benchmarks.accelerator", "--smoke", "--minutes", "0.1")
+    assert "minutes were over" in said
+    assert time.perf_counter() - started < 30
 
 
 @pytest.fixture(scope="module")
