@@ -27,8 +27,18 @@ sys.meta_path.insert(0, Refused())
 """
 LOWER = """
 import json
+import jax, keras, numpy as np
 from benchmarks.accelerator import cases, ours
-print(json.dumps({name: ours.lowered_step(case) for name, case in cases.SMOKE.items()}))
+from keras_transformers import layers
+
+programs = {name: ours.lowered_step(case) for name, case in cases.SMOKE.items()}
+for term in (layers.RelativePositionBias(), layers.GridRelativeBias((4, 4))):
+    layer, x = layers.SelfAttention(2, position=term), np.ones((2, 16, 8), "float32")
+    layer.build(x.shape)
+    weights = [variable.value for variable in layer.trainable_variables]
+    sums = lambda weights: layer.stateless_call(weights, [], x)[0].astype("float32").sum()
+    programs[type(term).__name__] = jax.jit(jax.grad(sums)).lower(weights).as_text()
+print(json.dumps(programs))
 """
 DOT = re.compile(
     r"dot_general .*contracting_dims = \[([\d, ]*)\] x.*"
@@ -77,8 +87,8 @@ def products(programs):
     """Operations and dtypes of every product of each program, none of which is a convolution."""
     assert not any("stablehlo.convolution" in program for program in programs.values())
     return {
-        name: [product_of(line) for line in program.splitlines() if "dot_general" in line]
-        for name, program in programs.items()
+        name: [product_of(line) for line in programs[name].splitlines() if "dot_general" in line]
+        for name in cases.SMOKE
     }
 
 
@@ -104,9 +114,9 @@ def test_operations_counted_from_shapes_are_those_of_the_step(name, products):
     assert counted == round(cases.training_operations(cases.SMOKE[name], whole_squares=True))
 
 
-@pytest.mark.parametrize("name", cases.SMOKE)
+@pytest.mark.parametrize("name", [*cases.SMOKE, "RelativePositionBias", "GridRelativeBias"])
 def test_gradients_of_tables_are_added_up_in_float32(name, programs):
-    """Of tokens and of positions: a row may have thousands of terms."""
+    """Of tokens, positions and distances: a row may have thousands of terms."""
     scatters = re.findall(
         r'"stablehlo.scatter".*?\}\) : \(tensor<(\S+)>', programs[name], re.DOTALL
     )
