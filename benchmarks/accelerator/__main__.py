@@ -264,6 +264,7 @@ def main():
     if asked.part:
         serve(*asked.part, asked.smoke)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and parts end too, by `run_all`
     began = time.perf_counter()
     smoke = asked.smoke or not has_accelerator()
     if smoke and not asked.smoke:
