@@ -15,6 +15,7 @@ that say nothing of speed.
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -112,14 +113,19 @@ class Part:
         ending = threading.Timer(limit, self.end)
         ending.start()
         started = time.perf_counter()
+        answer = ""
         try:
-            answer, _ = self._process.communicate(f"{seconds}\n")
+            self._process.stdin.write(f"{seconds}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:  # it ended while it imported
+            pass
         finally:
             ending.cancel()
             self.end()
         try:
-            return json.loads(answer.splitlines()[-1])
-        except (IndexError, json.JSONDecodeError):
+            return json.loads(answer)
+        except json.JSONDecodeError:
             if time.perf_counter() - started >= limit:
                 return {"left_out": f"not done in {limit:.0f} seconds"}
             self._said.seek(0)
@@ -129,8 +135,11 @@ class Part:
             return {"left_out": f"failed: {said[-1][:200] if said else 'nothing said'}"}
 
     def end(self):
+        """Ends it and what it started, and waits until the device's memory is free again."""
         if not self.missing and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 def serve(task, name, whose, smoke):
