@@ -6,9 +6,9 @@
 
 The recipe's default network and batch, with random data, through `model.fit`. TensorFlow's profiler
 says how long each operation of XLA's program runs, and the program, dumped as text, what each is
-and which layer it came from. Two operations may run at once, and the profiler's own time is in the
-figures: the shares say where to look, the milliseconds of a step (measured before it starts) how
-long it takes. `--isa AVX2` lets XLA use no wider vectors.
+and which layer it came from. Operations run side by side, some end after they have returned (in the
+backward pass a kernel's gradient beside that of the input), and the profiler's own time is in the
+figures: the shares say where to look; a step's milliseconds are measured before it starts.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 
-from benchmarks.report import heading, table
+from benchmarks.report import heading, table, write
 
 RECIPES = ("translation", "vit")
 # `%name = type[shape]{layout} opcode(%operand, ...), ..., metadata={op_name="..."}`
@@ -112,7 +112,7 @@ def instructions(program):
     return found
 
 
-def kind_of(name, program, rows):
+def kind_of(name, program):
     """What kind of operation a named one is, and how many billion operations if a product."""
     opcode, shape, operands, source, summed = program[name]
     if opcode == "dot":
@@ -125,8 +125,7 @@ def kind_of(name, program, rows):
             return "products: attention's scores and values", gigaflop
         if "gradient_tape" not in source:
             return "products: forward", gigaflop
-        inputs = rows in shape
-        return f"products: gradients of {'inputs' if inputs else 'kernels'}", gigaflop
+        return "products: backward", gigaflop
     if opcode == "convolution":
         return "convolutions", 0.0
     if "reduce-window" in name:
@@ -139,12 +138,12 @@ def kind_of(name, program, rows):
     return "loops: loss, metrics, residuals and the rest", 0.0
 
 
-def by_kind(durations, program, rows):
+def by_kind(durations, program):
     """A row for each kind: milliseconds, share, and the rate of products."""
     milliseconds, gigaflops, calls = (collections.Counter() for _ in range(3))
     for name, duration in durations.items():
         if name in program and program[name][0] not in ("call", "while", "conditional"):
-            kind, gigaflop = kind_of(name, program, rows)
+            kind, gigaflop = kind_of(name, program)
             milliseconds[kind] += duration
             gigaflops[kind] += gigaflop
             calls[kind] += 1
@@ -166,22 +165,24 @@ def main():
     )
     parser.add_argument("recipe", choices=RECIPES)
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--isa", help="of XLA's own code, for instance AVX2")
     parser.add_argument("--longest", type=int, default=0, help="also list so many operations")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         flags = [f"--xla_dump_to={folder}/program", "--xla_dump_hlo_as_text"]
-        flags += [f"--xla_cpu_max_isa={asked.isa}"] if asked.isa else []
         # Before TensorFlow is imported.
         os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
         step, durations = profiled(asked.recipe, asked.steps, pathlib.Path(folder, "profile"))
         dumped = pathlib.Path(folder, "program").glob("*cpu_after_optimizations.txt")
         text = max(dumped, key=lambda path: path.stat().st_size).read_text()
     program = instructions(text)
-    rows = 1024 if asked.recipe == "translation" else 128 * 16
-    print(heading("tensorflow", "keras"))
-    print(f"{asked.recipe}: {step:.1f} milliseconds a step\n")
-    print(table(by_kind(durations, program, rows), "kind"))
+    result = {
+        **heading("tensorflow", "keras"),
+        "milliseconds_a_step": round(step, 1),
+        "kinds": by_kind(durations, program),
+    }
+    print(f"{step:.1f} milliseconds a step\n\n{table(result['kinds'], 'kind')}")
+    title = f"{asked.recipe}, {step:.1f} milliseconds a step: operations one by one"
+    write(f"step_profile_{asked.recipe}", result, {title: result["kinds"]})
     known = sorted((each for each in durations.items() if each[0] in program), key=lambda x: -x[1])
     for name, duration in known[: asked.longest]:
         opcode, shape, _, source, _ = program[name]

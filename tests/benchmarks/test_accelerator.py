@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -26,8 +27,18 @@ sys.meta_path.insert(0, Refused())
 """
 LOWER = """
 import json
+import jax, keras, numpy as np
 from benchmarks.accelerator import cases, ours
-print(json.dumps({name: ours.lowered_step(case) for name, case in cases.SMOKE.items()}))
+from keras_transformers import layers
+
+programs = {name: ours.lowered_step(case) for name, case in cases.SMOKE.items()}
+for term in (layers.RelativePositionBias(), layers.GridRelativeBias((4, 4))):
+    layer, x = layers.SelfAttention(2, position=term), np.ones((2, 16, 8), "float32")
+    layer.build(x.shape)
+    weights = [variable.value for variable in layer.trainable_variables]
+    sums = lambda weights: layer.stateless_call(weights, [], x)[0].astype("float32").sum()
+    programs[type(term).__name__] = jax.jit(jax.grad(sums)).lower(weights).as_text()
+print(json.dumps(programs))
 """
 DOT = re.compile(
     r"dot_general .*contracting_dims = \[([\d, ]*)\] x.*"
@@ -47,6 +58,24 @@ def on_jax(*arguments):
     return result.stdout
 
 
+def test_the_smoke_test_checks_and_trains_without_a_device():
+    said = on_jax("-m", "benchmarks.accelerator", "--smoke", "--only", "ViT")
+    assert "| ViT-B/16: keras_transformers |" in said
+    assert "0 problems" in said
+
+
+@pytest.mark.slow
+def test_the_whole_smoke_test():
+    assert "0 problems" in on_jax("-m", "benchmarks.accelerator", "--smoke")
+
+
+def test_no_part_outlasts_the_minutes():
+    started = time.perf_counter()
+    said = on_jax("-m", "benchmarks.accelerator", "--smoke", "--minutes", "0.1")
+    assert "minutes were over" in said
+    assert time.perf_counter() - started < 30
+
+
 @pytest.fixture(scope="module")
 def programs():
     """Each case's training step in mixed_bfloat16, as JAX hands it to XLA."""
@@ -58,8 +87,8 @@ def products(programs):
     """Operations and dtypes of every product of each program, none of which is a convolution."""
     assert not any("stablehlo.convolution" in program for program in programs.values())
     return {
-        name: [product_of(line) for line in program.splitlines() if "dot_general" in line]
-        for name, program in programs.items()
+        name: [product_of(line) for line in programs[name].splitlines() if "dot_general" in line]
+        for name in cases.SMOKE
     }
 
 
@@ -85,9 +114,9 @@ def test_operations_counted_from_shapes_are_those_of_the_step(name, products):
     assert counted == round(cases.training_operations(cases.SMOKE[name], whole_squares=True))
 
 
-@pytest.mark.parametrize("name", cases.SMOKE)
+@pytest.mark.parametrize("name", [*cases.SMOKE, "RelativePositionBias", "GridRelativeBias"])
 def test_gradients_of_tables_are_added_up_in_float32(name, programs):
-    """Of tokens and of positions: a row may have thousands of terms."""
+    """Of tokens, positions and distances: a row may have thousands of terms."""
     scatters = re.findall(
         r'"stablehlo.scatter".*?\}\) : \(tensor<(\S+)>', programs[name], re.DOTALL
     )

@@ -106,7 +106,7 @@ class GridRelativeBias(GridTable, AttentionPositionEncoding):
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         bias = _of_pairs(self.table, self._index, query_positions, key_positions)
-        return ops.cast(bias, query.dtype)
+        return ops.cast(bias, self.compute_dtype)
 
     def _rows(self, grid: Sequence[int]) -> int:
         return math.prod(_offsets(grid)) + (3 if self.prefix_tokens else 0)

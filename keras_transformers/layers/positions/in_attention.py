@@ -187,8 +187,7 @@ class RelativePositionBias(AttentionPositionEncoding):
         if self.bidirectional:
             after = ops.cast(distance > 0, "int32")
             bucket = bucket + after * (self.num_buckets // 2)
-        dtype = self.compute_dtype if query is None else query.dtype  # None where blocks share it
-        bias = ops.cast(rows_of(self.table, bucket), dtype)
+        bias = ops.cast(rows_of(self.table, bucket), self.compute_dtype)
         return ops.transpose(bias, (2, 0, 1))
 
     def get_config(self) -> dict[str, Any]:
