@@ -45,6 +45,8 @@ class TrainsWithoutLogits(ModelMixin):
     def _without_logits(self) -> bool:
         if not hasattr(getattr(self, "loss", None), "of_hidden"):
             return False
+        if not self.built:  # Keras builds a model by a call
+            return False
         found = self.output_table()
         return found is not None and found[0].table_scale is None  # not of a quantised table
 
@@ -67,8 +69,7 @@ class TrainsWithoutLogits(ModelMixin):
         if _HIDDEN.get():
             embedding, biases = self.output_table()
             bias = sum(biases[1:], biases[0]) if biases else None
-            of_hidden = self.loss.of_hidden
-            y_pred = of_hidden(y, y_pred, embedding.table, bias, sample_weight, training)
+            y_pred = self.loss.of_hidden(y, y_pred, embedding.table, bias)
             super().compute_metrics(x, y, y_pred, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
