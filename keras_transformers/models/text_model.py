@@ -17,9 +17,7 @@ from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING
 from keras_transformers.models.without_logits import TrainsWithoutLogits
 
 
-class TextModel(
-    Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model
-):
+class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
     """Base of `TextEncoder` and `LanguageModel`.
 
     Settings of both are `vocab_size`, `hidden_dim`, `num_heads`, `mlp_dim`, `num_layers`,

@@ -14,9 +14,7 @@ from keras_transformers.models.text_inputs import TakesIds
 from keras_transformers.models.without_logits import TrainsWithoutLogits
 
 
-class Translator(
-    Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model
-):
+class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
     """Base of `Transformer` and `RecurrentTranslator`.
 
     Attributes:

@@ -236,9 +236,7 @@ class LinearCrossEntropy(SmoothedCrossEntropy):
         mask = getattr(hidden, "_keras_mask", None)  # Keras's losses obey that of the logits
         return TokenResults(found.losses, found.nats, found.right, mask)
 
-    def __call__(
-        self, y_true: Tensor, y_pred: Any, sample_weight: Tensor | None = None
-    ) -> Scalar:
+    def __call__(self, y_true: Tensor, y_pred: Any, sample_weight: Tensor | None = None) -> Scalar:
         if not isinstance(y_pred, TokenResults):
             return super().__call__(y_true, y_pred, sample_weight)
         weights = token_weights(y_true, self.ignore_id, sample_weight)

@@ -63,7 +63,9 @@ def value_and_gradients(function, *inputs):
         value = function(*inputs)
         value.backward()
         gradients = [x.grad for x in inputs]
-    return [ops.convert_to_numpy(x.detach() if backend == "torch" else x) for x in (value, *gradients)]
+    return [
+        ops.convert_to_numpy(x.detach() if backend == "torch" else x) for x in (value, *gradients)
+    ]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
