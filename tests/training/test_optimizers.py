@@ -45,6 +45,15 @@ def test_singular_values_of_any_size_come_near_one(shape, scale):
     np.testing.assert_allclose(left.T @ result @ right.T * (1 - np.eye(min(shape))), 0, atol=1e-3)
 
 
+def test_bfloat16_is_enough():
+    matrix = np.random.default_rng(2).normal(size=(2, 16, 40)).astype("float32")
+    result = orthogonalize(keras.ops.cast(matrix, "bfloat16"))
+    assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
+    result = keras.ops.convert_to_numpy(keras.ops.cast(result, "float32"))
+    found = np.linalg.svd(result, compute_uv=False)
+    assert np.all((found > 0.7) & (found < 1.3))
+
+
 def test_polynomials_map_their_interval_to_one():
     x = np.geomspace(0.0033, 1, 1000)
     for a, b, c in polar_polynomials(4):
