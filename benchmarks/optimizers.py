@@ -59,7 +59,7 @@ def optimizer(name, learning_rate=1e-4):
         muon.orthogonalize = orthogonalized_before  # of this process, see `prepare`
         muon.TOGETHER = 1
         return Muon(learning_rate, weight_decay=0.05, steps=5)
-    return Muon(learning_rate, weight_decay=0.05, steps=2 if name.endswith("two steps") else 3)
+    return Muon(learning_rate, weight_decay=0.05, **({"steps": 3} if "three" in name else {}))
 
 
 def prepare(name, settings):
@@ -146,7 +146,7 @@ def losses_of(name, kind, seeds, steps):
 
 def losses(seeds, steps):
     rows = {}
-    for kind in ("Muon", "Muon before", "Muon, two steps"):
+    for kind in ("Muon", "Muon before", "Muon of three steps"):
         row = {}
         for name in RECIPES:
             arguments = ["--recipe", name, "--kind", kind]

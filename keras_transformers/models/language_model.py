@@ -151,7 +151,7 @@ class LanguageModel(CachedDecoding, TextModel):
 
     def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         x = self._run(self.decoder_blocks, self.as_inputs(inputs), training)
-        return self.token_embedding.logits(x)
+        return self._scored(x, self.token_embedding.logits)
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape

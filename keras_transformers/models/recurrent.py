@@ -160,7 +160,8 @@ class RecurrentTranslator(Translator):
         if self.attention.attention_observer is not None:
             self.attention.attention_observer(weights[:, None])
         y = self.readout(ops.concatenate([states, attended, y], axis=-1))
-        return self.target_embedding.logits(self.dropout_layer(y, training=training))
+        y = self.dropout_layer(y, training=training)
+        return self._scored(y, self.target_embedding.logits)
 
     def encode(self, source: Tensor, training: bool | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Reads the source: ids `(batch, length)`.

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, ProblemType, Shape, Tensor
-from keras_transformers.layers import EncoderBlock, padding_mask
+from keras_transformers.layers import EncoderBlock, TokenEmbedding, padding_mask
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.parts import arguments_of_call, part, serialized
 from keras_transformers.models.settings import keeps_settings
@@ -16,6 +16,7 @@ from keras_transformers.models.text_encoder_variants import (
     encoder_embedding,
     text_encoder_arguments,
 )
+from keras_transformers.models.text_heads import MaskedLanguageHead
 from keras_transformers.models.text_model import TextModel
 from keras_transformers.models.transfer import Transferable
 
@@ -114,6 +115,13 @@ class TextEncoder(Transferable, TextModel):
         if self.head is not None:
             self._head_takes = arguments_of_call(self.head)
 
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""
+        if not isinstance(self.head, MaskedLanguageHead):
+            return None
+        table, biases = super().output_table()
+        return table, [*biases, self.head.bias]
+
     @property
     def problem_type(self) -> ProblemType | None:
         """What the logits of classes are for, as the head was told."""
@@ -189,6 +197,8 @@ class TextEncoder(Transferable, TextModel):
         if self._restores and "masked_positions" in inputs:
             positions = ops.cast(inputs["masked_positions"], "int32")[..., None]
             x = ops.take_along_axis(x, positions, axis=1)
+        if self._gives_hidden:
+            return self.head.vectors(x)
         options: dict[str, Any] = {"training": training, "logits": self.token_embedding.logits}
         options["real"] = padding_mask(inputs["ids"], self.padding_id)
         return self.head(x, **{k: v for k, v in options.items() if k in self._head_takes})

@@ -218,8 +218,13 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(logits_shape[-1],), initializer="zeros")
 
     def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
-        scores = logits(self.norm(self.transform(x)))
+        scores = logits(self.vectors(x))
         return scores + ops.cast(self.bias, scores.dtype)
+
+    def vectors(self, x: Tensor) -> Tensor:
+        """What is multiplied with the table."""
+        vectors: Tensor = self.norm(self.transform(x))
+        return vectors
 
     def compute_output_shape(self, x_shape: Shape, logits_shape: Shape) -> Shape:
         return tuple(logits_shape)

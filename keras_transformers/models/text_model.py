@@ -14,9 +14,10 @@ from keras_transformers.models.settings import ModelSettings, check_numbers, che
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING
+from keras_transformers.models.without_logits import TrainsWithoutLogits
 
 
-class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
+class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
     """Base of `TextEncoder` and `LanguageModel`.
 
     Settings of both are `vocab_size`, `hidden_dim`, `num_heads`, `mlp_dim`, `num_layers`,
@@ -73,6 +74,11 @@ class TextModel(Traced, TakesIds, ModelSettings, Composite, keras.Model):
     def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
         return self.embedding.most_positions
+
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """As `TrainsWithoutLogits.output_table`."""
+        table = self.token_embedding
+        return table, [] if table.bias is None else [table.bias]
 
     def _build_stack(self, blocks: Sequence[Any]) -> tuple[None, None, int]:
         """Builds all but a head; returns the shape of what comes out, `(None, None, width)`."""

@@ -262,7 +262,7 @@ class Transformer(TransformerDecoding, Translator):
                 attention_bias=bias, training=training,
             )  # fmt: skip
         x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self.target_embedding.logits(x)
+        return self._scored(x, self.target_embedding.logits)
 
     def encode(
         self, source: Tensor, source_segments: Tensor | None = None, training: bool | None = None

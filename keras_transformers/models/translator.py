@@ -11,9 +11,10 @@ from keras_transformers.layers.parts import Prototype
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.settings import ModelSettings
 from keras_transformers.models.text_inputs import TakesIds
+from keras_transformers.models.without_logits import TrainsWithoutLogits
 
 
-class Translator(Traced, TakesIds, ModelSettings, Composite, keras.Model):
+class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
     """Base of `Transformer` and `RecurrentTranslator`.
 
     Attributes:
@@ -49,6 +50,11 @@ class Translator(Traced, TakesIds, ModelSettings, Composite, keras.Model):
         self.source_embedding.build((None, None))
         if self.target_embedding is not self.source_embedding:
             self.target_embedding.build((None, None))
+
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """As `TrainsWithoutLogits.output_table`."""
+        table = self.target_embedding
+        return table, [] if table.bias is None else [table.bias]
 
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)

@@ -14,6 +14,11 @@ from keras_transformers.training.classification import (
     score_labels,
 )
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
+from keras_transformers.training.linear_cross_entropy import (
+    LinearCrossEntropy,
+    TokenResults,
+    linear_cross_entropy,
+)
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.metrics import (
@@ -41,12 +46,14 @@ __all__ = [
     "InverseSquareRoot",
     "LabelAccuracy",
     "LabelScores",
+    "LinearCrossEntropy",
     "MaskedAccuracy",
     "Muon",
     "Perplexity",
     "SmoothedCrossEntropy",
     "Throughput",
     "TokenCrossEntropy",
+    "TokenResults",
     "TranslationScores",
     "WarmupLinear",
     "best_threshold",
@@ -55,6 +62,7 @@ __all__ = [
     "classification_accuracy",
     "classification_loss",
     "keep_freed_memory",
+    "linear_cross_entropy",
     "orthogonalize",
     "score_boxes",
     "score_classes",

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Scalar, Tensor
+from keras_transformers.training.linear_cross_entropy import TokenResults
 from keras_transformers.training.losses import check_ranks, token_cross_entropy, token_weights
 
 
@@ -18,15 +19,17 @@ class _TokenMean(keras.metrics.Metric):
         self.total = self.add_weight(name="total", initializer="zeros")
         self.count = self.add_weight(name="count", initializer="zeros")
 
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
         """Value of each token, `(batch, length)`."""
         raise NotImplementedError
 
     def update_state(
-        self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
+        self, y_true: Tensor, y_pred: Any, sample_weight: Tensor | None = None
     ) -> None:
-        y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        check_ranks(type(self).__name__, y_true, y_pred)
+        y_true = ops.convert_to_tensor(y_true)
+        if not isinstance(y_pred, TokenResults):  # of a loss that has made no logits
+            y_pred = ops.convert_to_tensor(y_pred)
+            check_ranks(type(self).__name__, y_true, y_pred)
         weights = token_weights(y_true, self.ignore_id, sample_weight)
         values = ops.cast(self.values(y_true, y_pred), weights.dtype)
         self.total.assign_add(ops.sum(values * weights))
@@ -66,7 +69,9 @@ class MaskedAccuracy(_TokenMean):
     def __init__(self, ignore_id: int = 0, name: str = "accuracy", **kwargs: Any) -> None:
         super().__init__(ignore_id, name, **kwargs)
 
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
+        if isinstance(y_pred, TokenResults):
+            return y_pred.right
         right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
         return ops.cast(right, "float32")
 
@@ -97,7 +102,9 @@ class TokenCrossEntropy(_TokenMean):
     def __init__(self, ignore_id: int = 0, name: str = "cross_entropy", **kwargs: Any) -> None:
         super().__init__(ignore_id, name, **kwargs)
 
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
+        if isinstance(y_pred, TokenResults):
+            return y_pred.nats
         return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)[0]
 
 

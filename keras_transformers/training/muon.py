@@ -31,7 +31,8 @@ class Muon(ByStep, keras.optimizers.Optimizer):
         learning_rate: A float or a schedule.
         momentum: `mu`.
         beta_1, beta_2, epsilon: Of Adam.
-        steps: Newton-Schulz iterations.
+        steps: Polynomials of `orthogonalize`. Four bring singular values nearer to 1 than five
+            iterations of Jordan et al. 2024 do; three cost less, and learned more slowly.
         adam_for: Regular expression; variables whose path it matches are left to Adam. Embeddings
             and a separate output projection belong there.
         **kwargs: Of `keras.optimizers.Optimizer`: `weight_decay`, `global_clipnorm`, `use_ema` ...
@@ -57,7 +58,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.98,
         epsilon: float = 1e-9,
-        steps: int = 3,
+        steps: int = 4,
         adam_for: str = "embedding",
         name: str = "muon",
         **kwargs: Any,

@@ -1,0 +1,79 @@
+"""Training models of texts by a loss that takes their last hidden states."""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from keras_transformers.annotations import ModelMixin, Tensor
+from keras_transformers.layers import TokenEmbedding
+
+# Whether the step that is traced now wants hidden states instead of logits.
+_HIDDEN: contextvars.ContextVar[bool] = contextvars.ContextVar("hidden", default=False)
+
+
+@contextlib.contextmanager
+def _hidden(wanted: bool) -> Iterator[None]:
+    token = _HIDDEN.set(wanted)
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)
+
+
+class TrainsWithoutLogits(ModelMixin):
+    """A model of tokens that makes no logits where its loss, `LinearCrossEntropy`, needs none.
+
+    In steps of `fit` and `evaluate`, `call` then gives hidden states, and `compute_loss` hands them
+    to the loss with the table. Metrics are updated there too, from what the loss knows of each
+    token.
+    """
+
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """A hook: the table that makes the logits and biases that come to them, or None."""
+        raise NotImplementedError
+
+    @property
+    def _gives_hidden(self) -> bool:
+        """Whether `call` is in a step that wants no logits."""
+        return _HIDDEN.get()
+
+    def _scored(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits of hidden states, or in a step without logits these themselves."""
+        return x if self._gives_hidden else logits(x)
+
+    def _without_logits(self) -> bool:
+        if not hasattr(getattr(self, "loss", None), "of_hidden"):
+            return False
+        if not self.built:  # Keras builds a model by a call
+            return False
+        found = self.output_table()
+        return found is not None and found[0].table_scale is None  # not of a quantised table
+
+    def train_step(self, *args: Any) -> Any:
+        with _hidden(self._without_logits()):
+            return super().train_step(*args)
+
+    def test_step(self, *args: Any) -> Any:
+        with _hidden(self._without_logits()):
+            return super().test_step(*args)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        if _HIDDEN.get():
+            embedding, biases = self.output_table()
+            bias = sum(biases[1:], biases[0]) if biases else None
+            y_pred = self.loss.of_hidden(y, y_pred, embedding.table, bias)
+            super().compute_metrics(x, y, y_pred, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if _HIDDEN.get():  # `compute_loss` has updated them
+            return self.get_metrics_result()
+        return super().compute_metrics(x, y, y_pred, sample_weight)
