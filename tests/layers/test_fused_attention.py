@@ -96,9 +96,7 @@ def test_no_query_sees_what_comes_later():
     later[:, 20:] = 1e3
     layer = CausalSelfAttention(3, position=RotaryEmbedding())
     with one_way(plain=False):
-        np.testing.assert_array_equal(
-            to_numpy(layer(later))[:, :20], to_numpy(layer(X))[:, :20]
-        )
+        np.testing.assert_array_equal(to_numpy(layer(later))[:, :20], to_numpy(layer(X))[:, :20])
 
 
 class Prefix(CausalSelfAttention):
