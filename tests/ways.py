@@ -121,8 +121,7 @@ def _on_tensorflow(call, layer, tensors, xla):
         weights = [weight.value for weight in layer.trainable_weights]
         return y, *tape.gradient(total, [*tensors, *weights])
 
-    tensors = [tf.constant(x) for x in tensors]
-    return [keras.ops.convert_to_numpy(x) for x in (run if xla else run.python_function)(*tensors)]
+    return [keras.ops.convert_to_numpy(x) for x in run(*map(tf.constant, tensors))]
 
 
 def _on_jax(call, layer, tensors, xla):
