@@ -7,37 +7,24 @@ Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `ins
 `compile_cache` keeps compiled programs for the next process.
 """
 
-import gc
 import importlib
-import pathlib
-import sys
 from typing import TYPE_CHECKING
 
-if pathlib.PurePath(sys.argv[0] if sys.argv else "").stem == "keras-transformers":
-    import os
+from keras_transformers.terminal import importing
 
-    # Before TensorFlow is imported, for this command what recipes/__init__.py does for its own.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-# Importing makes a million objects and no garbage; to look for it takes a quarter of the time.
-_collects = gc.isenabled()
-gc.disable()
-
-from keras_transformers import (  # noqa: E402
-    caching,
-    distribution,
-    generation,
-    inspection,
-    layers,
-    models,
-    precision,
-    saving,
-    training,
-)
-from keras_transformers.caching import compile_cache  # noqa: E402
-
-if _collects:
-    gc.enable()
+with importing():
+    from keras_transformers import (
+        caching,
+        distribution,
+        generation,
+        inspection,
+        layers,
+        models,
+        precision,
+        saving,
+        training,
+    )
+    from keras_transformers.caching import compile_cache
 
 if TYPE_CHECKING:
     from keras_transformers import (
