@@ -46,7 +46,7 @@ def is_command(arguments: list[str]) -> bool:
 
 @contextlib.contextmanager
 def _without_chatter() -> Iterator[None]:
-    """A scope whose standard error, of C++ too, is printed when it ends, but for what is chatter."""
+    """A scope whose standard error is printed when it ends, that of C++ too, without chatter."""
     try:
         sys.stderr.flush()
         kept = os.dup(2)
