@@ -28,8 +28,8 @@ def compile_cache(
     Serves `jit_compile=True` under TensorFlow on a CPU and everything that JAX compiles; a second
     start still imports and traces. Call it before the first tensor is made, for TensorFlow reads
     its settings once. Recipes do, also those that ask what was exported. What TensorFlow alone
-    needs for it, as a server of a SavedModel, are two options in an environment variable:
-    `TF_XLA_FLAGS="--tf_xla_persistent_cache_directory=FOLDER --tf_xla_persistent_cache_device_types=CPU"`.
+    needs for it, as a server of a SavedModel, is `TF_XLA_FLAGS` in the environment with the options
+    `--tf_xla_persistent_cache_directory=FOLDER --tf_xla_persistent_cache_device_types=CPU`.
 
     A program fits one processor, number of cores, version and set of XLA's options: each
     combination has a folder of its own, so that machines can share a home directory. Processes can
