@@ -3,22 +3,28 @@
 Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `inspection`,
 `precision`, `saving`; and, imported when first used, `text`, which needs tensorflow-text,
 `vision`, `streams`, `export`, `predictors` and `pretrained`, which need TensorFlow, and
-`visualization`, which needs matplotlib. `load` makes of a folder the object that answers.
+`visualization`, which needs matplotlib. `load` makes of a folder the object that answers;
+`compile_cache` keeps compiled programs for the next process.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-from keras_transformers import (
-    distribution,
-    generation,
-    inspection,
-    layers,
-    models,
-    precision,
-    saving,
-    training,
-)
+from keras_transformers.terminal import importing
+
+with importing():
+    from keras_transformers import (
+        caching,
+        distribution,
+        generation,
+        inspection,
+        layers,
+        models,
+        precision,
+        saving,
+        training,
+    )
+    from keras_transformers.caching import compile_cache
 
 if TYPE_CHECKING:
     from keras_transformers import (
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "caching",
+    "compile_cache",
     "distribution",
     "export",
     "generation",

@@ -51,6 +51,7 @@ def serve(config):
 
     from .pages import layout
 
+    keras_transformers.compile_cache()
     predictor = keras_transformers.load(config.folder)
     blocks = layout.page(predictor, config.folder)
     try:

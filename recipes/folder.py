@@ -4,6 +4,7 @@ import contextlib
 import csv
 import importlib.util
 import json
+import math
 import pathlib
 import shutil
 import time
@@ -180,7 +181,9 @@ class _HistoryFile(keras.callbacks.Callback):
         self.rows = []
 
     def on_epoch_end(self, epoch, logs=None):
-        self.rows.append({"epoch": epoch, **{name: float(logs[name]) for name in sorted(logs)}})
+        numbers = {name: float(logs[name]) for name in sorted(logs)}
+        taken = {name: x if math.isfinite(x) else "" for name, x in numbers.items()}
+        self.rows.append({"epoch": epoch, **taken})
         with open(self._path, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(self.rows[0]), extrasaction="ignore")
             writer.writeheader()

@@ -14,6 +14,8 @@ import typing
 
 import tyro
 
+from keras_transformers import compile_cache
+
 from .bad_input import ending_in_a_sentence, program
 from .devices import on_devices
 from .folder import is_finished
@@ -37,10 +39,11 @@ class Run:
     checkpoint_minutes: float | None = 10.0  # from one checkpoint to the next
     checkpoint_steps: int | None = None  # the same in steps
     tensorboard: bool = False  # logs for TensorBoard, too
+    compile_cache: bool = True  # programs that XLA compiles are kept for the next run
 
 
 OF_THIS_PROCESS = ("output", "resume", "config", "devices", "hosts")
-OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps")
+OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache")
 
 
 def numbers(config):
@@ -100,6 +103,8 @@ def main(run, kind, description):
             print(f"The run in {config.run.output} is finished.")
             return
         config = _checked(config, base)
+        if config.run.compile_cache:
+            compile_cache()
         with on_devices(config.run.devices, config.run.hosts):
             run(config)
 

@@ -164,6 +164,7 @@ def main():
     called = program("predict")
     config = tyro.cli(Config, prog=called, description=__doc__)
     with ending_in_a_sentence(called, ImportError):
+        keras_transformers.compile_cache()
         run(config)
 
 

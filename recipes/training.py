@@ -29,10 +29,12 @@ from keras_transformers.visualization import training_curves
 
 from .folder import Clock, RunFolder
 from .options import numbers
+from .progress import Progress, announce
 
 
 def start_run(config):
     """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives."""
+    announce(config)
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
     keras.config.set_dtype_policy(config.run.precision)
@@ -130,6 +132,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         resume=run.resume,
     )
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
+    every.append(Progress(schedule))
     try:
         history = model.fit(
             watch(streams.epochs(make, steps, resume.start)),

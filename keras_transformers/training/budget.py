@@ -78,6 +78,7 @@ class BudgetedDecay(keras.callbacks.Callback):
         self.minutes = minutes
         self._step = 0
         self._start = math.nan  # until training begins
+        self._second = math.nan  # when the second step began: the first compiles
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
@@ -95,7 +96,7 @@ class BudgetedDecay(keras.callbacks.Callback):
                 f"with them their learning rates. Received: minutes={self.minutes}"
             )
         self._step = 0
-        self._start = time.monotonic()
+        self._start = self._second = time.monotonic()
 
     # At the beginning of a step: a callback at its end makes Keras wait for the step's result,
     # and the accelerator for Keras.
@@ -103,6 +104,8 @@ class BudgetedDecay(keras.callbacks.Callback):
         decayed = DECAYS[self.decay](min(self._spent(), 1.0))
         self._set(min((self._step + 1) / max(self.warmup_steps, 1), decayed))
         self._step += 1
+        if self._step == 2:
+            self._second = time.monotonic()
         self._stop_if_over()  # Keras heeds it after this step
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -120,6 +123,20 @@ class BudgetedDecay(keras.callbacks.Callback):
         """Goes on from the steps and seconds of another run."""
         self._step = state["step"]
         self._start = time.monotonic() - state["seconds"]
+        if self._step > 1:  # the pace of the other process
+            self._second = self._start
+
+    def minutes_left(self) -> float:
+        """Of the budget that ends first; of one of steps, at the pace so far, the first left out.
+
+        Training can end earlier, as by `EarlyStopping`. NaN as long as there is no pace.
+        """
+        now = time.monotonic()
+        left = [self.minutes - (now - self._start) / 60] if self.minutes else []
+        if self.steps and self._step > 1:
+            pace = (now - self._second) / (self._step - 1)
+            left.append((self.steps - self._step + 1) * pace / 60)
+        return max(min(left, default=math.nan), 0.0)
 
     def _spent(self) -> float:
         by_steps = self._step / self.steps if self.steps else 0.0

@@ -4,16 +4,20 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import keras_transformers
 
 PRINTED = {}  # of the runs, by folder
+ERRORS = {}  # what they said beside it
+COMPILED = os.path.join(tempfile.gettempdir(), "keras_transformers-tests")  # runs share programs
 
 
 def command(recipe, output, *arguments, environment=None):
     """What came of `python -m recipes.RECIPE`."""
     parts = [sys.executable, "-m", f"recipes.{recipe}", "--output", *map(str, (output, *arguments))]
-    environment = {**os.environ, **(environment or {})}
+    environment = {**os.environ, "XDG_CACHE_HOME": COMPILED, **(environment or {})}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # which a recipe sets
     return subprocess.run(parts, capture_output=True, text=True, env=environment)
 
 
@@ -27,7 +31,7 @@ def run(recipe, output, *arguments, environment=None):
     metrics = json.loads((output / "metrics.json").read_text())
     assert all(abs(value) < float("inf") for value in metrics.values())
     assert set(metrics) <= set(result.stdout.split())
-    PRINTED[output] = result.stdout
+    PRINTED[output], ERRORS[output] = result.stdout, result.stderr
     return metrics
 
 

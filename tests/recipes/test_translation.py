@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import keras
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
-from tests.recipes.command import assert_last_line_is_true, run
+from tests.recipes.command import ERRORS, PRINTED, assert_last_line_is_true, run
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,16 @@ def test_a_run_leaves_the_whole_folder(smoke):
     assert {"seconds", "parameters", "test_bleu", "test_chrf"} <= set(metrics)
     with open(folder / "history.csv", newline="") as file:
         assert {"loss", "val_loss", "val_bleu", "val_chrf"} <= set(next(csv.DictReader(file)))
+
+
+def test_what_a_run_prints_is_its_own(smoke):
+    """Nothing of TensorFlow, CUDA and XLA, and no score that was not taken."""
+    said = PRINTED[smoke[0]]
+    assert said.splitlines()[0].startswith(f"{smoke[0]}: reads the data; trains, for ")
+    assert "minutes_left: " in said and "Trained for " in said
+    assert not re.search(r"\b(inf|nan)\b", said)
+    noise = r"(?i)^[IWEF]\d{4} |absl|cuda|onednn|xla|cpu_feature|rebuild tensorflow"
+    assert not re.search(noise, said + ERRORS[smoke[0]], re.MULTILINE)
 
 
 def test_most_positions_hold_real_tokens(smoke):
