@@ -12,8 +12,9 @@ FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they 
 
 
 def decode(
-    model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None = 1
-) -> Decoded[Tensor]:
+    model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None = 1,
+    cache_dtype: str | None = None
+) -> Decoded[Tensor]:  # fmt: skip
     """Runs a search on a model's decoder: the traceable heart of `generate`.
 
     Args:
@@ -23,6 +24,7 @@ def decode(
         request: A `Request`.
         stages: See `generate_all`; None where nothing is compiled: rows leave the batch when half
             of it is done.
+        cache_dtype: See `generate`.
 
     Returns:
         The search's dict of `tokens`, `scores` and `lengths`.
@@ -42,6 +44,8 @@ def decode(
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length
     state, shared = model.start_decoding(source, search.beams, length, **options)
+    if cache_dtype is not None:
+        state = cast(Any, model).caches_in(state, search.beams, cache_dtype)
     prefilled = None
     has_prompt = not isinstance(request.prompt_length, int) or request.prompt_length > 0
     if has_prompt and hasattr(model, "prefill"):
