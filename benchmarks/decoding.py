@@ -11,6 +11,7 @@ a token against the batch and against the length.
 """
 
 import argparse
+import itertools
 import os
 import tempfile
 
@@ -24,7 +25,8 @@ VARIANT, VOCAB, SOURCE, NEW = "base", 32000, 32, 64
 PACKAGES = ("tensorflow", "keras", "torch", "transformers", "ctranslate2")
 FLOAT32 = ("keras_transformers", "CTranslate2", "Hugging Face")
 REDUCED = ("keras_transformers bfloat16", "keras_transformers int8", "CTranslate2 int8")
-BATCHES, LENGTHS = (1, 2, 4, 8, 16, 32, 64), (32, 64, 128, 256, 512)
+SEARCHES = {"greedy": 1, "beam 4": 4}
+BATCHES, LENGTHS = (1, 2, 4, 8, 32), (32, 64, 128, 256, 512)
 
 
 def sources(settings):
@@ -163,23 +165,23 @@ def one(batch, beam, names, rounds, new=NEW):
     return found
 
 
-def run_all(rounds, curves):
+def run_all(rounds, curves, batches, names):
     result = {
         **heading(*PACKAGES),
         "model": f"Transformer {VARIANT}, vocabulary {VOCAB}, random weights",
         "what": f"{SOURCE} source tokens, {NEW} new tokens, milliseconds a batch",
         "searches": {},
     }
-    for beam, batch in ((1, 1), (1, 32), (4, 1), (4, 32)):
-        title = f"{'greedy' if beam == 1 else 'beam 4'}, batch {batch}"
-        found = one(batch, beam, FLOAT32 + REDUCED, rounds)
+    for search, batch in itertools.product(SEARCHES, batches):
+        title = f"{search}, batch {batch}"
+        found = one(batch, SEARCHES[search], names, rounds)
         result["searches"][title] = found
         print(title, table(found), sep="\n", flush=True)
         write("decoding", result, result["searches"])
     if not curves:
         return
     for name, values, settings in (
-        ("batch", BATCHES, lambda batch: (batch, 1, FLOAT32[:2], rounds)),
+        ("batch", (*BATCHES, 64), lambda batch: (batch, 1, FLOAT32[:2], rounds)),
         ("new tokens", LENGTHS, lambda new: (8, 1, FLOAT32[:2], rounds, new)),
     ):
         rows = {value: one(*settings(value)) for value in values}
@@ -196,5 +198,7 @@ def run_all(rounds, curves):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--names", nargs="+", default=FLOAT32 + REDUCED, help="ours comes first")
     parser.add_argument("--no-curves", dest="curves", action="store_false")
     alternating.main(prepare, run_all, parser)

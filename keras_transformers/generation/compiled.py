@@ -20,8 +20,9 @@ class _Generator(keras.Model):
     """Lets Keras compile `decode` for whichever backend is in use."""
 
     def __init__(
-        self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None
-    ) -> None:
+        self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None,
+        cache_dtype: str | None
+    ) -> None:  # fmt: skip
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
@@ -29,13 +30,15 @@ class _Generator(keras.Model):
         self.fixed: dict[str, Any] = {"end_id": end_id, "prompt_length": prompt_length}
         self.fixed["padding_id"] = padding_of(model)
         self.stages = stages
+        self.cache_dtype = cache_dtype
         self.compile(jit_compile=True)
         self.built = True
 
     def call(self, inputs: dict[str, Tensor]) -> Decoded[Tensor]:
         asked: dict[str, Any] = {k: v for k, v in inputs.items() if k != "source"}
         request = Request(**asked, **self.fixed)
-        return decode(self.model, inputs["source"], self.search, request, self.stages)
+        options = (self.stages, self.cache_dtype)
+        return decode(self.model, inputs["source"], self.search, request, *options)
 
 
 def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
@@ -73,6 +76,7 @@ def run_batch(
     uniform: Array | None = None,
     stages: int | None = 1,
     prompt_length: int = 0,
+    cache_dtype: str | None = None,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     _build(model, source, forced)
@@ -93,7 +97,7 @@ def run_batch(
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})
     shapes = tuple((name, value.shape) for name, value in inputs.items())
-    options = (end_id, prompt_length, stages)
+    options = (end_id, prompt_length, stages, cache_dtype)
     key = (search, shapes, *options)
     if key not in compiled:
         compiled[key] = _Generator(model, search, *options)

@@ -13,8 +13,9 @@ FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they 
 
 
 def decode(
-    model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None = 1
-) -> Decoded[Tensor]:
+    model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None = 1,
+    cache_dtype: str | None = None
+) -> Decoded[Tensor]:  # fmt: skip
     """Runs a search on a model's decoder: the traceable heart of `generate`.
 
     Args:
@@ -24,6 +25,7 @@ def decode(
         request: A `Request`.
         stages: See `generate_all`; None where nothing is compiled: rows leave the batch when half
             of it is done.
+        cache_dtype: See `generate`.
 
     Returns:
         The search's dict of `tokens`, `scores` and `lengths`.
@@ -42,23 +44,38 @@ def decode(
     if isinstance(search, Speculative):
         search.check(model)
         checking, drafting = (
-            _started(each, source, search, request) for each in (model, search.draft)
+            _started(each, source, search, request, cache_dtype) for each in (model, search.draft)
         )
         return search.speculate(checking, drafting, request)
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length
     state, shared = model.start_decoding(source, search.beams, length, **options)
+    state = _held(model, state, search.beams, cache_dtype)
     prefilled, state = _prefill(model, state, search.beams, request)
     return search(model.decode_step, state, request, shared, stages, prefilled, capacity)
 
 
-def _started(model: Decodable, source: Tensor, search: Speculative, request: Request) -> Started:
+def _started(
+    model: Decodable,
+    source: Tensor,
+    search: Speculative,
+    request: Request,
+    cache_dtype: str | None,
+) -> Started:
     """A model with room for what is drafted behind the last token."""
     state, shared = model.start_decoding(source, 1, request.forced.shape[1])
     state = cast(Any, model).grow_caches(state, 1, search.num_tokens)
+    state = _held(model, state, 1, cache_dtype)
     prefilled, state = _prefill(model, state, 1, request)
     return Started(model.decode_step, state, shared, prefilled)
+
+
+def _held(model: Decodable, state: Any, beams: int, cache_dtype: str | None) -> Any:
+    """The state of `start_decoding` with its caches in `cache_dtype`."""
+    if cache_dtype is None:
+        return state
+    return cast(Any, model).caches_in(state, beams, cache_dtype)
 
 
 def _capacity(model: Decodable, beams: int, request: Request) -> Capacity | None:

@@ -9,7 +9,14 @@ import numpy as np
 from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.compiled import run_batch, uniform_of
-from keras_transformers.generation.inputs import buckets, check_marks, checked_ids
+from keras_transformers.generation.inputs import (
+    CacheType,
+    buckets,
+    check_cache_dtype,
+    check_marks,
+    checked_ids,
+    prompt_positions,
+)
 from keras_transformers.generation.request import (
     Decodable,
     Decoded,
@@ -20,8 +27,6 @@ from keras_transformers.generation.request import (
 )
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.stepwise import Greedy
-
-PROMPT_MULTIPLE = 16
 
 
 @overload
@@ -34,6 +39,7 @@ def generate(
     max_length: int | None = None,
     start_id: int | None = 1,
     end_id: int = 2,
+    cache_dtype: CacheType = None,
 ) -> DecodedBeams[Array]: ...
 @overload
 def generate(
@@ -44,6 +50,7 @@ def generate(
     max_length: int | None = None,
     start_id: int | None = 1,
     end_id: int = 2,
+    cache_dtype: CacheType = None,
 ) -> Decoded[Array]: ...
 def generate(
     model: Decodable,
@@ -53,6 +60,7 @@ def generate(
     max_length: int | None = None,
     start_id: int | None = 1,
     end_id: int = 2,
+    cache_dtype: CacheType = None,
 ) -> Decoded[Array]:
     """Decodes a batch with XLA; compiled once for each shape of `source` and each search.
 
@@ -71,6 +79,8 @@ def generate(
         start_id: The token before the first. None where texts have none, as with GPT-2: then
             prompts must have a token at least.
         end_id: The token that ends a sequence, unless the search's `Boundaries` say otherwise.
+        cache_dtype: In what keys and values of the tokens before are held: "float16", "bfloat16",
+            or "int8" with a scale for each of a head; by default in the model's compute dtype.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
@@ -94,6 +104,7 @@ def generate(
     """
     padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
     check_marks("generate", model, start_id, max_length)
+    check_cache_dtype("generate", model, cache_dtype)
     search = search or Greedy()
     if source is not None:
         shape = "integer ids of shape (batch, length)"
@@ -113,8 +124,7 @@ def generate(
         if len(prompt) != len(source) or prompt.shape[1] > limit:
             raise ValueError(f"generate: `prompt` must be {shape}. Received: shape {prompt.shape}")
         if hasattr(model, "prefill"):
-            # A multiple, for each length compiles anew.
-            positions = min(limit, -(-prompt.shape[1] // PROMPT_MULTIPLE) * PROMPT_MULTIPLE)
+            positions = prompt_positions(prompt.shape[1], limit)
     assert source is not None  # since there is a prompt, or it was refused above
     forced = _forced(prompt, len(source), limit, padding)
     start: int | Array | None = start_id
@@ -126,7 +136,8 @@ def generate(
             )
         start, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
         positions = min(positions, limit - 1)
-    found = run_batch(model, source, forced, None, search, start, end_id, prompt_length=positions)
+    options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
+    found = run_batch(model, source, forced, None, search, start, end_id, **options)
     return found if first is None else _with_first(found, first)
 
 
@@ -159,6 +170,7 @@ def generate_all(
     start_id: int = 1,
     end_id: int = 2,
     verbose: int = 1,
+    cache_dtype: CacheType = None,
 ) -> DecodedBeams[Array]: ...
 @overload
 def generate_all(
@@ -172,6 +184,7 @@ def generate_all(
     start_id: int = 1,
     end_id: int = 2,
     verbose: int = 1,
+    cache_dtype: CacheType = None,
 ) -> Decoded[Array]: ...
 def generate_all(
     model: Decodable,
@@ -184,6 +197,7 @@ def generate_all(
     start_id: int = 1,
     end_id: int = 2,
     verbose: int = 1,
+    cache_dtype: CacheType = None,
 ) -> Decoded[Array]:
     """Decodes any number of sequences of any length; compiles at most once for each of `lengths`.
 
@@ -192,7 +206,7 @@ def generate_all(
     others: one of n ids is given at most `min(2 n + 10, n + 50)` tokens, or `max_length`.
 
     Args:
-        model, search, start_id, end_id: See `generate`.
+        model, search, start_id, end_id, cache_dtype: See `generate`.
         sources: Iterable of sequences of integer ids, END included, without padding.
         lengths: Increasing lengths to pad to; by default powers of two from 16 on.
         batch_size: Sequences decoded at once.
@@ -223,6 +237,7 @@ def generate_all(
     """
     search, padding = search or Greedy(), padding_of(model)
     check_marks("generate_all", model, start_id, max_length)
+    check_cache_dtype("generate_all", model, cache_dtype)
     if batch_size < 1:
         raise ValueError(f"generate_all: `batch_size` must be positive. Received: {batch_size}")
     arrays = [np.asarray(source) for source in sources]
@@ -241,8 +256,9 @@ def generate_all(
         forced = np.full((batch_size, most), padding, "int32")
         random = None if uniform is None else uniform[_filled(rows, batch_size), :most]
         found: Any = run_batch(
-            model, source, forced, limits, search, start_id, end_id, random, stages
-        )
+            model, source, forced, limits, search, start_id, end_id, random, stages,
+            cache_dtype=cache_dtype,
+        )  # fmt: skip
         for position, number in enumerate(rows):
             results[number] = {name: value[position] for name, value in found.items()}
         bar.add(len(rows))

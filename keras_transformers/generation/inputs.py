@@ -1,11 +1,37 @@
 """What `generate` and `generate_all` are given, checked before anything is compiled."""
 
 from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
+
+CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
+CacheType: TypeAlias = CacheDtype | None
+
+
+def check_cache_dtype(owner: str, model: Any, cache_dtype: CacheType) -> None:
+    """Raises ValueError unless a model can hold its caches so."""
+    if cache_dtype is None:
+        return
+    if cache_dtype not in get_args(CacheDtype):
+        expected = f"None or one of {', '.join(get_args(CacheDtype))}"
+    elif not hasattr(model, "caches_in"):
+        expected = "None for a model without `caches_in`"
+    else:
+        return
+    raise ValueError(f"{owner}: `cache_dtype` must be {expected}. Received: {cache_dtype!r}")
+
+
+def prompt_positions(length: int, limit: int) -> int:
+    """As how long prompts are taken in: each number compiles anew, so there are few.
+
+    A multiple of 16; of an eighth of the power of two below, where that is more.
+    """
+    multiple = 1 << max(4, length.bit_length() - 4)
+    return min(limit, -(-length // multiple) * multiple)
 
 
 def checked_ids(

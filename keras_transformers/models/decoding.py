@@ -12,7 +12,7 @@ from keras_transformers.layers.attention.block_step import (
     is_block,
     visible_to_block,
 )
-from keras_transformers.layers.attention.decoder import visible_slots
+from keras_transformers.layers.attention.cache import cache_in, visible_slots
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.stack_positions import bias_of_step
 
@@ -85,6 +85,10 @@ class CachedDecoding(ModelMixin):
             x, cache, weights = block.step(x, cache, index, visible, context, context_mask, bias)
             caches.append(cache)
         return x, state._replace(caches=caches), weights
+
+    def caches_in(self, state: DecodingState, beams: int, dtype: str) -> DecodingState:
+        """The state of `start_decoding` whose caches are held in `dtype`, "int8" or a float's."""
+        return state._replace(caches=[cache_in(each, beams, dtype) for each in state.caches])
 
     def grow_caches(self, state: DecodingState, beams: int, positions: Index) -> DecodingState:
         """The state with as many positions more in its caches; only where nothing is compiled."""

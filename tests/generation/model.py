@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.generation import BeamSearch
 from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
-from keras_transformers.layers.attention.decoder import visible_slots
+from keras_transformers.layers.attention.cache import visible_slots
 from keras_transformers.models import Transformer
 from tests.contract import compiled, to_numpy
 

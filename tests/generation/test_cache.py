@@ -92,6 +92,20 @@ def test_scores_are_the_log_probabilities_that_the_model_gives_by_teacher_forcin
         np.testing.assert_allclose(scores[real], (expected / penalty)[real], atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype, search", [("bfloat16", Greedy()), ("int8", BEAM)])
+def test_a_cache_in_fewer_bits_changes_scores_by_its_rounding_only(dtype, search):
+    found = generate(shared_model(), SOURCE, search=search, max_length=LENGTH, cache_dtype=dtype)
+    tokens, scores = found["tokens"], found["scores"]
+    if search is BEAM:
+        tokens, scores = tokens[:, 0], found["log_probabilities"][:, 0]
+    np.testing.assert_allclose(scores, score(whole_pass()(SOURCE, tokens), tokens), atol=0.1)
+
+
+def test_a_cache_is_held_in_no_other_type():
+    with pytest.raises(ValueError, match=r"`cache_dtype` must be None or one of .* 'int4'"):
+        generate(shared_model(), SOURCE, max_length=LENGTH, cache_dtype="int4")
+
+
 def test_greedy_takes_the_most_probable_token_of_the_whole_pass():
     tokens = generate(shared_model(), SOURCE, max_length=LENGTH)["tokens"]
     log_probabilities = whole_pass()(SOURCE, tokens)

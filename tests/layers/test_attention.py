@@ -15,7 +15,7 @@ from keras_transformers.layers import (
     dot_product_attention,
     masked_softmax,
 )
-from keras_transformers.layers.attention.decoder import visible_slots
+from keras_transformers.layers.attention.cache import cache_in, visible_slots
 from tests.contract import POLICIES, assert_close, call, check_layer, to_numpy
 from tests.oracles import multi_head_attention, softmax
 
@@ -342,6 +342,23 @@ def test_beams_that_moved_find_their_own_past_where_it_was_written():
         y, cache = layer.step(ops.convert_to_tensor(x[:, :, index]), cache, index, visible)
         whole = to_numpy(layer(past[:, :, : index + 1].reshape(-1, index + 1, WIDTH)))
         assert_close(y, whole[:, -1].reshape(BATCH, beams, -1), 1e-5)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("dtype, error", [("float16", 2e-3), ("bfloat16", 2e-2), ("int8", 4e-2)])
+def test_a_cache_in_fewer_bits_rounds_and_nothing_else(dtype, error, beams):
+    layer = make(CausalSelfAttention, (X.shape,), key_dim=KEY_DIM, value_dim=VALUE_DIM)
+    x = random(BATCH, QUERIES, WIDTH)
+    cache = cache_in(layer.start_cache(BATCH, beams, KEYS), beams, dtype)
+    _, cache = layer.prefill(ops.convert_to_tensor(x[:, :2]), cache, beams)
+    for index in range(2, QUERIES):
+        token = ops.convert_to_tensor(np.repeat(x[:, index : index + 1], beams, axis=1))
+        y, cache = layer.step(token, cache, index)
+        whole = to_numpy(layer(x[:, : index + 1]))[:, -1:]
+        assert_close(y, np.repeat(whole, beams, axis=1), error)
+    assert {keras.backend.standardize_dtype(cache[name].dtype) for name in ("key", "value")} == {
+        dtype
+    }
 
 
 def test_one_sequence_alone_gives_what_it_gives_in_a_batch():

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 from keras import ops
 
 from keras_transformers.annotations import Cache, Index, Tensor
+from keras_transformers.layers.attention.cache import entries_of, read_cache
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention
 from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
@@ -46,7 +47,8 @@ class BlockSteps(SelfAttention):
         cache = write_block(cache, key, value, index)
         if visible is None:
             visible = visible_to_block(index, cache, x.shape[1])
-        y = self.attend_block(query, cache["key"], cache["value"], visible, attention_bias, index)
+        key, value = read_cache(cache, 1, self.compute_dtype)
+        y = self.attend_block(query, key, value, visible, attention_bias, index)
         return project_token(self.output_dense, swap_heads(y)), cache
 
     def attend_block(
@@ -90,10 +92,8 @@ def visible_to_block(index: Tensor, cache: Cache, length: int) -> Tensor:
 
 def write_block(cache: Cache, key: Tensor, value: Tensor, index: Tensor) -> Cache:
     """Puts tokens `(batch, heads, length, dim)` at the positions from `index` `(batch,)` on."""
-    return {
-        "key": _written(cache["key"], key, index),
-        "value": _written(cache["value"], value, index),
-    }
+    new = entries_of(cache, key, value)
+    return {name: _written(cache[name], x, index) for name, x in new.items()}
 
 
 def _written(x: Tensor, new: Tensor, index: Tensor) -> Tensor:
