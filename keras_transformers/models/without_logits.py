@@ -71,7 +71,8 @@ class TrainsWithoutLogits(ModelMixin):
         if found is not None:
             embedding, biases = found
             bias = sum(biases[1:], biases[0]) if biases else None
-            y_pred = self.loss.of_hidden(y, y_pred, embedding.table, bias)
+            loss: Any = self.loss
+            y_pred = loss.of_hidden(y, y_pred, embedding.table, bias)
             super().compute_metrics(x, y, y_pred, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
