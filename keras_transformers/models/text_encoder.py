@@ -119,8 +119,9 @@ class TextEncoder(Transferable, TextModel):
         """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""
         if not isinstance(self.head, MaskedLanguageHead):
             return None
-        table, biases = super().output_table()
-        return table, [*biases, self.head.bias]
+        table = self.token_embedding
+        biases = [] if table.bias is None else [table.bias]
+        return table, [*biases, getattr(self.head, "bias", None)]
 
     @property
     def problem_type(self) -> ProblemType | None:

@@ -30,7 +30,10 @@ class TrainsWithoutLogits(ModelMixin):
     """
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
-        """A hook: the table that makes the logits and biases that come to them, or None."""
+        """A hook: the table that makes the logits and biases that come to them, or None.
+
+        Before the model is built, a bias may be None.
+        """
         raise NotImplementedError
 
     @property
@@ -44,8 +47,6 @@ class TrainsWithoutLogits(ModelMixin):
 
     def _without_logits(self) -> bool:
         if not hasattr(getattr(self, "loss", None), "of_hidden"):
-            return False
-        if not self.built:  # Keras builds a model by a call
             return False
         found = self.output_table()
         return found is not None and found[0].table_scale is None  # not of a quantised table
@@ -66,10 +67,12 @@ class TrainsWithoutLogits(ModelMixin):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        if _HIDDEN.get():
-            embedding, biases = self.output_table()
+        found = self.output_table() if _HIDDEN.get() else None
+        if found is not None:
+            embedding, biases = found
             bias = sum(biases[1:], biases[0]) if biases else None
-            y_pred = self.loss.of_hidden(y, y_pred, embedding.table, bias)
+            loss: Any = self.loss
+            y_pred = loss.of_hidden(y, y_pred, embedding.table, bias)
             super().compute_metrics(x, y, y_pred, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 

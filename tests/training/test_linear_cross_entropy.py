@@ -173,7 +173,6 @@ def test_no_logits_are_made_in_fit_and_predict_gives_them(monkeypatch):
     monkeypatch.setattr(
         model.token_embedding, "logits", lambda x: made.append(x.shape) or logits(x)
     )
-    model.build(IDS.shape)
     model.train_on_batch(inputs, IDS)
     model.test_on_batch(inputs, IDS)
     assert not made
