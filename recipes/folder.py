@@ -182,7 +182,7 @@ class _HistoryFile(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         numbers = {name: float(logs[name]) for name in sorted(logs)}
-        taken = {name: x if math.isfinite(x) else "" for name, x in numbers.items()}
+        taken = {name: "" if x == -math.inf else x for name, x in numbers.items()}
         self.rows.append({"epoch": epoch, **taken})
         with open(self._path, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(self.rows[0]), extrasaction="ignore")

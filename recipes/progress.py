@@ -51,6 +51,6 @@ class Progress(keras.callbacks.ProgbarLogger):
             print(f"Trained for {minutes:.1f} minutes; scores, exports and figures come next.")
 
     def _shown(self, logs):
-        shown = {name: x for name, x in (logs or {}).items() if math.isfinite(float(x))}
+        shown = {name: x for name, x in (logs or {}).items() if float(x) != -math.inf}  # not taken
         shown.pop("seconds", None)
         return shown | {"minutes_left": self._budget.minutes_left()}

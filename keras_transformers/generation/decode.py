@@ -57,11 +57,7 @@ def decode(
 
 
 def _started(
-    model: Decodable,
-    source: Tensor,
-    search: Speculative,
-    request: Request,
-    cache_dtype: str | None,
+    model: Decodable, source: Tensor, search: Speculative, request: Request, cache_dtype: str | None
 ) -> Started:
     """A model with room for what is drafted behind the last token."""
     state, shared = model.start_decoding(source, 1, request.forced.shape[1])
