@@ -39,10 +39,12 @@ def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Tensor:
     >>> 0.88 < float(ops.mean(ops.cast(kept, "float32"))) < 0.92
     True
     """
-    size = shape[0]
-    for dimension in shape[1:]:
+    # Begins with a 0 that is computed: TensorFlow would hand XLA a constant of all indices, 4 bytes
+    # for each element, to be compiled and kept on disk with the program.
+    index, size = ops.cast(seed[0], "int32") * 0, 1
+    for dimension in shape:
+        index = ops.expand_dims(index * dimension, -1) + ops.arange(dimension, dtype="int32")
         size = size * dimension
-    index = ops.reshape(ops.arange(size, dtype="int32"), shape)
     return kept_at(index, size, rate, seed)
 
 
