@@ -19,6 +19,8 @@ LAYER_FLOORS = ("", "vision", "positions", "attention", "mixing", "blocks")
 MAY_IMPORT = {
     "annotations": [],
     "assertions": [],
+    "caching": [],
+    "terminal": [],
     "layers": ["assertions"],
     "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
@@ -67,7 +69,7 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
-SHARED += ("image_scores", "options", "pages", "published", "training", "translating")
+SHARED += ("image_scores", "options", "pages", "progress", "published", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
