@@ -17,14 +17,15 @@ PACKAGES = ("keras_transformers", "recipes", "benchmarks", "tests")
 LAYER_FLOORS = ("", "vision", "positions", "attention", "mixing", "blocks")
 # What each part of keras_transformers may import of it, besides itself.
 MAY_IMPORT = {
+    "accelerators": [],
     "annotations": [],
     "assertions": [],
     "caching": [],
     "terminal": [],
-    "layers": ["assertions"],
+    "layers": ["accelerators", "assertions"],
     "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
-    "training": ["layers.masks", "label_lists"],
+    "training": ["accelerators", "layers.masks", "label_lists"],
     "streams": [],
     "array_files": [],
     "tables": [],

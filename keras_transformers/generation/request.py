@@ -127,14 +127,19 @@ def limits_of(request: Request) -> Index:
     return most
 
 
+def _one_each(index: Index) -> bool:
+    """Whether `index` is `(batch,)`, a position for each row, and not one for all."""
+    return len(getattr(index, "shape", ())) == 1
+
+
 def over_beams(index: Index) -> Index:
     """A position, or `(batch,)`, one for each row, that broadcasts against `(batch, beams, n)`."""
-    return ops.reshape(index, (-1, 1, 1)) if len(getattr(index, "shape", ())) == 1 else index
+    return ops.reshape(index, (-1, 1, 1)) if _one_each(index) else index
 
 
 def take_at(x: Tensor, index: Index) -> Tensor:
     """What stands at position `index`, or at `(batch,)`, one for each row, of the last axis."""
-    if len(getattr(index, "shape", ())) != 1:
+    if not _one_each(index):
         return ops.take(x, index, axis=-1)
     index = ops.reshape(index, (-1, *[1] * (len(x.shape) - 1)))
     index = ops.broadcast_to(index, (*ops.shape(x)[:-1], 1))

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.accelerators import on_accelerator
 from keras_transformers.annotations import Tensor
 
 # How far from 1 the polynomials leave a singular value of the interval that they are made for.
@@ -110,12 +111,7 @@ def iteration_dtype(dtype: str) -> str:
     """The dtype for `orthogonalize`: bfloat16 for float32 on a GPU or TPU, else what is given."""
     if dtype != "float32" or keras.backend.backend() == "torch":
         return dtype
-    return "bfloat16" if _has_accelerator() else dtype
-
-
-@functools.cache
-def _has_accelerator() -> bool:
-    return not keras.distribution.list_devices()[0].startswith("cpu")
+    return "bfloat16" if on_accelerator() else dtype
 
 
 def _gram(x: Tensor, wide: bool) -> Tensor:

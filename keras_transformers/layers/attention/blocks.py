@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.accelerators import on_accelerator
 from keras_transformers.annotations import Array, Index, Tensor
 
 # Heads, and scores of them, of one block: 4 MiB in float32, the third of which a core has in its
@@ -158,11 +159,6 @@ class Blocks:
         if by[0]:
             return row if by[1] else row // number
         return row % number if by[1] else 0
-
-
-def on_accelerator() -> bool:
-    """Whether there is a device that is no CPU, on TensorFlow and JAX."""
-    return not all("cpu" in str(each).lower() for each in keras.distribution.list_devices())
 
 
 def _divisor(number: int, most: int) -> int:
