@@ -88,14 +88,16 @@ class Boundaries:
             forced = ops.where(due, self.last, forced)
         return forced
 
-    def forced_by_boundary(self, index: Index, request: Request) -> Tensor | None:
-        """Where `first` or `last` decides, bool `(batch,)`; None where neither is set."""
+    def not_scored(self, index: Index, request: Request) -> Tensor:
+        """Where `first` or `last` decides, or a prompt whose score is not asked for: `(batch,)`."""
+        given = take_at(request.forced, index) != request.padding_id
+        forced = ops.zeros_like(given) if request.prompt_scores else given
         if self.first is None and self.last is None:
-            return None
+            return forced
         due = index < 0 if self.first is None else index == 0
         if self.last is not None:
             due = ops.logical_or(due, index + 1 >= limits_of(request))
-        return ops.logical_and(take_at(request.forced, index) == request.padding_id, due)
+        return ops.where(given, forced, due)
 
     def begins(self, index: Index, request: Request) -> Tensor:
         """Whether the token at `index` is the first that is chosen, bool `(batch,)`."""

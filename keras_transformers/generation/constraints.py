@@ -167,12 +167,10 @@ class Constraints:
             index, request: As for `restrict`.
         """
         most, log_sum = log_normalizer(logits) if self.renormalize else normalizer
-        settled = self.boundaries.forced_by_boundary(index, request)
+        settled = self.boundaries.not_scored(index, request)
         if len(best.shape) == 3:
             most, log_sum = most[..., None], log_sum[..., None]
         logp = (best - most) - log_sum
-        if settled is None:
-            return logp
         return ops.where(ops.reshape(settled, (-1, *[1] * (len(logp.shape) - 1))), 0.0, logp)
 
     def _at_the_edges(

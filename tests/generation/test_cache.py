@@ -80,10 +80,11 @@ def test_decoding_with_the_cache_is_decoding_without_token_for_token(norm_first,
 
 @pytest.mark.parametrize("prompt", [None, PROMPT], ids=["free", "prompted"])
 def test_scores_are_the_log_probabilities_that_the_model_gives_by_teacher_forcing(prompt):
-    greedy = generate(shared_model(), SOURCE, prompt, max_length=LENGTH)
+    options = {"max_length": LENGTH, "prompt_scores": True}
+    greedy = generate(shared_model(), SOURCE, prompt, **options)
     expected = score(whole_pass()(SOURCE, greedy["tokens"]), greedy["tokens"])
     np.testing.assert_allclose(greedy["scores"], expected, atol=1e-4)
-    beam = generate(shared_model(), SOURCE, prompt, BEAM, max_length=LENGTH)
+    beam = generate(shared_model(), SOURCE, prompt, BEAM, **options)
     for position in range(3):
         tokens, scores = beam["tokens"][:, position], beam["scores"][:, position]
         real = scores > -1e8  # a prompt up to the end leaves no second sequence
