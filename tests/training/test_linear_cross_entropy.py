@@ -180,7 +180,8 @@ def test_no_logits_are_made_in_fit_and_predict_gives_them(monkeypatch):
     )
     model.train_on_batch(inputs, IDS)
     model.test_on_batch(inputs, IDS)
-    assert not made
+    # JAX's and PyTorch's trainers first run the model on shapes.
+    assert len(made) == (keras.backend.backend() != "tensorflow")
     assert model.predict(inputs, verbose=0).shape == (*IDS.shape, VOCAB)
 
 
