@@ -77,7 +77,7 @@ def run_batch(
     stages: int | None = 1,
     prompt_length: int = 0,
     cache_dtype: str | None = None,
-    prompt_scores: bool = False,
+    prompt_scores: bool = True,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     _build(model, source, forced)

@@ -171,6 +171,8 @@ class Constraints:
         if len(best.shape) == 3:
             most, log_sum = most[..., None], log_sum[..., None]
         logp = (best - most) - log_sum
+        if settled is None:
+            return logp
         return ops.where(ops.reshape(settled, (-1, *[1] * (len(logp.shape) - 1))), 0.0, logp)
 
     def _at_the_edges(

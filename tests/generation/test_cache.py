@@ -124,7 +124,8 @@ def test_a_decoder_only_model_continues_its_prompts(search):
     model(np.ones((1, 3), "int32"))
     rng = np.random.default_rng(1)
     model.set_weights([rng.normal(size=weight.shape) * 0.6 for weight in model.weights])
-    result = generate(model, prompt=PROMPT[:2], search=search, max_length=LENGTH)
+    options = {"max_length": LENGTH, "prompt_scores": True}
+    result = generate(model, prompt=PROMPT[:2], search=search, **options)
     assert np.all(result["tokens"].reshape(2, -1, LENGTH)[0, :, :2] == [4, 9])
     tokens = result["tokens"].reshape(2, -1, LENGTH)[:, 0]
     target = np.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=START)
