@@ -27,7 +27,7 @@ CLASSES, WARM, STEPS = 10, 3, 8
 MODELS = {"vit": (128, 32), "swin": (8, 224), "recipe": (128, 32)}  # batch, pixels
 ON_PYTORCH = "keras_transformers on PyTorch"
 CANDIDATES = ("keras_transformers", ON_PYTORCH, "keras_hub", "timm", "timm compiled")
-OF_RECIPE = ("keras_transformers", "timm", "timm compiled")
+OF_RECIPE = ("keras_transformers", "timm")
 
 
 def batch(model):
