@@ -87,7 +87,7 @@ def _each_part(vocab: int, state: Any, step: Callable[[Any, int, Any], Any]) -> 
     return step(whole * PART, rest, state) if rest else state
 
 
-def _updated(x: Tensor, start: tuple[Any, ...], new: Tensor) -> Tensor:
+def _updated(x: Any, start: tuple[Any, ...], new: Tensor) -> Any:
     """`ops.slice_update`, which on PyTorch copies all of `x`, and XLA does in place."""
     if keras.backend.backend() != "torch":
         return ops.slice_update(x, start, new)
