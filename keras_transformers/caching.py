@@ -1,7 +1,6 @@
 """Compiled programs that outlive their process, so that the next one need not compile them."""
 
 import atexit
-import gc
 import hashlib
 import importlib.metadata
 import os
@@ -39,10 +38,6 @@ def compile_cache(
     what was not used for longest goes, now and when the process ends; what was used within the hour
     stays. Entries are programs that will be run: the folder belongs to its user alone.
 
-    Objects that exist when it is called, above all those that imports made, are left out when
-    Python looks for garbage (`gc.freeze`): a walk over them takes 0.3 seconds, several times while
-    a step is traced.
-
     XLA reports each entry that it loads as an error, on a terminal where TF_CPP_MIN_LOG_LEVEL was
     below 3 when TensorFlow was imported. Those lines mean nothing: they compare preferences of the
     compiler with features of the processor.
@@ -72,7 +67,6 @@ def compile_cache(
     if given is not None and given not in _OURS:
         return None
     root = pathlib.Path(folder) if folder is not None else _user_cache()
-    gc.freeze()
     try:
         path = root.expanduser().absolute() / _combination(_without(flags))
         _make_private(path)

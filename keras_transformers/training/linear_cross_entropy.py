@@ -44,6 +44,7 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     ignore_id: int = 0,
     weights: Tensor | None = None,
+    compiled: bool = True,
 ) -> TokenResults:
     """`token_cross_entropy` of `hidden E^T + b`, of which a chunk of positions exists at once.
 
@@ -63,6 +64,8 @@ def linear_cross_entropy(
         weights: Float `(...)`. The gradient is right for `sum(weights * losses)` and what is
             proportional to it, as a weighted mean, and for nothing else. Leave it out where no
             gradient is taken.
+        compiled: Whether a compiler sees the program. TensorFlow without XLA copies what it writes
+            a part of, so that the vocabulary is not cut into parts there.
 
     Returns:
         `TokenResults`.
@@ -87,13 +90,13 @@ def linear_cross_entropy(
     def results_of(x: Tensor, table: Tensor, *bias: Tensor) -> tuple[Tensor, Callable[..., Any]]:
         # Not even a NaN at padding may meet the 0 of its gradient.
         clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
-        found, *changes = in_chunks(clean, table, bias, ids, eps, known)
+        found, *changes = in_chunks(clean, table, bias, ids, eps, known, compiled)
 
         def gradient(*arguments: Any, upstream: Any = None) -> tuple[Tensor, ...]:
             upstream = arguments[0] if upstream is None else upstream
             shares, factor, given = shares_of(upstream[:, 0]), None, (x, table, *bias)
             if known is None:
-                _, *taken = in_chunks(clean, table, bias, ids, eps, shares)
+                _, *taken = in_chunks(clean, table, bias, ids, eps, shares, compiled)
             else:  # `shares` is a multiple of what was known
                 square = ops.sum(known * known)
                 factor = ops.sum(shares * known) / ops.where(square > 0, square, 1.0)
@@ -167,12 +170,13 @@ class LinearCrossEntropy(SmoothedCrossEntropy):
         bias: Tensor | None = None,
         sample_weight: Tensor | None = None,
         training: bool = True,
+        compiled: bool = True,
     ) -> TokenResults:
         """What a model asks for instead of making logits, and then calls the loss with."""
         mask = getattr(hidden, "_keras_mask", None)  # Keras's losses obey that of the logits
         weights = self._weights(labels, mask, sample_weight) if training else None
         found = linear_cross_entropy(
-            hidden, table, labels, bias, self.label_smoothing, self.ignore_id, weights
+            hidden, table, labels, bias, self.label_smoothing, self.ignore_id, weights, compiled
         )
         return TokenResults(found.losses, found.nats, found.right, mask)
 

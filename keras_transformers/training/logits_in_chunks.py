@@ -37,8 +37,11 @@ def in_chunks(
     ids: Tensor,
     smoothing: float,
     shares: Tensor | None,
+    compiled: bool,
 ) -> list[Tensor]:
     """Loss, nats and right of each position; then the gradients of `sum(shares * losses)`.
+
+    See `linear_cross_entropy` for the arguments.
 
     Returns:
         Float32 `(positions, 3)`; if there are shares, gradients by `x`, `table` and `bias`.
@@ -48,6 +51,7 @@ def in_chunks(
     if isinstance(positions, int):
         number = max(number, 1)
         size = max(-(-positions // number), 1)
+    part = PART if compiled else vocab
     ends = number * size - positions
     x = ops.pad(x, ((0, ends), (0, 0)))
     ids = ops.pad(ids, ((0, ends),))
@@ -58,7 +62,7 @@ def in_chunks(
         first = i * size
         own = ops.slice(ids, (first,), (size,))
         rows = ops.slice(x, (first, 0), (size, x.shape[1]))
-        seen = _all_seen(rows, table, bias, own, bool(smoothing), bool(changes))
+        seen = _all_seen(rows, table, bias, own, bool(smoothing), bool(changes), part)
         lse = seen.largest + ops.log(seen.total)
         loss = lse - (1 - smoothing) * seen.of_label - smoothing * seen.sum / vocab
         right = ops.cast(seen.best == own, "float32")
@@ -68,7 +72,8 @@ def in_chunks(
             return (results,)
         share = ops.slice(shares, (first,), (size,))
         of_x, *of_others = changes
-        of_rows, *of_others = _gradients(rows, table, own, seen.z, lse, share, smoothing, of_others)
+        given = (rows, table, own, seen.z, lse, share, smoothing, of_others, part)
+        of_rows, *of_others = _gradients(*given)
         return (results, _updated(of_x, (first, 0), of_rows), *of_others)
 
     given = () if shares is None else (x, table, *bias)
@@ -78,17 +83,21 @@ def in_chunks(
     return [each[:positions] for each in state[:2]] + list(state[2:])
 
 
-def _each_part(vocab: int, state: Any, step: Callable[[Any, int, Any], Any]) -> Any:
+def _each_part(vocab: int, part: int, state: Any, step: Callable[[Any, int, Any], Any]) -> Any:
     """`state = step(first entry, entries, state)` for all parts of the vocabulary."""
-    whole = vocab // PART
-    if whole:
-        state = ops.fori_loop(0, whole, lambda i, state: step(i * PART, PART, state), state)
-    rest = vocab - whole * PART
-    return step(whole * PART, rest, state) if rest else state
+    whole = vocab // part
+    if whole == 1:
+        state = step(0, part, state)
+    elif whole:
+        state = ops.fori_loop(0, whole, lambda i, state: step(i * part, part, state), state)
+    rest = vocab - whole * part
+    return step(whole * part, rest, state) if rest else state
 
 
 def _updated(x: Any, start: tuple[Any, ...], new: Tensor) -> Any:
     """`ops.slice_update`, which on PyTorch copies all of `x`, and XLA does in place."""
+    if x.shape == new.shape:
+        return new
     if keras.backend.backend() != "torch":
         return ops.slice_update(x, start, new)
     x[tuple(slice(a, a + n) for a, n in zip(start, new.shape, strict=True))] = new
@@ -96,14 +105,20 @@ def _updated(x: Any, start: tuple[Any, ...], new: Tensor) -> Any:
 
 
 def _all_seen(
-    x: Tensor, table: Tensor, bias: tuple[Tensor, ...], ids: Tensor, smoothed: bool, keep: bool
+    x: Tensor,
+    table: Tensor,
+    bias: tuple[Tensor, ...],
+    ids: Tensor,
+    smoothed: bool,
+    keep: bool,
+    part: int,
 ) -> _Seen:
     """Of one chunk; with the sum of its logits and these themselves if somebody needs them."""
 
     def step(first: Any, size: int, state: Any) -> Any:
         seen = _Seen(*state)
-        part = ops.cast(ops.slice(table, (first, 0), (size, table.shape[1])), x.dtype)
-        z = ops.cast(ops.matmul(x, ops.transpose(part)), "float32")
+        rows = ops.cast(ops.slice(table, (first, 0), (size, table.shape[1])), x.dtype)
+        z = ops.cast(ops.matmul(x, ops.transpose(rows)), "float32")
         for each in bias:
             z = z + ops.cast(ops.slice(each, (first,), (size,)), "float32")
         here = ops.max(z, axis=-1)
@@ -129,7 +144,7 @@ def _all_seen(
     state: tuple[Any, ...] = (zero - 1e38, zero, ids * 0, zero, zero)
     if keep:
         state = (*state, ops.zeros((ids.shape[0], table.shape[0]), "float32"))
-    return _Seen(*_each_part(table.shape[0], state, step))
+    return _Seen(*_each_part(table.shape[0], part, state, step))
 
 
 def _gradients(
@@ -141,19 +156,20 @@ def _gradients(
     share: Tensor,
     smoothing: float,
     so_far: list[Tensor],
+    part: int,
 ) -> tuple[Tensor, ...]:
     """By `x`, a chunk, and `so_far`, by table and bias, with what the chunk adds; float32."""
     vocab, dim = table.shape
 
     def step(first: Any, size: int, state: Any) -> Any:
         of_x, of_table, *of_bias = state
-        part = ops.cast(ops.slice(table, (first, 0), (size, dim)), x.dtype)
+        rows = ops.cast(ops.slice(table, (first, 0), (size, dim)), x.dtype)
         chosen = ops.arange(size, dtype="int32") == (ids - first)[:, None]
         target = ops.where(chosen, 1 - smoothing, 0.0) + smoothing / vocab
         weight = ops.exp(ops.slice(z, (0, first), (ids.shape[0], size)) - lse[:, None])
         change = (weight - target) * share[:, None]
         low = ops.cast(change, x.dtype)
-        of_x = of_x + ops.cast(ops.matmul(low, part), "float32")
+        of_x = of_x + ops.cast(ops.matmul(low, rows), "float32")
         more = ops.cast(ops.matmul(ops.transpose(low), x), "float32")
         more = more + ops.slice(of_table, (first, 0), (size, dim))
         of_table = _updated(of_table, (first, 0), more)
@@ -162,5 +178,5 @@ def _gradients(
         return (of_x, of_table, *of_bias)
 
     state = (ops.zeros_like(x, dtype="float32"), *so_far)
-    found: tuple[Tensor, ...] = _each_part(vocab, state, step)
+    found: tuple[Tensor, ...] = _each_part(vocab, part, state, step)
     return found
