@@ -135,17 +135,22 @@ def generate(
     forced = forced_ids(prompt, len(source), limit, padding)
     start: int | Array | None = start_id
     if start is None:  # the first token of each stands where START would
-        if (forced[:, :1] == padding).any() or limit < 2:
-            raise ValueError(
-                "generate: with `start_id`=None, every prompt must have a token, and `max_length` "
-                "be at least 2."
-            )
-        start, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
-        positions = min(positions, limit - 1)
+        first, forced = _split_first(forced, padding)
+        start, positions = first, min(positions, limit - 1)
     options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
     options["prompt_scores"] = prompt_scores
     found = run_batch(model, source, forced, None, search, start, end_id, **options)
     return found if first is None else _with_first(found, first)
+
+
+def _split_first(forced: Array, padding: int) -> tuple[Array, Array]:
+    """The first token of each prompt, and what is forced behind it."""
+    if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
+        raise ValueError(
+            "generate: with `start_id`=None, every prompt must have a token, and `max_length` be "
+            "at least 2."
+        )
+    return forced[:, 0], forced[:, 1:]
 
 
 def _with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:

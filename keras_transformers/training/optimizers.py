@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Tensor
+from keras_transformers.optimizer_kernels import apply_adam, has_adam
 
 # Names of biases, norms and their like, and of learned tokens and positions.
 NO_DECAY = ("bias", "beta", "gamma", "factor", "class_token", "query_token", "position_embedding")
@@ -52,7 +53,7 @@ class ByStep(_Optimizer):
         states: Sequence[tuple[keras.Variable, keras.Variable]],
         learning_rate: Tensor,
     ) -> bool:
-        """Adam's step by TensorFlow's kernel: one operation for each variable, the same numbers.
+        """Adam's step by one operation for each variable, the same numbers, where there is one.
 
         Args:
             gradients, variables: As Keras hands them to `_backend_update_step`.
@@ -60,34 +61,31 @@ class ByStep(_Optimizer):
             learning_rate: A scalar.
 
         Returns:
-            Whether it was done; otherwise nothing was changed. Other backends have no such kernel,
-            and under tf.distribute Keras sums gradients first.
+            Whether it was done; otherwise nothing was changed: under tf.distribute Keras sums
+            gradients first.
         """
-        if keras.backend.backend() != "tensorflow" or not self._in_one_program():
+        if not has_adam() or not self._in_one_program():
             return False
-        import tensorflow as tf
-
-        handles = [
-            [_backend_variable(each).handle for each in (variable, *state)]
-            for variable, state in zip(variables, states, strict=True)
-        ]
         scalars: dict[str, dict[str, Tensor]] = {}
-        for gradient, variable, (var, m, v) in zip(gradients, variables, handles, strict=True):
+        for gradient, variable, state in zip(gradients, variables, states, strict=True):
             dtype = keras.backend.standardize_dtype(variable.dtype)
             if dtype not in scalars:
-                beta_1, beta_2 = (ops.cast(x, dtype) for x in (self.beta_1, self.beta_2))
-                step = ops.cast(self.iterations + 1, dtype)
-                scalars[dtype] = {
-                    "lr": ops.cast(learning_rate, dtype),
-                    "beta1": beta_1,
-                    "beta2": beta_2,
-                    "epsilon": ops.cast(self.epsilon, dtype),
-                    "beta1_power": ops.power(beta_1, step),
-                    "beta2_power": ops.power(beta_2, step),
-                }
-            gradient = ops.cast(gradient, dtype)
-            tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=gradient, **scalars[dtype])
+                scalars[dtype] = self._scalars_of_adam(dtype, learning_rate)
+            apply_adam(ops.cast(gradient, dtype), variable, *state, scalars[dtype])
         return True
+
+    def _scalars_of_adam(self, dtype: str, learning_rate: Tensor) -> dict[str, Tensor]:
+        own: Any = self
+        beta_1, beta_2 = (ops.cast(x, dtype) for x in (own.beta_1, own.beta_2))
+        step = ops.cast(self.iterations + 1, dtype)
+        return {
+            "lr": ops.cast(learning_rate, dtype),
+            "beta1": beta_1,
+            "beta2": beta_2,
+            "epsilon": ops.cast(own.epsilon, dtype),
+            "beta1_power": ops.power(beta_1, step),
+            "beta2_power": ops.power(beta_2, step),
+        }
 
     def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         """Takes the same shares off as Keras does, of which each is computed once."""
@@ -173,10 +171,6 @@ class AdamW(ByStep, keras.optimizers.AdamW):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "no_decay": list(self.no_decay)}
-
-
-def _backend_variable(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 def _dense(gradients: Sequence[Any]) -> list[Any]:
