@@ -4,12 +4,18 @@ import ctypes
 import gc
 import os
 import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 # The allocator that TensorFlow has by default on Intel and AMD returns nothing that is freed.
 os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
 # Before JAX is: what runs once need not run fast, and most of the time is compilation.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # what one worker has compiled, all others have
+    FOLDER = tempfile.TemporaryDirectory(prefix="jax-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = FOLDER.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import keras
 import pytest
