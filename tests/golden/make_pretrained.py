@@ -98,8 +98,10 @@ def run_marian(model, case):
     ids, mask = sequences(case)
     targets, target_mask = sequences(case, seed=6)
     labels = torch.tensor(np.where(target_mask, targets, -100))
+    start = np.full((len(targets), 1), model.config.decoder_start_token_id)
+    shifted = torch.tensor(np.concatenate([start, targets[:, :-1]], axis=1))
     source = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-    result = model(**source, labels=labels)
+    result = model(**source, decoder_input_ids=shifted, labels=labels)
     found = {"ids": ids, "targets": targets, "target_mask": target_mask}
     found |= {"logits": numpy(result.logits), "loss": numpy(result.loss)}
     for name, beams in (("greedy", 1), ("beam", 4)):

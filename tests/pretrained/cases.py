@@ -108,11 +108,47 @@ ODD_MARIAN = {
     "encoder_layers": 1,
     "decoder_layers": 2,
     "encoder_attention_heads": 5,
-    "decoder_attention_heads": 5,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 28,
     "activation_function": "relu",
     "scale_embedding": False,
     "share_encoder_decoder_embeddings": False,
     "decoder_vocab_size": 31,
+}
+SMALL_BART = {
+    "vocab_size": 31,
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 20,
+    "max_position_embeddings": 32,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 30,
+    "decoder_start_token_id": 30,
+    "forced_eos_token_id": None,
+}
+# Encoder and decoder of different sizes, and what the published ones have otherwise.
+ODD_BART = {
+    **SMALL_BART,
+    "d_model": 20,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 5,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 28,
+    "activation_function": "gelu_new",
+    "decoder_start_token_id": 0,
+    "scale_embedding": True,
+}
+OF_BART = {
+    "bart": ("BartConfig", "BartForConditionalGeneration", {}),
+    "mbart": ("MBartConfig", "MBartForConditionalGeneration", {}),
+    "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", {"pad_token_id": 0}),
+    "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration", {}),
 }
 SMALL_DETR = {
     "use_timm_backbone": False,
@@ -202,6 +238,20 @@ CASES = {
         end_id=0,
         kept=("embed_positions.weight",),
     ),
+    **{
+        f"{name}{ending}": {
+            "config_class": config_class,
+            "run": "marian",
+            "class": kind,
+            "config": {**config, **own},
+            "max_length": 20,
+            "end_id": 30,
+            "start_id": config["decoder_start_token_id"],
+            "kept": ("embed_positions.weight",) if name == "pegasus" else (),
+        }
+        for name, (config_class, kind, own) in OF_BART.items()
+        for ending, config in (("", SMALL_BART), ("_odd", ODD_BART))
+    },
     **_of(
         "ViTConfig",
         "images",
