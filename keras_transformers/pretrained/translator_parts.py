@@ -173,9 +173,13 @@ def _kind_of_positions(model: Transformer, found: dict[str, Any]) -> str:
 
 def _check_blocks(model: Transformer, found: dict[str, Any]) -> None:
     """Raises ValueError for blocks that other parts make than these keywords."""
+    encoder, decoder = _encoder_block(found), _decoder_block(found)
+    hidden = (None, None, found["hidden_dim"])
+    encoder.build(hidden)
+    decoder.build(hidden, hidden)
     sides = (
-        ("encoder_block", model.encoder_blocks, _encoder_block(found)),
-        ("decoder_block", model.decoder_blocks, _decoder_block(found)),
+        ("encoder_block", model.encoder_blocks, encoder),
+        ("decoder_block", model.decoder_blocks, decoder),
     )
     for side, blocks, expected in sides:
         theirs = _described(expected)
