@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import alternating
 from benchmarks.report import curves as draw
-from benchmarks.report import heading, table, write
+from benchmarks.report import heading, measured, table, write
 
 VARIANT, VOCAB, SOURCE, NEW = "base", 32000, 32, 64
 PACKAGES = ("tensorflow", "keras", "torch", "transformers", "ctranslate2")
@@ -152,32 +152,39 @@ class Agreement:
         wrong = {name: self.shares[name] for name in FLOAT32 if self.shares.get(name, 1) < 0.99}
         assert not wrong, f"other tokens than ours: {wrong}"
 
+    def complete(self, found, tokens):
+        """The figures of `alternating.measure` with what follows of a batch's number of tokens."""
+        for name, row in found.items():
+            row["tokens_per_second"] = round(1e3 * tokens / row["milliseconds"])
+            ours = found[FLOAT32[0]]["milliseconds"]
+            row["ours_times_this"] = round(row["milliseconds"] / ours, 2)
+            row["share_of_tokens_as_ours"] = round(self.shares[name], 4)
+        return found
+
 
 def one(batch, beam, names, rounds, new=NEW):
     """All candidates on one setting."""
     settings = {"batch": batch, "beam": beam, "source": SOURCE, "new": new}
     agreement = Agreement()
     found = alternating.measure("benchmarks.decoding", names, settings, rounds, agreement)
-    for name, row in found.items():
-        row["tokens_per_second"] = round(1e3 * batch * new / row["milliseconds"])
-        row["ours_times_this"] = round(row["milliseconds"] / found[FLOAT32[0]]["milliseconds"], 2)
-        row["share_of_tokens_as_ours"] = round(agreement.shares[name], 4)
-    return found
+    return agreement.complete(found, batch * new)
 
 
 def run_all(rounds, curves, batches, names):
+    """Measures; what an earlier run has measured of other settings stays in the results."""
+    searches = measured("decoding", "searches")
     result = {
         **heading(*PACKAGES),
         "model": f"Transformer {VARIANT}, vocabulary {VOCAB}, random weights",
         "what": f"{SOURCE} source tokens, {NEW} new tokens, milliseconds a batch",
-        "searches": {},
+        "searches": searches,
     }
     for search, batch in itertools.product(SEARCHES, batches):
         title = f"{search}, batch {batch}"
         found = one(batch, SEARCHES[search], names, rounds)
-        result["searches"][title] = found
+        searches[title] = found
         print(title, table(found), sep="\n", flush=True)
-        write("decoding", result, result["searches"])
+        write("decoding", result, searches)
     if not curves:
         return
     for name, values, settings in (
@@ -192,7 +199,7 @@ def run_all(rounds, curves, batches, names):
         result[f"milliseconds a token against {name}"] = milliseconds
         series = {each: [row[each] for row in milliseconds.values()] for each in FLOAT32[:2]}
         draw(f"decoding_{name.replace(' ', '_')}", values, series, name, "milliseconds a token")
-    write("decoding", result, result["searches"])
+    write("decoding", result, searches)
 
 
 if __name__ == "__main__":

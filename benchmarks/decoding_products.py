@@ -5,8 +5,8 @@
 The sizes of Transformer base: of its six decoder blocks the projections of one token, as
 `project_token` makes them (six kernels of 512 x 512 and two of 512 x 2,048 a block), and its logits
 for 32,000 tokens, as `TokenEmbedding.step_logits` makes them with the largest of each row. Each set
-of kernels is a program of its own that XLA compiles. Beside the milliseconds stand the
-multiplications and additions a second, in thousand millions.
+of kernels is a program of its own that XLA compiles; all of one number of rows take turns. Beside
+the milliseconds stand the multiplications and additions a second, in thousand millions.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.report import heading, table, write
 
 WIDTH, MLP, LAYERS, VOCAB = 512, 2048, 6, 32000
+KINDS = ("float32", "int8")
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 SHAPES = {"blocks": LAYERS * (6 * WIDTH * WIDTH + 2 * WIDTH * MLP), "logits": VOCAB * WIDTH}
 
@@ -59,31 +60,30 @@ def logits(kind):
     return lambda x: top_tokens(layer.step_logits(x), 1)
 
 
-def milliseconds(function, rows, rounds):
-    """Median of `rounds` calls."""
+def milliseconds(functions, rows, rounds):
+    """Median of `rounds` calls of each of a dict of functions, in turns."""
     import tensorflow as tf
 
-    compiled = tf.function(function, jit_compile=True)
+    compiled = {name: tf.function(each, jit_compile=True) for name, each in functions.items()}
     x = tf.constant(np.random.default_rng(0).normal(size=(rows, 1, WIDTH)).astype("float32"))
-    seconds = []
+    seconds = {name: [] for name in functions}
     for _ in range(rounds + 2):
-        started = time.perf_counter()
-        tf.nest.map_structure(lambda y: y.numpy(), compiled(x))
-        seconds.append(time.perf_counter() - started)
-    return 1e3 * statistics.median(seconds[2:])
+        for name, function in compiled.items():
+            started = time.perf_counter()
+            tf.nest.map_structure(lambda y: y.numpy(), function(x))
+            seconds[name].append(time.perf_counter() - started)
+    return {name: 1e3 * statistics.median(each[2:]) for name, each in seconds.items()}
 
 
 def run_all(rounds):
     result = {**heading("tensorflow", "keras"), "milliseconds": {}}
-    for kind in ("float32", "int8"):
-        functions = {"blocks": blocks(kind), "logits": logits(kind)}
-        for rows in ROWS:
-            found = {}
-            for name, function in functions.items():
-                taken = milliseconds(function, rows, rounds)
-                found[f"{name}, ms"] = round(taken, 2)
-                found[f"{name}, 1e9 a second"] = round(2 * rows * SHAPES[name] / taken / 1e6)
-            result["milliseconds"][f"{kind}, {rows}"] = found
+    makers = {"blocks": blocks, "logits": logits}
+    functions = {(kind, name): make(kind) for name, make in makers.items() for kind in KINDS}
+    for rows in ROWS:
+        for (kind, name), taken in milliseconds(functions, rows, rounds).items():
+            found = result["milliseconds"].setdefault(f"{kind}, {rows}", {})
+            found[f"{name}, ms"] = round(taken, 2)
+            found[f"{name}, 1e9 a second"] = round(2 * rows * SHAPES[name] / taken / 1e6)
     print(table(result["milliseconds"]))
     write("decoding_products", result, {"products of a step": result["milliseconds"]})
 

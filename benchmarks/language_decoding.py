@@ -12,7 +12,6 @@ and take turns. Before anything is timed, the tokens of all float32 candidates m
 """
 
 import argparse
-import json
 import os
 import pathlib
 import tempfile
@@ -21,7 +20,7 @@ import numpy as np
 
 from benchmarks import alternating
 from benchmarks.decoding import Agreement
-from benchmarks.report import FOLDER, heading, table, write
+from benchmarks.report import heading, measured, table, write
 
 NEW = 64
 PACKAGES = ("tensorflow", "keras", "torch", "transformers", "ctranslate2")
@@ -195,17 +194,12 @@ def one(model, prompt, batch, rounds, folder):
     settings = {"model": model, "prompt": prompt, "batch": batch, "folder": str(folder)}
     agreement = Agreement()
     found = alternating.measure("benchmarks.language_decoding", NAMES, settings, rounds, agreement)
-    for name, row in found.items():
-        row["new_tokens_per_second"] = round(1e3 * batch * NEW / row["milliseconds"])
-        row["ours_times_this"] = round(row["milliseconds"] / found[FLOAT32[0]]["milliseconds"], 2)
-        row["share_of_tokens_as_ours"] = round(agreement.shares[name], 4)
-    return found
+    return agreement.complete(found, batch * NEW)
 
 
 def run_all(rounds, models, prompts, batches):
     """Measures; what an earlier run has measured of other settings stays in the results."""
-    kept = FOLDER / "language_decoding.json"
-    texts = json.loads(kept.read_text())["texts"] if kept.exists() else {}
+    texts = measured("language_decoding", "texts")
     what = f"{NEW} new tokens, greedy, random weights; milliseconds a batch, its prompts included"
     result = {**heading(*PACKAGES), "what": what, "texts": texts}
     for model in models:

@@ -63,6 +63,12 @@ def write(name, result, tables=None):
     (FOLDER / f"{name}.md").write_text(f"# {name}\n\n" + "\n\n".join(parts) + "\n")
 
 
+def measured(name, part):
+    """The `part` of what an earlier run has written of `results/NAME.json`; empty if none has."""
+    kept = FOLDER / f"{name}.json"
+    return json.loads(kept.read_text())[part] if kept.exists() else {}
+
+
 def curves(name, x, series, xlabel, ylabel):
     """Draws `results/NAME.png`: one line a series over `x`, which doubles from tick to tick."""
     from matplotlib.figure import Figure

@@ -60,12 +60,16 @@ def in_precision(
     copy.set_weights(model.get_weights())
     if precision == "int8":
         # Keras collects garbage after every layer, which walks over all objects there are: 24 of
-        # the 25 seconds it took to quantise a Transformer base.
-        gc.freeze()
+        # the 25 seconds it took to quantise a Transformer base. Imports may be left out of them
+        # for good, and then stay so.
+        lasting = gc.get_freeze_count() > 0
+        if not lasting:
+            gc.freeze()
         try:
             with warnings.catch_warnings():  # one for each layer that has no kernel
                 warnings.filterwarnings("ignore", message=".*`quantize` method.*")
                 copy.quantize("int8")
         finally:
-            gc.unfreeze()
+            if not lasting:
+                gc.unfreeze()
     return copy

@@ -54,11 +54,11 @@ class RunFolder:
         self._started = time.perf_counter() - seconds
 
     def keep_best(self, monitor, mode, patience):
-        """Callbacks that write `model.keras` and go back to it after `patience` worse epochs."""
+        """Callbacks that write `model.keras` and go back to it after `patience` worse scores."""
         best = {"monitor": monitor, "mode": mode}
         return [
             keras.callbacks.ModelCheckpoint(self / "model.keras", save_best_only=True, **best),
-            keras.callbacks.EarlyStopping(patience=patience, restore_best_weights=True, **best),
+            _Patience(patience=patience, restore_best_weights=True, **best),
         ]
 
     def callbacks(self):
@@ -188,6 +188,14 @@ class _HistoryFile(keras.callbacks.Callback):
             writer = csv.DictWriter(file, list(self.rows[0]), extrasaction="ignore")
             writer.writeheader()
             writer.writerows(self.rows)
+
+
+class _Patience(keras.callbacks.EarlyStopping):
+    """`EarlyStopping` that counts scores, not epochs without one."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (logs or {}).get(self.monitor) != -math.inf:
+            super().on_epoch_end(epoch, logs)
 
 
 class Clock(keras.callbacks.Callback):

@@ -63,7 +63,7 @@ class Training:
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 100  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
-    score_every: int = 4  # epochs from one BLEU on the validation set to the next
+    score_every: int | None = None  # epochs from one BLEU to the next; or a tenth of the time
     patience: int = 5  # scorings without a better one before training stops
 
 

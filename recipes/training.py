@@ -231,7 +231,7 @@ def fit_translations(config, folder, model, batches, valid, data, translate):
     of, sources, targets = config.training, data.valid.sources, data.valid.targets
     tokenize = config.decoding.bleu_tokenizer
     scores = TranslationScores(translate, sources, targets, of.score_every, tokenize, samples=3)
-    best = ("val_rank", "max", of.patience * of.score_every)
+    best = ("val_rank", "max", of.patience)
     sequences = ["source", "target"]
     history, share, rate = fit_texts(
         config, folder, model, batches, valid, sequences, best, [scores]

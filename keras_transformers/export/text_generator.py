@@ -149,7 +149,16 @@ class TextGenerator(Served):
         most = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1) + self._new_tokens
         fewest, _ = constraints.limits(tf.zeros_like(most))
         request = Request(
-            forced, start, end, fewest, None, drawn, prompt_length, padding, cut_lengths=most
+            forced,
+            start,
+            end,
+            fewest,
+            None,
+            drawn,
+            prompt_length,
+            padding,
+            cut_lengths=most,
+            prompt_scores=False,
         )
         tokens = decode(self._model, forced, self._search, request, stages)["tokens"]
         tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first

@@ -1,6 +1,7 @@
 """What stands at the beginning and at the end of a decoded sequence."""
 
 import dataclasses
+import functools
 
 from keras import ops
 
@@ -88,14 +89,21 @@ class Boundaries:
             forced = ops.where(due, self.last, forced)
         return forced
 
-    def forced_by_boundary(self, index: Index, request: Request) -> Tensor | None:
-        """Where `first` or `last` decides, bool `(batch,)`; None where neither is set."""
-        if self.first is None and self.last is None:
-            return None
-        due = index < 0 if self.first is None else index == 0
-        if self.last is not None:
-            due = ops.logical_or(due, index + 1 >= limits_of(request))
-        return ops.logical_and(take_at(request.forced, index) == request.padding_id, due)
+    def not_scored(self, index: Index, request: Request) -> Tensor | None:
+        """Where `first` or `last` decides, or a prompt whose scores are not asked for, `(batch,)`.
+
+        None where there is neither.
+        """
+        found = []
+        if not request.prompt_scores:
+            found.append(index < prompt_lengths(request))
+        if self.first is not None or self.last is not None:
+            due = index < 0 if self.first is None else index == 0
+            if self.last is not None:
+                due = ops.logical_or(due, index + 1 >= limits_of(request))
+            free = take_at(request.forced, index) == request.padding_id
+            found.append(ops.logical_and(free, due))
+        return functools.reduce(ops.logical_or, found) if found else None
 
     def begins(self, index: Index, request: Request) -> Tensor:
         """Whether the token at `index` is the first that is chosen, bool `(batch,)`."""

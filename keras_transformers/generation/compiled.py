@@ -21,14 +21,14 @@ class _Generator(keras.Model):
 
     def __init__(
         self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None,
-        cache_dtype: str | None
+        cache_dtype: str | None, prompt_scores: bool
     ) -> None:  # fmt: skip
         super().__init__(name="generator", dtype=model.dtype_policy)
         self.model = model
         self.search = search
         self.draft = getattr(search, "draft", None)  # whose weights Keras must know
         self.fixed: dict[str, Any] = {"end_id": end_id, "prompt_length": prompt_length}
-        self.fixed["padding_id"] = padding_of(model)
+        self.fixed["padding_id"], self.fixed["prompt_scores"] = padding_of(model), prompt_scores
         self.stages = stages
         self.cache_dtype = cache_dtype
         self.compile(jit_compile=True)
@@ -77,11 +77,11 @@ def run_batch(
     stages: int | None = 1,
     prompt_length: int = 0,
     cache_dtype: str | None = None,
+    prompt_scores: bool = True,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     _build(model, source, forced)
     if isinstance(search, Speculative):
-        search.check(model)
         _build(search.draft, source, forced)
     inputs: dict[str, Any] = {"source": source.astype("int32"), "forced": forced}
     inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
@@ -97,7 +97,7 @@ def run_batch(
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})
     shapes = tuple((name, value.shape) for name, value in inputs.items())
-    options = (end_id, prompt_length, stages, cache_dtype)
+    options = (end_id, prompt_length, stages, cache_dtype, prompt_scores)
     key = (search, shapes, *options)
     if key not in compiled:
         compiled[key] = _Generator(model, search, *options)

@@ -167,7 +167,7 @@ class Constraints:
             index, request: As for `restrict`.
         """
         most, log_sum = log_normalizer(logits) if self.renormalize else normalizer
-        settled = self.boundaries.forced_by_boundary(index, request)
+        settled = self.boundaries.not_scored(index, request)
         if len(best.shape) == 3:
             most, log_sum = most[..., None], log_sum[..., None]
         logp = (best - most) - log_sum

@@ -101,9 +101,12 @@ def _prefill(
     start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
     start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))
     ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
-    scores, state = cast(Any, model).prefill(ids, prompt, state, beams)
+    following = prompt if request.prompt_scores else None
+    scores, state = cast(Any, model).prefill(ids, following, state, beams)
     goes_on = prompt != request.padding_id
     length = ops.min(ops.sum(ops.cumprod(ops.cast(goes_on, "int32"), axis=1), axis=1))
     length = ops.cast(length, "int32")
+    if scores is None:
+        return Prefilled(length, ops.zeros_like(prompt[:, 0], "float32")), state
     inside = ops.arange(request.prompt_length) < length
     return Prefilled(length, ops.sum(ops.where(inside, scores, 0.0), axis=1)), state

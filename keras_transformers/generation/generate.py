@@ -15,6 +15,7 @@ from keras_transformers.generation.inputs import (
     check_cache_dtype,
     check_marks,
     checked_ids,
+    forced_ids,
     prompt_positions,
 )
 from keras_transformers.generation.request import (
@@ -40,6 +41,7 @@ def generate(
     start_id: int | None = 1,
     end_id: int = 2,
     cache_dtype: CacheType = None,
+    prompt_scores: bool = False,
 ) -> DecodedBeams[Array]: ...
 @overload
 def generate(
@@ -51,6 +53,7 @@ def generate(
     start_id: int | None = 1,
     end_id: int = 2,
     cache_dtype: CacheType = None,
+    prompt_scores: bool = False,
 ) -> Decoded[Array]: ...
 def generate(
     model: Decodable,
@@ -61,6 +64,7 @@ def generate(
     start_id: int | None = 1,
     end_id: int = 2,
     cache_dtype: CacheType = None,
+    prompt_scores: bool = False,
 ) -> Decoded[Array]:
     """Decodes a batch with XLA; compiled once for each shape of `source` and each search.
 
@@ -81,6 +85,8 @@ def generate(
         end_id: The token that ends a sequence, unless the search's `Boundaries` say otherwise.
         cache_dtype: In what keys and values of the tokens before are held: "float16", "bfloat16",
             or "int8" with a scale for each of a head; by default in the model's compute dtype.
+        prompt_scores: Whether scores count the tokens of `prompt`. A language model then computes
+            the logits of every one of them.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
@@ -126,28 +132,25 @@ def generate(
         if hasattr(model, "prefill"):
             positions = prompt_positions(prompt.shape[1], limit)
     assert source is not None  # since there is a prompt, or it was refused above
-    forced = _forced(prompt, len(source), limit, padding)
+    forced = forced_ids(prompt, len(source), limit, padding)
     start: int | Array | None = start_id
     if start is None:  # the first token of each stands where START would
-        if (forced[:, :1] == padding).any() or limit < 2:
-            raise ValueError(
-                "generate: with `start_id`=None, every prompt must have a token, and `max_length` "
-                "be at least 2."
-            )
-        start, forced, first = forced[:, 0], forced[:, 1:], forced[:, 0]
-        positions = min(positions, limit - 1)
+        first, forced = _split_first(forced, padding)
+        start, positions = first, min(positions, limit - 1)
     options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
+    options["prompt_scores"] = prompt_scores
     found = run_batch(model, source, forced, None, search, start, end_id, **options)
     return found if first is None else _with_first(found, first)
 
 
-def _forced(prompt: Array | None, batch: int, limit: int, padding: int) -> Array:
-    """Prompts, without padding on the left, on as many positions as there are tokens."""
-    forced = np.full((batch, limit), padding, "int32")
-    for row, ids in zip(forced, () if prompt is None else prompt, strict=prompt is not None):
-        ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]
-        row[: len(ids)] = ids
-    return forced
+def _split_first(forced: Array, padding: int) -> tuple[Array, Array]:
+    """The first token of each prompt, and what is forced behind it."""
+    if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
+        raise ValueError(
+            "generate: with `start_id`=None, every prompt must have a token, and `max_length` be "
+            "at least 2."
+        )
+    return forced[:, 0], forced[:, 1:]
 
 
 def _with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:

@@ -106,3 +106,12 @@ def buckets(
             f"Received: {tuple(lengths)}"
         )
     return np.asarray(lengths)
+
+
+def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Array:
+    """Prompts, without padding on the left, on as many positions as there are tokens."""
+    forced = np.full((batch, limit), padding, "int32")
+    for row, ids in zip(forced, () if prompt is None else prompt, strict=prompt is not None):
+        ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]
+        row[: len(ids)] = ids
+    return forced

@@ -74,6 +74,7 @@ class Request(NamedTuple):
             `forced` begins no sequence. A model that has `prefill` takes in so much at once.
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
         cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
+        prompt_scores: Whether scores count the tokens at the beginning that `forced` gives.
 
     Example:
     >>> from keras import ops
@@ -91,6 +92,7 @@ class Request(NamedTuple):
     prompt_length: Index = 0
     padding_id: int = 0
     cut_lengths: Tensor | None = None
+    prompt_scores: bool = True
 
 
 class Prefilled(NamedTuple):
@@ -98,7 +100,7 @@ class Prefilled(NamedTuple):
 
     Args:
         length: Scalar integer: number of tokens that every sequence has.
-        scores: float32 `(batch,)`: their log-probability.
+        scores: float32 `(batch,)`: their log-probability; zeros where it is not asked for.
     """
 
     length: Index

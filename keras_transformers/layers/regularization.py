@@ -41,34 +41,48 @@ def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Tensor:
     """
     # Begins with a 0 that is computed: TensorFlow would hand XLA a constant of all indices, 4 bytes
     # for each element, to be compiled and kept on disk with the program.
-    index, size = ops.cast(seed[0], "int32") * 0, 1
-    for dimension in shape:
-        index = ops.expand_dims(index * dimension, -1) + ops.arange(dimension, dtype="int32")
+    seed = _two(seed)
+    index, size = seed[0] * 0, 1
+    for axis, dimension in enumerate(shape):
+        index = ops.expand_dims(index * dimension, -1) if axis else index
+        index = index + ops.arange(dimension, dtype="int32")
         size = size * dimension
     return kept_at(index, size, rate, seed)
 
 
 def kept_at(index: Tensor, size: Any, rate: float, seed: Any) -> Tensor:
     """The elements of a `keep_mask` at int32 indices into its flattened `size` elements."""
-    # int32, whose products wrap on every backend; torch has no arithmetic on uint32.
-    seed = ops.cast(seed, "int32")
-    key = _mix(seed[0] + _mix(seed[1]))
+    first, second = _two(seed)
+    numbers = [ops.convert_to_tensor(each, "int32") for each in NUMBERS]
+    key = _mix(first + _mix(second, numbers), numbers)
     if replica is not None:  # the rows of the replicas before this one come first
         index = index + ops.cast(replica(), "int32") * size
     threshold = min(round(rate * 2**32), 2**32 - 1) - 2**31
-    return _mix(ops.bitwise_xor(index, key), _mix(key + 1)) >= threshold
+    mixed = _mix(ops.bitwise_xor(index, key), numbers, _mix(key + 1, numbers))
+    return mixed >= threshold
 
 
-def _mix(x: Any, key: Any = None) -> Tensor:
+# Shifts, with what they leave of the sign taken off, and factors of the mixing function. int32,
+# whose products wrap on every backend; torch has no arithmetic on uint32.
+NUMBERS = (16, 2**16 - 1, 15, 2**17 - 1, 0x7FEB352D, 0x846CA68B - 2**32)
+
+
+def _two(seed: Any) -> Sequence[Tensor]:
+    """A seed as two int32 scalars."""
+    return seed if isinstance(seed, list) else ops.unstack(ops.cast(seed, "int32"), 2)
+
+
+def _mix(x: Any, numbers: Sequence[Tensor], key: Any = None) -> Tensor:
     """Every bit of int32 `x` changes every bit of the result with probability about 1/2."""
-    x = ops.bitwise_xor(x, _shift(x, 16)) * 0x7FEB352D
+    by_16, low_16, by_15, low_17, first, second = numbers
+    x = ops.bitwise_xor(x, _shift(x, by_16, low_16)) * first
     x = x if key is None else ops.bitwise_xor(x, key)
-    x = ops.bitwise_xor(x, _shift(x, 15)) * (0x846CA68B - 2**32)
-    return ops.bitwise_xor(x, _shift(x, 16))
+    x = ops.bitwise_xor(x, _shift(x, by_15, low_17)) * second
+    return ops.bitwise_xor(x, _shift(x, by_16, low_16))
 
 
-def _shift(x: Any, bits: int) -> Tensor:
-    return ops.bitwise_and(ops.right_shift(x, bits), 2 ** (32 - bits) - 1)  # a logical shift
+def _shift(x: Any, bits: Tensor, low: Tensor) -> Tensor:
+    return ops.bitwise_and(ops.right_shift(x, bits), low)  # a logical shift
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -188,26 +188,31 @@ class LanguageModel(CachedDecoding, TextModel):
         return DecodingState(self._start_caches(batch, beams, max_length)), None
 
     def prefill(
-        self, ids: Tensor, following: Tensor, state: DecodingState, beams: int
-    ) -> tuple[Tensor, DecodingState]:
+        self, ids: Tensor, following: Tensor | None, state: DecodingState, beams: int
+    ) -> tuple[Tensor | None, DecodingState]:
         """Takes in the first tokens of every sequence at once, instead of one a step.
 
         Args:
             ids: Integers `(batch, length)`, those at the positions `0 .. length - 1`.
-            following: Integers `(batch, length)`, the token after each.
+            following: Integers `(batch, length)`, the token after each; None where their
+                log-probabilities are not asked for, and then no logits are computed.
             state: From `start_decoding`.
             beams: The number it was given.
 
         Returns:
-            Log-probabilities of `following`, float32 `(batch, length)`, and the new `state`.
+            Log-probabilities of `following`, float32 `(batch, length)`, or None; and the new
+            `state`.
         """
         x = self.embedding(ids, ops.arange(ops.shape(ids)[1], dtype="int32")[None])
         caches = []
         for block, cache in zip(self.decoder_blocks, state.caches, strict=True):
             x, cache = block.prefill(x, cache, beams)
             caches.append(cache)
+        state = state._replace(caches=caches)
+        if following is None:
+            return None, state
         scores = log_probabilities(self.token_embedding.logits, self._normed(x), following)
-        return scores, state._replace(caches=caches)
+        return scores, state
 
     def decode_step(
         self,

@@ -72,7 +72,9 @@ class TrainsWithoutLogits(ModelMixin):
             embedding, biases = found
             bias = sum(biases[1:], biases[0]) if biases else None
             loss: Any = self.loss
-            y_pred = loss.of_hidden(y, y_pred, embedding.table, bias)
+            compiled = self.jit_compile and not self.run_eagerly
+            given = (embedding.table, bias, sample_weight, training, compiled)
+            y_pred = loss.of_hidden(y, y_pred, *given)
             super().compute_metrics(x, y, y_pred, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 

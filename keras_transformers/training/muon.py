@@ -100,8 +100,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
         self, grads: Sequence[Tensor], trainable_variables: Sequence[Any], learning_rate: Tensor
     ) -> None:
         # Under tf.distribute Keras sums the gradients of replicas, then updates each variable.
-        strategy = getattr(self, "_distribution_strategy", None)
-        if strategy is None or type(strategy).__name__ == "_DefaultDistributionStrategy":
+        if self._in_one_program():
             self._update_all(grads, trainable_variables, learning_rate)
         else:
             super()._backend_update_step(grads, trainable_variables, learning_rate)
@@ -112,21 +111,22 @@ class Muon(ByStep, keras.optimizers.Optimizer):
     def _update_all(
         self, gradients: Sequence[Tensor], variables: Sequence[Any], learning_rate: Tensor
     ) -> None:
-        """Updates vectors one by one, and matrices of one shape together."""
+        """Updates vectors by Adam, and matrices of one shape together."""
         alike: dict[Any, list[tuple[Any, Tensor]]] = {}
+        by_adam: list[tuple[Tensor, Any, int]] = []
         for gradient, variable in zip(gradients, variables, strict=True):
             index = self._get_variable_index(variable)
-            rate = ops.cast(learning_rate, variable.dtype)
             gradient = ops.cast(gradient, variable.dtype)
             shape = self.shapes[index]
             if shape is None:
-                self._update_by_adam(gradient, variable, index, rate)
+                by_adam.append((gradient, variable, index))
                 continue
-            moment = self.moments[index]
-            self.assign(moment, ops.add(self.momentum * moment, gradient))
+            moment = ops.add(self.momentum * self.moments[index], gradient)
+            self.assign(self.moments[index], moment)
             ahead = ops.reshape(ops.add(gradient, self.momentum * moment), shape)
             kind = (shape, keras.backend.standardize_dtype(variable.dtype))
             alike.setdefault(kind, []).append((variable, ahead))
+        self._update_by_adam(by_adam, learning_rate)
         for (shape, dtype), members in alike.items():
             most = max(1, TOGETHER // math.prod(shape))
             for start in range(0, len(members), most):
@@ -134,19 +134,30 @@ class Muon(ByStep, keras.optimizers.Optimizer):
                 x = ops.cast(ops.stack([ahead for _, ahead in some]), iteration_dtype(dtype))
                 changes = ops.cast(orthogonalize(x, self.steps), dtype)
                 rate = ops.cast(learning_rate, dtype) * 0.2 * math.sqrt(max(shape))
-                for number, (variable, _) in enumerate(some):
-                    change = ops.reshape(changes[number], variable.shape)
-                    self.assign_sub(variable, rate * change)
+                for (variable, _), change in zip(some, ops.unstack(changes), strict=True):
+                    self.assign_sub(variable, rate * ops.reshape(change, variable.shape))
 
-    def _update_by_adam(self, gradient: Tensor, variable: Any, index: int, rate: Tensor) -> None:
-        moment, velocity = self.moments[index], self.velocities[index]
-        step = ops.cast(self.iterations + 1, variable.dtype)
-        self.assign_add(moment, (1 - self.beta_1) * ops.subtract(gradient, moment))
-        square = ops.subtract(ops.square(gradient), velocity)
-        self.assign_add(velocity, (1 - self.beta_2) * square)
-        unbiased = ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        change = moment / (ops.sqrt(velocity) + self.epsilon)
-        self.assign_sub(variable, rate * unbiased * change)
+    def _update_by_adam(
+        self, updates: Sequence[tuple[Tensor, Any, int]], learning_rate: Tensor
+    ) -> None:
+        """Adam's step of some variables: `(gradient, variable, index)` of each."""
+        if not updates:
+            return
+        gradients, variables, indices = zip(*updates, strict=True)
+        states = [(self.moments[index], self.velocities[index]) for index in indices]
+        if self._adam_by_kernel(gradients, variables, states, learning_rate):
+            return
+        for gradient, variable, (moment, velocity) in zip(
+            gradients, variables, states, strict=True
+        ):
+            rate = ops.cast(learning_rate, variable.dtype)
+            step = ops.cast(self.iterations + 1, variable.dtype)
+            self.assign_add(moment, (1 - self.beta_1) * ops.subtract(gradient, moment))
+            square = ops.subtract(ops.square(gradient), velocity)
+            self.assign_add(velocity, (1 - self.beta_2) * square)
+            unbiased = ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
+            change = moment / (ops.sqrt(velocity) + self.epsilon)
+            self.assign_sub(variable, rate * unbiased * change)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
+from keras_transformers.annotations import Tensor
+from keras_transformers.optimizer_kernels import apply_adam, has_adam
+
 # Names of biases, norms and their like, and of learned tokens and positions.
 NO_DECAY = ("bias", "beta", "gamma", "factor", "class_token", "query_token", "position_embedding")
 
@@ -17,7 +20,12 @@ else:
 
 
 class ByStep(_Optimizer):
-    """What both optimizers mend of Keras's: gradients of tables, averages while accumulating."""
+    """What both optimizers mend of Keras's.
+
+    Gradients of tables, averages while accumulating, and on TensorFlow the size of the graph:
+    Keras makes 40 operations for each variable, a third of a step's, which are traced and converted
+    before every first step, whatever is cached.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -32,6 +40,67 @@ class ByStep(_Optimizer):
         self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
         super().apply(_dense(grads), trainable_variables)
+
+    def _in_one_program(self) -> bool:
+        """Whether variables are updated here, and not by tf.distribute for each replica."""
+        strategy = getattr(self, "_distribution_strategy", None)
+        return strategy is None or type(strategy).__name__ == "_DefaultDistributionStrategy"
+
+    def _adam_by_kernel(
+        self,
+        gradients: Sequence[Tensor],
+        variables: Sequence[Any],
+        states: Sequence[tuple[keras.Variable, keras.Variable]],
+        learning_rate: Tensor,
+    ) -> bool:
+        """Adam's step by one operation for each variable, the same numbers, where there is one.
+
+        Args:
+            gradients, variables: As Keras hands them to `_backend_update_step`.
+            states: Momentum and velocity of each variable.
+            learning_rate: A scalar.
+
+        Returns:
+            Whether it was done; otherwise nothing was changed: under tf.distribute Keras sums
+            gradients first.
+        """
+        if not has_adam() or not self._in_one_program():
+            return False
+        scalars: dict[str, dict[str, Tensor]] = {}
+        for gradient, variable, state in zip(gradients, variables, states, strict=True):
+            dtype = keras.backend.standardize_dtype(variable.dtype)
+            if dtype not in scalars:
+                scalars[dtype] = self._scalars_of_adam(dtype, learning_rate)
+            apply_adam(ops.cast(gradient, dtype), variable, *state, scalars[dtype])
+        return True
+
+    def _scalars_of_adam(self, dtype: str, learning_rate: Tensor) -> dict[str, Tensor]:
+        own: Any = self
+        beta_1, beta_2 = (ops.cast(x, dtype) for x in (own.beta_1, own.beta_2))
+        step = ops.cast(self.iterations + 1, dtype)
+        return {
+            "lr": ops.cast(learning_rate, dtype),
+            "beta1": beta_1,
+            "beta2": beta_2,
+            "epsilon": ops.cast(own.epsilon, dtype),
+            "beta1_power": ops.power(beta_1, step),
+            "beta2_power": ops.power(beta_2, step),
+        }
+
+    def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
+        """Takes the same shares off as Keras does, of which each is computed once."""
+        if not self.weight_decay:
+            return
+        if not self._in_one_program():
+            super()._apply_weight_decay(variables)
+            return
+        kept: dict[str, Tensor] = {}
+        for variable in variables:
+            if self._use_weight_decay(variable):
+                dtype = keras.backend.standardize_dtype(variable.dtype)
+                if dtype not in kept:
+                    kept[dtype] = ops.cast(self.learning_rate, dtype) * self.weight_decay
+                self.assign_sub(variable, ops.multiply(variable, kept[dtype]))
 
     def _update_model_variables_moving_average(
         self, trainable_variables: Sequence[keras.Variable]
@@ -90,6 +159,15 @@ class AdamW(ByStep, keras.optimizers.AdamW):
         super().__init__(learning_rate, weight_decay=weight_decay, name=name, **kwargs)
         self.no_decay = tuple(no_decay)
         self.exclude_from_weight_decay(var_names=list(self.no_decay))
+
+    def _backend_update_step(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[Any], learning_rate: Tensor
+    ) -> None:
+        indices = [self._get_variable_index(variable) for variable in trainable_variables]
+        states = [(self._momentums[i], self._velocities[i]) for i in indices]
+        given = (grads, trainable_variables, states, learning_rate)
+        if self.amsgrad or not self._adam_by_kernel(*given):
+            super()._backend_update_step(grads, trainable_variables, learning_rate)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "no_decay": list(self.no_decay)}

@@ -1,6 +1,7 @@
 """BLEU and chrF of translations, during training and after it."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import keras
 from keras_transformers.training.scripts import bleu_tokenizer
 
 LEAST = 1.0  # BLEU; below, a handful of words decides it
+SHARE = 0.1  # of the time, at most, that scorings without a fixed number of epochs take
 
 
 class TranslationScores(keras.callbacks.Callback):
@@ -22,10 +24,12 @@ class TranslationScores(keras.callbacks.Callback):
     Args:
         translate: Function from a list of source sentences to a list of translations.
         sources, references: Lists of str of one length.
-        every: Epochs from one scoring to the next; the last epoch is always scored. The others
-            get minus infinity, which is never the best. (After a missing score `ModelCheckpoint`
-            overwrites the best file, and nothing is ever better than a NaN that came first.)
-            `EarlyStopping` counts them into its patience.
+        every: Epochs from one scoring to the next; or None, for as many scorings as a tenth of
+            the time allows: one after the first epoch, and after each a pause of nine times the
+            seconds it took. The last epoch is always scored. The others get minus infinity, which
+            is never the best. (After a missing score `ModelCheckpoint` overwrites the best file,
+            and nothing is ever better than a NaN that came first.) `EarlyStopping` counts them into
+            its patience.
         tokenize: sacreBLEU's tokenizer, "13a", "zh", "char", "ja-mecab" ...; by default the one
             that suits what the references are written in, see `bleu_tokenizer`.
         samples: Number of translations to print after each scoring.
@@ -55,13 +59,13 @@ class TranslationScores(keras.callbacks.Callback):
         translate: Callable[[list[str]], Sequence[str]],
         sources: Sequence[str],
         references: Sequence[str],
-        every: int = 1,
+        every: int | None = 1,
         tokenize: str | None = None,
         samples: int = 0,
         prefix: str = "val_",
     ) -> None:
         super().__init__()
-        if not sources or len(sources) != len(references) or every < 1:
+        if not sources or len(sources) != len(references) or (every or 1) < 1:
             raise ValueError(
                 "TranslationScores: `sources` and `references` must be as long as each other and "
                 f"not empty, `every` positive. Received: {len(sources)} and {len(references)}, "
@@ -77,11 +81,15 @@ class TranslationScores(keras.callbacks.Callback):
         self.prefix = prefix
         self.signature: str | None = None
         self.examples: list[tuple[str, str, str]] = []
+        # A function: checkpoints hold what is data, and another process has another clock.
+        self._is_pause_over: Callable[[], bool] = lambda: True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         bleu = chrf = rank = -math.inf
         if self._is_due(epoch):
+            started = time.monotonic()
             bleu, chrf = self._score()
+            self._pause(time.monotonic() - started)
             rank = (bleu if bleu >= LEAST else 0.0) + 1e-6 * chrf
         if logs is not None:
             scores = {"bleu": bleu, "chrf": chrf, "rank": rank}
@@ -90,7 +98,15 @@ class TranslationScores(keras.callbacks.Callback):
     def _is_due(self, epoch: int) -> bool:
         is_last = epoch + 1 == (self.params or {}).get("epochs")
         is_stopping = getattr(self.model, "stop_training", False)
-        return is_last or is_stopping or (epoch + 1) % self.every == 0
+        due = (epoch + 1) % self.every == 0 if self.every else self._is_pause_over()
+        return is_last or is_stopping or due
+
+    def _pause(self, seconds: float) -> None:
+        pause = seconds * (1 / SHARE - 1)
+        ends = time.monotonic() + pause
+        self._is_pause_over = lambda: time.monotonic() >= ends
+        if self.every is None and self.samples:
+            print(f"\nScoring took {seconds:.0f} s; the next is {pause:.0f} s from now or later.")
 
     def _score(self) -> tuple[float, float]:
         translations = list(self.translate(self.sources))

@@ -80,10 +80,11 @@ def test_decoding_with_the_cache_is_decoding_without_token_for_token(norm_first,
 
 @pytest.mark.parametrize("prompt", [None, PROMPT], ids=["free", "prompted"])
 def test_scores_are_the_log_probabilities_that_the_model_gives_by_teacher_forcing(prompt):
-    greedy = generate(shared_model(), SOURCE, prompt, max_length=LENGTH)
+    options = {"max_length": LENGTH, "prompt_scores": True}
+    greedy = generate(shared_model(), SOURCE, prompt, **options)
     expected = score(whole_pass()(SOURCE, greedy["tokens"]), greedy["tokens"])
     np.testing.assert_allclose(greedy["scores"], expected, atol=1e-4)
-    beam = generate(shared_model(), SOURCE, prompt, BEAM, max_length=LENGTH)
+    beam = generate(shared_model(), SOURCE, prompt, BEAM, **options)
     for position in range(3):
         tokens, scores = beam["tokens"][:, position], beam["scores"][:, position]
         real = scores > -1e8  # a prompt up to the end leaves no second sequence
@@ -123,7 +124,8 @@ def test_a_decoder_only_model_continues_its_prompts(search):
     model(np.ones((1, 3), "int32"))
     rng = np.random.default_rng(1)
     model.set_weights([rng.normal(size=weight.shape) * 0.6 for weight in model.weights])
-    result = generate(model, prompt=PROMPT[:2], search=search, max_length=LENGTH)
+    options = {"max_length": LENGTH, "prompt_scores": True}
+    result = generate(model, prompt=PROMPT[:2], search=search, **options)
     assert np.all(result["tokens"].reshape(2, -1, LENGTH)[0, :, :2] == [4, 9])
     tokens = result["tokens"].reshape(2, -1, LENGTH)[:, 0]
     target = np.pad(tokens[:, :-1], ((0, 0), (1, 0)), constant_values=START)

@@ -207,19 +207,20 @@ def test_it_learns_with_fit():
 PROMPT = np.array([[5, 7, 9, 4, 3], [6, 8, 0, 0, 0], [3, 4, 5, 0, 0]])
 
 
-def scored(model, tokens):
-    """Log-probability of the tokens of a text, by one pass over all of them."""
+def scored(model, tokens, first=0):
+    """Log-probability of the tokens of a text from `first` on, by one pass over all of them."""
     ids = np.pad(tokens[:-1], (1, 0), constant_values=START)[None]
     logits = ops.log_softmax(ops.cast(model(ids, training=False), "float32"))
     chosen = to_numpy(logits)[0, np.arange(len(tokens)), tokens]
-    return float(chosen[tokens != 0].sum())
+    return float(chosen[first:][tokens[first:] != 0].sum())
 
 
 @SEARCH_OF_STYLE
 def test_scores_are_those_of_one_pass_over_the_text(style, search):
     """So what was cached, step by step and in advance, equals what was not."""
     model = random(style)
-    result = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)
+    options = {"max_length": LENGTH, "prompt_scores": True}
+    result = generate(model, prompt=PROMPT, search=search, **options)
     name = "log_probabilities" if isinstance(search, BeamSearch) else "scores"
     for tokens, score in zip(
         result["tokens"].reshape(-1, LENGTH), result[name].reshape(-1), strict=True
@@ -236,6 +237,12 @@ def test_taking_in_the_prompt_at_once_changes_nothing(style, search, monkeypatch
         step_by_step = generate(random(style), prompt=PROMPT, search=search, max_length=LENGTH)
     np.testing.assert_array_equal(at_once["tokens"], step_by_step["tokens"])
     np.testing.assert_allclose(at_once["scores"], step_by_step["scores"], atol=1e-4)
+    # Unless it is asked for, the prompt does not count.
+    name = "log_probabilities" if isinstance(search, BeamSearch) else "scores"
+    for prompt, texts, scores in zip(PROMPT, at_once["tokens"], at_once[name], strict=True):
+        for tokens, score in zip(texts.reshape(-1, LENGTH), scores.reshape(-1), strict=True):
+            expected = scored(model, tokens, np.count_nonzero(prompt))
+            assert expected == pytest.approx(score, abs=1e-4)
 
 
 @STYLES

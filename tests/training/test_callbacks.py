@@ -188,6 +188,25 @@ def test_skipped_epochs_have_no_score_of_another_epoch():
     assert len(calls) == 2
 
 
+def test_scorings_without_a_number_of_epochs_take_a_tenth_of_the_time(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def translate(sources):
+        clock[0] += 2.0
+        return REFERENCES
+
+    scores = TranslationScores(translate, SOURCES, REFERENCES, every=None)
+    scores.set_params({"epochs": 40})
+    scored = []
+    for epoch in range(40):
+        clock[0] += 1.0
+        logs = {}
+        scores.on_epoch_end(epoch, logs)
+        scored += [epoch] if np.isfinite(logs["val_bleu"]) else []
+    assert scored == [0, 18, 36, 39]  # the first, each after 18 seconds of training, the last
+
+
 def test_a_second_fit_does_not_carry_scores_of_the_first():
     translate, calls = improving_translator()
     scores = TranslationScores(translate, SOURCES, REFERENCES, every=9)

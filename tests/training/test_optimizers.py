@@ -165,3 +165,56 @@ def test_a_row_that_is_taken_twice_has_one_gradient(name):
     model.fit(np.array([[0, 0, 1]]), factors, verbose=0)
     table = keras.ops.convert_to_numpy(embedding.embeddings)
     np.testing.assert_allclose(table, [[0.5, 1.5], [0.5, 0.5], [1, 1]], atol=1e-5)
+
+
+def in_graph(function):
+    import tensorflow as tf
+
+    return tf.function(function, jit_compile=True)
+
+
+def adam_by_hand(x, gradients, rate, decay, beta_1, beta_2, epsilon):
+    """Kingma & Ba 2015 with the decay of Loshchilov & Hutter 2019, in float64."""
+    m = v = np.zeros_like(x)
+    for step, g in enumerate(gradients, 1):
+        m, v = beta_1 * m + (1 - beta_1) * g, beta_2 * v + (1 - beta_2) * g**2
+        change = m / (1 - beta_1**step) / np.sqrt(v / (1 - beta_2**step))
+        x = x * (1 - rate * decay) - rate * change
+    return x
+
+
+ON_TENSORFLOW = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="other backends make no graph"
+)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Muon])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=ON_TENSORFLOW)])
+def test_vectors_follow_adam_in_float64(kind, compiled):
+    rng = np.random.default_rng(3)
+    start, gradients = rng.normal(size=7), rng.normal(size=(5, 7))
+    optimizer = kind(0.1, weight_decay=0.3, beta_1=0.8, beta_2=0.9, epsilon=1e-12)
+    variable = keras.Variable(start.astype("float32"), name="kernel")
+    optimizer.build([variable])
+
+    def step(gradient):
+        optimizer.apply([gradient], [variable])
+
+    step = in_graph(step) if compiled else step
+    for gradient in gradients.astype("float32"):
+        step(keras.ops.convert_to_tensor(gradient))
+    expected = adam_by_hand(start, gradients, 0.1, 0.3, 0.8, 0.9, 1e-12)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@ON_TENSORFLOW
+@pytest.mark.parametrize("kind", [AdamW, Muon])
+def test_a_vector_costs_few_operations_of_the_graph(kind):
+    def operations(number):
+        optimizer = kind(0.1, weight_decay=None if kind is Muon else 0.0)
+        variables = [keras.Variable(np.zeros(3, "float32")) for _ in range(number)]
+        optimizer.build(variables)
+        step = in_graph(lambda: optimizer.apply([keras.ops.ones(3)] * number, variables))
+        return len(step.get_concrete_function().graph.get_operations())
+
+    assert operations(5) - operations(4) <= 6  # placeholders of three variables, and the kernel
