@@ -57,8 +57,9 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    GPT-2, ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in
-    the folder is executed. Ids, pictures and logits are those of the published model.
+    GPT-2, ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors
+    alone, one tensor at a time; nothing in the folder is executed. Ids, pictures and logits are
+    those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
