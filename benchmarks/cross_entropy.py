@@ -13,12 +13,11 @@ timed.
 
 import argparse
 import os
-import pathlib
 
 import numpy as np
 
 from benchmarks import alternating
-from benchmarks.report import heading, resident_mebibytes, table, write
+from benchmarks.report import heading, holding, table, write
 
 POSITIONS, WIDTH, SMOOTHING = 2048, 512, 0.1
 VOCABULARIES = (32_000, 256_000)
@@ -32,12 +31,6 @@ def numbers(vocab):
     entries = rng.standard_normal((vocab, WIDTH), "float32")
     entries *= 0.05
     return x, entries, rng.integers(1, vocab, POSITIONS).astype("int32")
-
-
-def holding():
-    """MiB that this process holds; its peak starts anew."""
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
-    return resident_mebibytes("VmRSS")
 
 
 def few(loss, of_x, of_table):

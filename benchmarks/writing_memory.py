@@ -11,11 +11,10 @@ resident memory above what the process held before.
 import argparse
 import ctypes
 import json
-import pathlib
 import time
 
 from benchmarks import alternating
-from benchmarks.report import heading, resident_mebibytes, table, write
+from benchmarks.report import heading, holding, resident_mebibytes, table, write
 
 VOCAB, NEW = 32000, 16
 WAYS = {  # title -> rows, positions, `cache_dtype`, `prompt_scores`
@@ -41,8 +40,7 @@ def written(rows, positions, cache_dtype, prompt_scores):
     options = {"max_length": positions, "cache_dtype": cache_dtype, "prompt_scores": prompt_scores}
     generate(model, prompt=prompt, **options)
     ctypes.CDLL("libc.so.6").malloc_trim(0)
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak from here on
-    before, started = resident_mebibytes("VmRSS"), time.perf_counter()
+    before, started = holding(), time.perf_counter()
     generate(model, prompt=prompt, **options)
     seconds = time.perf_counter() - started
     return {"MiB": round(resident_mebibytes() - before), "seconds": round(seconds, 2)}

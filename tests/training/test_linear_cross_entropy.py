@@ -69,18 +69,17 @@ def value_and_gradients(function, *inputs):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("chunk", [256, 4])
+@pytest.mark.parametrize(("chunk", "compiled"), [(256, True), (4, True), (4, False)])
 @pytest.mark.parametrize("said", [False, True])
-def test_value_and_gradients_are_those_of_float64(monkeypatch, smoothing, chunk, said):
+def test_value_and_gradients_are_those_of_float64(monkeypatch, smoothing, chunk, compiled, said):
     monkeypatch.setattr(_module(), "CHUNK", chunk)
     monkeypatch.setattr(_module(), "PART", chunk)
     hidden, table, bias, labels, weights = arrays()
     factors = ops.array(weights, "float32")
 
     def total(hidden, table, bias):
-        found = linear_cross_entropy(
-            hidden, table, ops.array(labels), bias, smoothing, weights=factors if said else None
-        )
+        options = {"weights": factors if said else None, "compiled": compiled}
+        found = linear_cross_entropy(hidden, table, ops.array(labels), bias, smoothing, **options)
         return 3 * ops.sum(found.losses * factors)
 
     received = value_and_gradients(total, hidden, table, bias)
