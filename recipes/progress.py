@@ -10,11 +10,15 @@ import keras
 def announce(config):
     """Says at once what will happen, for the first result is minutes away."""
     of = config.training
-    minutes = getattr(of, "minutes", None)
-    budget = f"{minutes:g} minutes or " if minutes else ""
+    minutes, epochs = getattr(of, "minutes", None), getattr(of, "epochs", None)
+    limits = [f"{minutes:g} minutes"] if minutes else []
+    limits += (
+        [f"{epochs} epochs"] if epochs else []
+    )  # several networks have theirs
+    at_most = f" for {' or '.join(limits)} at most," if limits else ""
     print(
-        f"{config.run.output}: reads the data; trains, for {budget}{of.epochs} epochs at most, "
-        "where the first step compiles; then scores, exports and draws.",
+        f"{config.run.output}: reads the data; trains,{at_most} where the first step compiles; "
+        "then scores, exports and draws.",
         flush=True,
     )
 

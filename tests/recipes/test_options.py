@@ -10,6 +10,7 @@ import pytest
 from keras_transformers.__main__ import RECIPES
 from recipes import options
 from recipes.options import changed, configure, numbers
+from recipes.progress import announce
 
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
@@ -61,6 +62,17 @@ def test_no_two_groups_of_a_recipe_have_a_number_of_the_same_name(name):
     config = kind(name)()
     groups = [vars(getattr(config, field.name)) for field in dataclasses.fields(config)]
     assert sum(map(len, groups)) == len(numbers(config))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_run_says_at_once_what_it_will_do_and_for_how_long_at_most(name, capsys):
+    config = kind(name)()
+    announce(config)
+    said, of = capsys.readouterr().out, config.training
+    assert said.startswith(f"{config.run.output}: reads the data; trains,")
+    for unit in ("minutes", "epochs"):
+        if getattr(of, unit, None):
+            assert f"{getattr(of, unit):g} {unit}" in said
 
 
 @pytest.mark.parametrize("name", RECIPES)
