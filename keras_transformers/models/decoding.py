@@ -150,7 +150,9 @@ class TransformerDecoding(CachedDecoding):
         x = self.target_embedding.vectors(ids)
         bias = self.target_positions  # that all blocks share
         if self.adds_positions:
-            here = token_positions(index, ids, getattr(self.target_positions, "max_length", None))
+            here = token_positions(
+                index, ids, getattr(self.target_positions, "most_positions", None)
+            )
             x, bias = self.target_positions(x, positions=here), None
         x, state, weights = self._step_blocks(
             x, index, state, back_pointers, shared.context, shared.mask, bias

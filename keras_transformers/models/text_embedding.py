@@ -80,7 +80,10 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
-                max_length, name="position_embedding", dtype=self.dtype_policy
+                max_length,
+                first_position=first_position,
+                name="position_embedding",
+                dtype=self.dtype_policy,
             )
         self.token_type_embedding = None
         if token_types:
@@ -90,7 +93,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
     @property
     def most_positions(self) -> int | None:
         """How long a text may be, None without end."""
-        return None if self.max_length is None else self.max_length - self.first_position
+        return None if self.position_embedding is None else self.position_embedding.most_positions
 
     def _table(self, rows: int, name: str) -> TokenEmbedding:
         width, policy = self.hidden_dim, self.dtype_policy
@@ -111,9 +114,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             ids = ops.maximum(as_ids(self, "ids", ids), 0)
         x = self.token_embedding(ids)
         if self.position_embedding is not None:
-            first = self.first_position
-            positions = None if positions is None else positions + first
-            x = self.position_embedding(x, start=first, positions=positions)
+            x = self.position_embedding(x, positions=positions)
         if self.token_type_embedding is not None:
             types = ops.zeros_like(ids) if token_types is None else token_types
             x = x + self.token_type_embedding(types)

@@ -12,6 +12,7 @@ from keras_transformers import models
 from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
+from keras_transformers.pretrained.bart import BART, M2M_100, MBART, PEGASUS
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.family import Family
@@ -29,18 +30,19 @@ from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
-ALL = (MARIAN, BERT, DISTILBERT, ROBERTA, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
+ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, GPT2)
+ALL += (VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
 Task: TypeAlias = Literal[
     "features", "classification", "tagging", "masked_language", "language_model", "translation",
-    "reconstruction", "detection", "distilled_classification",
+    "summarization", "reconstruction", "detection", "distilled_classification",
 ]  # fmt: skip
 
 
 @overload
-def load(folder: StrPath, task: Literal["translation"]) -> models.Transformer: ...
+def load(folder: StrPath, task: Literal["translation", "summarization"]) -> models.Transformer: ...
 @overload
 def load(folder: StrPath, task: Literal["language_model"]) -> models.LanguageModel: ...
 @overload
@@ -54,15 +56,16 @@ def load(folder: StrPath, task: Task | None = None) -> Any: ...
 def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
-    Families: Marian (OPUS-MT), BERT, DistilBERT, RoBERTa, GPT-2, ViT, DeiT, Swin, Swin V2, masked
-    autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in
-    the folder is executed. Ids, pictures and logits are those of the published model.
+    Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
+    GPT-2, ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors
+    alone, one tensor at a time; nothing in the folder is executed. Ids, pictures and logits are
+    those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
         task: None for what `config.json` says the weights were made for; or "features" for the
             model without its head, "classification", "tagging", "masked_language",
-            "language_model", "translation", "reconstruction", "detection", or
+            "language_model", "translation", "summarization", "reconstruction", "detection", or
             "distilled_classification" (DeiT), if the file has what that needs.
 
     Returns:

@@ -1,13 +1,13 @@
-"""Makes pretrained.npz: what published implementations compute with weights made from their names.
+"""Makes pretrained/: what published implementations compute with weights made from their names.
 
     pip install torch==2.13.0 transformers sentencepiece
     python tests/golden/make_pretrained.py [--published] [--only roberta]
 
 Written by torch 2.13.0 and transformers 5.23.0, RoBERTa's cases by 5.24.0. For each case: the
 `config.json` and the names and shapes of the tensors that `save_pretrained` writes, inputs, logits,
-losses, and what `generate` writes. Weights are not in the file: `tests.published` makes them from
-names and shapes. With `--published` it makes pretrained_large.npz instead, of the published sizes;
-with `--only` it makes the cases anew whose names begin so, and keeps the others.
+losses, and what `generate` writes. Weights are not in the files: `tests.published` makes them from
+names and shapes; each case has a file. With `--published` it makes pretrained/large/ instead, of
+the published sizes; with `--only` it makes just the cases whose names begin so.
 """
 
 import json
@@ -98,8 +98,10 @@ def run_marian(model, case):
     ids, mask = sequences(case)
     targets, target_mask = sequences(case, seed=6)
     labels = torch.tensor(np.where(target_mask, targets, -100))
+    start = np.full((len(targets), 1), model.config.decoder_start_token_id)
+    shifted = torch.tensor(np.concatenate([start, targets[:, :-1]], axis=1))
     source = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-    result = model(**source, labels=labels)
+    result = model(**source, decoder_input_ids=shifted, labels=labels)
     found = {"ids": ids, "targets": targets, "target_mask": target_mask}
     found |= {"logits": numpy(result.logits), "loss": numpy(result.loss)}
     for name, beams in (("greedy", 1), ("beam", 4)):
@@ -178,31 +180,28 @@ RUN = {"text": run_text, "gpt2": run_gpt2, "marian": run_marian, "images": run_i
 RUN["detr"] = run_detr
 
 
-def main(cases, name, only=None):
-    arrays = {}
-    if only is not None:
-        arrays = {k: v for k, v in np.load(HERE / name).items() if not k.startswith(only)}
-        cases = {key: case for key, case in cases.items() if key.startswith(only)}
-    for key, case in cases.items():
+def main(cases, to, only):
+    for key in (key for key in cases if key.startswith(only)):
+        case, arrays = cases[key], {}
         with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
             folder = pathlib.Path(temporary)
             model, shapes, others = published(case, folder)
             for part, value in RUN[case["run"]](model, case).items():
-                arrays[f"{key}/{part}"] = thinned(value)
+                arrays[part] = thinned(value)
             for part, value in others.items():
                 if case.get("kept") and part.endswith(case["kept"]):
-                    arrays[f"{key}/kept/{part}"] = value
-            arrays[f"{key}/config"] = np.array((folder / "config.json").read_text())
-            arrays[f"{key}/shapes"] = np.array(json.dumps(shapes))
+                    arrays[f"kept/{part}"] = value
+            arrays["config"] = np.array((folder / "config.json").read_text())
+            arrays["shapes"] = np.array(json.dumps(shapes))
             listed = {part: [list(v.shape), str(v.dtype)] for part, v in others.items()}
-            arrays[f"{key}/others"] = np.array(json.dumps(listed))
+            arrays["others"] = np.array(json.dumps(listed))
+        np.savez_compressed(HERE / to / f"{key}.npz", **arrays)
         print(key, flush=True)
-    np.savez_compressed(HERE / name, **arrays)
 
 
 if __name__ == "__main__":
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     if "--published" in sys.argv:
-        main(LARGE, "pretrained_large.npz", only)
+        main(LARGE, "pretrained/large", only)
     else:
-        main(CASES, "pretrained.npz", only)
+        main(CASES, "pretrained", only)

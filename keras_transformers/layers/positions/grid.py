@@ -177,7 +177,8 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        del config["max_length"]
+        for name in ("max_length", "first_position", "norm"):
+            del config[name]
         return {**config, "grid": list(self.grid), "prefix_tokens": self.prefix_tokens}
 
 

@@ -6,11 +6,13 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Index, Initializer, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Index, Initializer, LayerOptions, Part, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.errors import check_sequence, named, refuse
+from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.errors import check_sequence, named, refuse, whole_number
 from keras_transformers.layers.ids import as_ids
+from keras_transformers.layers.parts import part, serialized
 
 SMALL = 10_000  # below the usual wavelength, where widths and lengths are
 
@@ -106,6 +108,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         max_wavelength: `w` above, a float.
         combine: "add", or "concat" for `[x; PE]`, which doubles the width.
         layout: "pairs" or "halves"; see `sinusoidal_encoding`.
+        first_position: What the first token's position counts as: 2 in M2M-100 and NLLB.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -132,9 +135,11 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         max_wavelength: float = 10000.0,
         combine: Literal["add", "concat"] = "add",
         layout: Literal["pairs", "halves"] = "pairs",
+        first_position: int = 0,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
+        self.first_position = whole_number(self, "first_position", first_position, least=0)
         check_wavelength(self, max_wavelength)
         if layout not in ("pairs", "halves"):
             raise ValueError(
@@ -156,6 +161,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
     def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+        positions = positions + self.first_position
         table = sinusoidal_encoding(positions, x.shape[-1], self.max_wavelength, self.layout)
         if self.combine == "add":
             return x + ops.cast(table, x.dtype)
@@ -171,6 +177,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
             "max_wavelength": self.max_wavelength,
             "combine": self.combine,
             "layout": self.layout,
+            "first_position": self.first_position,
         }
 
     @classmethod
@@ -181,7 +188,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionEmbedding(Arguments, keras.layers.Layer):
+class PositionEmbedding(Arguments, Composite, keras.layers.Layer):
     """Adds a learned vector for each position (BERT, Devlin et al. 2018; ViT, eq. 1).
 
     Source: https://arxiv.org/abs/1810.04805, section 3, and https://arxiv.org/abs/2010.11929.
@@ -189,9 +196,13 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
     Args:
         max_length: Number of positions in the table.
         initializer: Initialiser of the table.
+        first_position: Row of the table that the first token gets: 2 in RoBERTa, OPT and BART,
+            whose texts are then at most `max_length - 2` long.
+        norm: A norm of the sum, as BART has one, for instance `keras.layers.LayerNormalization()`,
+            of which a copy is made; None for none.
 
     Call arguments:
-        x: `(batch, length, hidden_dim)`, `length <= max_length`.
+        x: `(batch, length, hidden_dim)`, `length <= max_length - first_position`.
         start: Position of the first token, an int or a scalar tensor (for decoding).
         positions: Optional ints `(batch, length)`, instead of `start, start + 1, ...`.
 
@@ -212,6 +223,8 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
         self,
         max_length: int,
         initializer: Initializer = "truncated_normal",
+        first_position: int = 0,
+        norm: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -220,12 +233,21 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
                 f"PositionEmbedding: `max_length` must be positive. Received: {max_length}"
             )
         self.max_length = max_length
+        self.first_position = whole_number(self, "first_position", first_position, least=0)
+        if self.first_position >= max_length:
+            refuse(self, "first_position", f"less than max_length={max_length}", first_position)
         self.initializer = (
             keras.initializers.TruncatedNormal(stddev=0.02)
             if initializer == "truncated_normal"
             else keras.initializers.get(initializer)
         )
+        self.norm = None if norm is None else part(self, "norm", norm, keras.layers.Layer)
         self.supports_masking = True
+
+    @property
+    def most_positions(self) -> int:
+        """How long a sequence may be."""
+        return self.max_length - self.first_position
 
     def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
@@ -235,19 +257,23 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
             initializer=self.initializer,
             autocast=False,
         )
+        if self.norm is not None:
+            self.norm.build(x_shape)
 
     def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
+        first = self.first_position
         if positions is None:
             if isinstance(start, int):  # who decodes has seen to it
                 rule = (
                     f"{named(self, 'x')} must end at one of the max_length={self.max_length} "
-                    f"positions of the table; it starts at {start}."
+                    f"positions of the table; it starts at {start + first}."
                 )
-                x = require(x, [at_most(ops.shape(x)[1], self.max_length - start)], rule)
+                x = require(x, [at_most(ops.shape(x)[1], self.most_positions - start)], rule)
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
         else:
-            positions = as_ids(self, "positions", positions, self.max_length - 1)
-        return x + ops.cast(rows_of(self.table, positions), x.dtype)
+            positions = as_ids(self, "positions", positions, self.most_positions - 1)
+        x = x + ops.cast(rows_of(self.table, positions + first), x.dtype)
+        return x if self.norm is None else self.norm(x)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
@@ -257,4 +283,6 @@ class PositionEmbedding(Arguments, keras.layers.Layer):
             **super().get_config(),
             "max_length": self.max_length,
             "initializer": keras.initializers.serialize(self.initializer),
+            "first_position": self.first_position,
+            "norm": serialized(self.norm),
         }

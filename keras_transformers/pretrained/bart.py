@@ -1,0 +1,224 @@
+"""BART (Lewis et al. 2020), mBART (Liu et al. 2020), PEGASUS (Zhang et al. 2020) and M2M-100.
+
+M2M-100 is of Fan et al. 2021; NLLB's dense models (Costa-jussà et al. 2022) are of its class.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_transformers.annotations import Array
+from keras_transformers.layers import sinusoidal_encoding
+from keras_transformers.models import Transformer
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    Setting,
+    activation,
+    number,
+    positive,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.tensor_layouts import AsIs
+from keras_transformers.pretrained.translator_parts import (
+    OFFSET,
+    make_translator,
+    translator_keywords,
+)
+from keras_transformers.pretrained.weight_mapping import (
+    Computed,
+    Mappings,
+    WeightMapping,
+    bart_layers,
+    norm,
+)
+
+BIAS = "final_logits_bias"
+TABLES = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+SHARED: Mappings = [
+    WeightMapping(
+        "source_embedding/token_embedding", "model.shared.weight", also=(*TABLES, "lm_head.weight")
+    ),
+    WeightMapping("source_embedding/logits_bias", BIAS, AsIs(lead=1)),
+]
+
+
+def _positions(shape: tuple[int, ...]) -> Array:
+    table = sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
+    return np.asarray(ops.convert_to_numpy(table))
+
+
+# Of Marian and PEGASUS; they are in the files.
+COMPUTED_POSITIONS: Mappings = [
+    Computed("model.encoder.embed_positions.weight", _positions),
+    Computed("model.decoder.embed_positions.weight", _positions),
+]
+SIDES = {"source": "encoder", "target": "decoder"}
+POSITIONS: Mappings = [
+    mapping
+    for ours, theirs in SIDES.items()
+    for mapping in (
+        WeightMapping(
+            f"{ours}_positions/position_embedding", f"model.{theirs}.embed_positions.weight"
+        ),
+        *norm(f"{ours}_positions/norm", f"model.{theirs}.layernorm_embedding"),
+    )
+]
+CLOSING_NORMS: Mappings = [
+    mapping
+    for side in SIDES.values()
+    for mapping in norm(f"{side}_norm", f"model.{side}.layer_norm")
+]
+
+
+def settings_of_both_stacks(width: int, depth: int, heads: int, hidden: int) -> tuple[Setting, ...]:
+    """The sizes of encoder and decoder, with what they are where nothing is said."""
+    return (
+        size("d_model", "hidden_dim", width),
+        size("encoder_layers", "num_layers", depth),
+        size("decoder_layers", "num_decoder_layers", depth),
+        size("encoder_attention_heads", "num_heads", heads),
+        size("decoder_attention_heads", "decoder_num_heads", heads),
+        size("encoder_ffn_dim", "mlp_dim", hidden),
+        size("decoder_ffn_dim", "decoder_mlp_dim", hidden),
+    )
+
+
+# They act in training alone.
+IN_TRAINING = frozenset("num_hidden_layers activation_dropout encoder_layerdrop".split())
+IN_TRAINING |= {"decoder_layerdrop", "classifier_dropout", "classif_dropout"}
+
+
+def _rows(value: Any) -> int:
+    return positive(value) + OFFSET
+
+
+def _family(
+    name: str,
+    kind: str,
+    task: str,
+    defaults: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    mappings: Mappings,
+    settled: Mapping[str, Any] | None = None,
+    without_effect: frozenset[str] = frozenset(),
+) -> Family:
+    """One whose layers are called as BART's, and that has one table of tokens.
+
+    Args:
+        name: Its `model_type`.
+        kind: Published class.
+        task: What that does.
+        defaults: Of those settings that differ, what they are where nothing is said.
+        fixed: As for `Configuration`.
+        mappings: Those beside `bart_layers`.
+        settled, without_effect: As for `Configuration`.
+    """
+    learned = fixed["positions"] == "learned"
+    settings = (
+        size("vocab_size", "vocab_size", defaults.get("vocab_size", 50265)),
+        *settings_of_both_stacks(1024, 12, 16, 4096),
+        activation("activation_function", "activation", defaults["activation"]),
+        number("dropout", "dropout", 0.1),
+        number("attention_dropout", "attention_dropout", defaults.get("attention_dropout", 0.0)),
+        Setting("scale_embedding", "scale_embedding", defaults.get("scale_embedding", False), bool),
+        number("pad_token_id", "padding_id", defaults.get("padding_id", 1)),
+    )
+    sizes: dict[Any, tuple[Any, ...]] = {
+        ("model.shared.weight", *TABLES): ("vocab_size", "d_model"),
+        "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
+        "model.decoder.layers.0.fc1.weight": ("decoder_ffn_dim", "d_model"),
+    }
+    if learned:
+        rows = Setting("max_position_embeddings", "table_rows", 1024, _rows, lambda x: x - OFFSET)
+        settings += (rows,)
+        sizes["model.encoder.embed_positions.weight"] = ("max_position_embeddings", "d_model")
+    else:  # they have no end
+        without_effect = without_effect | {"max_position_embeddings"}
+    return Family(
+        configuration=Configuration(
+            name=name,
+            settings=settings,
+            fixed={**fixed, "shared": True},
+            settled=settled or {},
+            without_effect=IN_TRAINING | without_effect,
+        ),
+        weights=Weights(
+            mappings=lambda model: [*SHARED, *bart_layers(), *mappings],
+            sizes=sizes,
+            layers={
+                "encoder_layers": "model.encoder.layers.",
+                "decoder_layers": "model.decoder.layers.",
+            },
+        ),
+        model=Transformer,
+        architectures={kind: {}},
+        tasks={task: kind},
+        make=lambda given: make_translator({**given, "target_vocab_size": given["vocab_size"]}),
+        arguments=translator_keywords,
+    )
+
+
+BART = _family(
+    "bart",
+    "BartForConditionalGeneration",
+    "summarization",
+    defaults={"activation": "gelu"},
+    fixed={"norm_first": False, "positions": "learned", "logits_bias": True},
+    mappings=POSITIONS,
+    settled={
+        "normalize_before": (False,),
+        "normalize_embedding": (True,),
+        "add_final_layer_norm": (False,),
+        "static_position_embeddings": (False,),
+        "add_bias_logits": (False, True),
+    },
+    without_effect=frozenset({"extra_pos_embeddings", "force_bos_token_to_be_generated"}),
+)
+MBART = _family(
+    "mbart",
+    "MBartForConditionalGeneration",
+    "translation",
+    defaults={"activation": "gelu"},
+    fixed={"norm_first": True, "positions": "learned", "logits_bias": True},
+    mappings=[*POSITIONS, *CLOSING_NORMS],
+    settled={
+        "normalize_before": (True,),
+        "normalize_embedding": (True,),
+        "add_final_layer_norm": (True,),
+        "static_position_embeddings": (False,),
+        "add_bias_logits": (False, True),
+    },
+    without_effect=frozenset({"extra_pos_embeddings", "max_length"}),
+)
+PEGASUS = _family(
+    "pegasus",
+    "PegasusForConditionalGeneration",
+    "summarization",
+    defaults={"activation": "gelu", "padding_id": 0},
+    fixed={"norm_first": True, "positions": "halves", "logits_bias": True},
+    mappings=[*CLOSING_NORMS, *COMPUTED_POSITIONS],
+    settled={
+        "normalize_before": (True,),
+        "normalize_embedding": (False,),
+        "add_final_layer_norm": (True,),
+        "static_position_embeddings": (True,),
+        "add_bias_logits": (False, True),
+    },
+    without_effect=frozenset({"extra_pos_embeddings", "force_bos_token_to_be_generated"}),
+)
+M2M_100 = _family(
+    "m2m_100",
+    "M2M100ForConditionalGeneration",
+    "translation",
+    defaults={
+        "activation": "relu",
+        "vocab_size": 128112,
+        "attention_dropout": 0.1,
+        "scale_embedding": True,
+    },
+    fixed={"norm_first": True, "positions": "fairseq", "logits_bias": False},
+    mappings=CLOSING_NORMS,
+)

@@ -1,0 +1,74 @@
+"""Encoders of text that tests compare with."""
+
+from tests.pretrained.cases.of import of
+
+SMALL_TEXT = {
+    "vocab_size": 31,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 17,
+    "num_labels": 3,
+}
+ODD_TEXT = {
+    **SMALL_TEXT,
+    "hidden_size": 20,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 5,
+    "hidden_act": "gelu_new",
+    "type_vocab_size": 3,
+    "layer_norm_eps": 1e-5,
+}
+SMALL_ROBERTA = {**SMALL_TEXT, "type_vocab_size": 1, "pad_token_id": 1}
+ODD_ROBERTA = {**ODD_TEXT, "pad_token_id": 1}
+SMALL_DISTIL = {
+    "vocab_size": 31,
+    "dim": 12,
+    "n_layers": 2,
+    "n_heads": 3,
+    "hidden_dim": 20,
+    "max_position_embeddings": 17,
+    "num_labels": 3,
+}
+ODD_DISTIL = {**SMALL_DISTIL, "dim": 20, "n_heads": 5, "activation": "relu"}
+
+CASES = {
+    **of(
+        "BertConfig",
+        "text",
+        {
+            "bert": ("BertModel", SMALL_TEXT),
+            "bert_masked": ("BertForMaskedLM", SMALL_TEXT),
+            "bert_classes": ("BertForSequenceClassification", SMALL_TEXT),
+            "bert_tags": ("BertForTokenClassification", SMALL_TEXT),
+            "bert_odd": ("BertForMaskedLM", ODD_TEXT),
+        },
+    ),
+    **of(
+        "DistilBertConfig",
+        "text",
+        {
+            "distilbert": ("DistilBertModel", SMALL_DISTIL),
+            "distilbert_masked": ("DistilBertForMaskedLM", SMALL_DISTIL),
+            "distilbert_classes": ("DistilBertForSequenceClassification", SMALL_DISTIL),
+            "distilbert_tags": ("DistilBertForTokenClassification", SMALL_DISTIL),
+            "distilbert_odd": ("DistilBertForMaskedLM", ODD_DISTIL),
+        },
+    ),
+    **of(
+        "RobertaConfig",
+        "text",
+        {
+            "roberta": ("RobertaModel", SMALL_ROBERTA),
+            "roberta_masked": ("RobertaForMaskedLM", SMALL_ROBERTA),
+            "roberta_classes": ("RobertaForSequenceClassification", SMALL_ROBERTA),
+            "roberta_tags": ("RobertaForTokenClassification", SMALL_ROBERTA),
+            "roberta_odd": ("RobertaForMaskedLM", ODD_ROBERTA),
+        },
+    ),
+}
+LARGE = {
+    **of("BertConfig", "text", {"bert": ("BertForMaskedLM", {})}),
+    **of("DistilBertConfig", "text", {"distilbert": ("DistilBertForMaskedLM", {})}),
+}

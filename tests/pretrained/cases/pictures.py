@@ -1,0 +1,187 @@
+"""Models of pictures that tests compare with."""
+
+from tests.pretrained.cases.of import of
+
+SMALL_PICTURES = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "image_size": 20,
+    "patch_size": 4,
+    "num_labels": 3,
+}
+ODD_PICTURES = {
+    **SMALL_PICTURES,
+    "hidden_size": 20,
+    "num_attention_heads": 5,
+    "hidden_act": "relu",
+    "qkv_bias": False,
+    "num_channels": 2,
+    "layer_norm_eps": 1e-5,
+}
+SMALL_SWIN = {
+    "image_size": 96,
+    "patch_size": 4,
+    "embed_dim": 4,
+    "depths": [2, 2, 2, 1],
+    "num_heads": [1, 2, 2, 4],
+    "window_size": 3,
+    "num_labels": 3,
+}
+ODD_SWIN = {
+    **SMALL_SWIN,
+    "depths": [1, 2, 1, 1],
+    "num_heads": [2, 4, 4, 8],
+    "hidden_act": "gelu_new",
+    "qkv_bias": False,
+    "mlp_ratio": 3.0,
+    "num_channels": 2,
+}
+SMALL_DETR = {
+    "use_timm_backbone": False,
+    "use_pretrained_backbone": False,
+    "backbone": None,
+    "num_labels": 5,
+    "num_queries": 7,
+    "d_model": 24,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 3,
+    "encoder_ffn_dim": 20,
+    "decoder_layers": 1,
+    "decoder_attention_heads": 3,
+    "decoder_ffn_dim": 20,
+}
+SMALL_BACKBONE = {
+    "embedding_size": 4,
+    "hidden_sizes": [16, 32, 64, 128],
+    "depths": [1, 2, 1, 1],
+    "out_features": ["stage4"],
+}
+ODD_DETR = {**SMALL_DETR, "d_model": 16, "encoder_attention_heads": 4, "eos_coefficient": 0.2}
+ODD_DETR |= {"decoder_attention_heads": 4, "class_cost": 2, "giou_loss_coefficient": 3}
+ODD_BACKBONE = {
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16, 32, 64],
+    "depths": [1, 1, 1, 2],
+    "layer_type": "basic",
+    "out_features": ["stage4"],
+}
+
+CASES = {
+    **of(
+        "ViTConfig",
+        "images",
+        {
+            "vit": ("ViTForImageClassification", SMALL_PICTURES),
+            "vit_base": ("ViTModel", SMALL_PICTURES),
+            "vit_odd": ("ViTForImageClassification", ODD_PICTURES),
+        },
+    ),
+    **of(
+        "DeiTConfig",
+        "images",
+        {
+            "deit": ("DeiTForImageClassification", SMALL_PICTURES),
+            "deit_teacher": ("DeiTForImageClassificationWithTeacher", SMALL_PICTURES),
+            "deit_base": ("DeiTModel", SMALL_PICTURES),
+            "deit_odd": ("DeiTForImageClassificationWithTeacher", ODD_PICTURES),
+        },
+    ),
+    **of(
+        "ViTMAEConfig",
+        "images",
+        {
+            "vit_mae": (
+                "ViTMAEForPreTraining",
+                {
+                    **SMALL_PICTURES,
+                    "decoder_hidden_size": 8,
+                    "decoder_num_hidden_layers": 1,
+                    "decoder_num_attention_heads": 2,
+                    "decoder_intermediate_size": 16,
+                },
+            ),
+            "vit_mae_odd": (
+                "ViTMAEForPreTraining",
+                {
+                    **ODD_PICTURES,
+                    "decoder_hidden_size": 12,
+                    "decoder_num_hidden_layers": 2,
+                    "decoder_num_attention_heads": 3,
+                    "decoder_intermediate_size": 16,
+                    "norm_pix_loss": True,
+                    "mask_ratio": 0.5,
+                },
+            ),
+        },
+    ),
+    **of(
+        "SwinConfig",
+        "images",
+        {
+            "swin": ("SwinForImageClassification", SMALL_SWIN),
+            "swin_base": ("SwinModel", SMALL_SWIN),
+            "swin_odd": ("SwinForImageClassification", ODD_SWIN),
+        },
+    ),
+    **of(
+        "Swinv2Config",
+        "images",
+        {
+            "swinv2": ("Swinv2ForImageClassification", SMALL_SWIN),
+            "swinv2_odd": (
+                "Swinv2ForImageClassification",
+                {**ODD_SWIN, "pretrained_window_sizes": [5, 5, 5, 2]},
+            ),
+        },
+    ),
+    **of(
+        "DetrConfig",
+        "detr",
+        {"detr": ("DetrForObjectDetection", SMALL_DETR)},
+        backbone_config=SMALL_BACKBONE,
+    ),
+    **of(
+        "DetrConfig",
+        "detr",
+        {"detr_odd": ("DetrForObjectDetection", ODD_DETR)},
+        backbone_config=ODD_BACKBONE,
+    ),
+}
+LARGE = {
+    **of("ViTConfig", "images", {"vit": ("ViTForImageClassification", {"num_labels": 1000})}),
+    **of(
+        "DeiTConfig",
+        "images",
+        {"deit": ("DeiTForImageClassificationWithTeacher", {"num_labels": 1000})},
+    ),
+    **of("ViTMAEConfig", "images", {"vit_mae": ("ViTMAEForPreTraining", {})}),
+    **of("SwinConfig", "images", {"swin": ("SwinForImageClassification", {"num_labels": 1000})}),
+    **of(
+        "Swinv2Config",
+        "images",
+        {
+            "swinv2": (
+                "Swinv2ForImageClassification",
+                {"num_labels": 1000, "image_size": 256, "window_size": 8},
+            )
+        },
+    ),
+    **of(
+        "DetrConfig",
+        "detr",
+        {
+            "detr": (
+                "DetrForObjectDetection",
+                {
+                    "use_timm_backbone": False,
+                    "use_pretrained_backbone": False,
+                    "backbone": None,
+                    "num_labels": 91,
+                },
+            )
+        },
+        backbone_config={"out_features": ["stage4"]},
+    ),
+}

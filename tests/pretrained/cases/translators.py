@@ -1,0 +1,121 @@
+"""Models from sequence to sequence that tests compare with."""
+
+from tests.pretrained.cases.of import of
+
+SMALL_MARIAN = {
+    "vocab_size": 31,
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 20,
+    "max_position_embeddings": 32,
+    "activation_function": "swish",
+    "scale_embedding": True,
+    "pad_token_id": 30,
+    "decoder_start_token_id": 30,
+    "eos_token_id": 0,
+    "forced_eos_token_id": 0,
+}
+ODD_MARIAN = {
+    **SMALL_MARIAN,
+    "d_model": 20,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 5,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 28,
+    "activation_function": "relu",
+    "scale_embedding": False,
+    "share_encoder_decoder_embeddings": False,
+    "decoder_vocab_size": 31,
+}
+SMALL_BART = {
+    "vocab_size": 31,
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 20,
+    "max_position_embeddings": 32,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 30,
+    "decoder_start_token_id": 30,
+    "forced_eos_token_id": None,
+}
+# Encoder and decoder of different sizes, and what the published ones have otherwise.
+ODD_BART = {
+    **SMALL_BART,
+    "d_model": 20,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 5,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 28,
+    "activation_function": "gelu_new",
+    "decoder_start_token_id": 0,
+    "scale_embedding": True,
+}
+OF_BART = {
+    "bart": ("BartConfig", "BartForConditionalGeneration", {}),
+    "mbart": ("MBartConfig", "MBartForConditionalGeneration", {}),
+    "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", {"pad_token_id": 0}),
+    "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration", {}),
+}
+
+CASES = {
+    **of(
+        "MarianConfig",
+        "marian",
+        {"marian": ("MarianMTModel", SMALL_MARIAN), "marian_odd": ("MarianMTModel", ODD_MARIAN)},
+        max_length=20,
+        end_id=0,
+        kept=("embed_positions.weight",),
+    ),
+    **{
+        f"{name}{ending}": {
+            "config_class": config_class,
+            "run": "marian",
+            "class": kind,
+            "config": {**config, **own},
+            "max_length": 20,
+            "end_id": 30,
+            "start_id": config["decoder_start_token_id"],
+            "kept": ("embed_positions.weight",) if name == "pegasus" else (),
+        }
+        for name, (config_class, kind, own) in OF_BART.items()
+        for ending, config in (("", SMALL_BART), ("_odd", ODD_BART))
+    },
+}
+# The defaults of the configuration are those of no published one.
+OPUS = {
+    **{key: SMALL_MARIAN[key] for key in ("activation_function", "scale_embedding")},
+    "vocab_size": 58101,
+    "d_model": 512,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+    "encoder_ffn_dim": 2048,
+    "decoder_ffn_dim": 2048,
+    "max_position_embeddings": 512,
+    "pad_token_id": 58100,
+    "decoder_start_token_id": 58100,
+    "eos_token_id": 0,
+    "forced_eos_token_id": 0,
+}
+LARGE = {
+    **of(
+        "MarianConfig",
+        "marian",
+        {"marian": ("MarianMTModel", OPUS)},
+        max_length=24,
+        end_id=0,
+        kept=("embed_positions.weight",),
+    )
+}
