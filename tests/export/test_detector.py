@@ -1,16 +1,12 @@
 """Claims about the SavedModel that finds boxes in encoded images."""
 
-import json
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_transformers.detection import best_answers
-from keras_transformers.export import Detector, detector
+from keras_transformers.export import Detector
 from keras_transformers.models import DETR, ResNet
 from keras_transformers.vision import Preprocessing, fitted
 
@@ -71,29 +67,3 @@ def test_what_does_not_fit_is_refused(model):
         Detector(model, CLASSES, Preprocessing((32, 40)))
     with pytest.raises(ValueError, match="threshold=1.5"):
         Detector(model, CLASSES, PREPROCESSING, threshold=1.5)
-
-
-LOADER = """
-import importlib.abc, json, pathlib, sys
-
-class Refuse(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("keras_transformers", "recipes", "tensorflow_text"):
-            raise ImportError(name + " is not for the loading process")
-
-sys.meta_path.insert(0, Refuse())
-import tensorflow as tf
-
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-file = tf.constant([pathlib.Path(sys.argv[2]).read_bytes()])
-print(json.dumps(serve(image=file)["boxes"].numpy().tolist()))
-"""
-
-
-def test_a_process_with_tensorflow_alone_gives_the_same_answers(model, served, tmp_path):
-    path = detector(model, tmp_path / "served", CLASSES, PREPROCESSING)
-    (tmp_path / "1.png").write_bytes(FILES[0])
-    command = [sys.executable, "-c", LOADER, str(path), str(tmp_path / "1.png")]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    answer = json.loads(output.stdout.splitlines()[-1])
-    np.testing.assert_allclose(answer, served(tf.constant(FILES[:1]))["boxes"], atol=1e-3)

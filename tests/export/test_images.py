@@ -1,9 +1,6 @@
 """Claims about the SavedModel that takes encoded images."""
 
 import io
-import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -116,35 +113,6 @@ def test_what_does_not_fit_is_refused(model):
         ImageClassifier(model, CLASSES[:2])
     with pytest.raises(ValueError, match="`preprocessing` must be given for Sequential"):
         ImageClassifier(keras.Sequential([keras.layers.Dense(3)]), CLASSES)
-
-
-LOADER = """
-import importlib.abc, json, pathlib, sys
-
-class Refuse(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("keras_transformers", "recipes", "tensorflow_text"):
-            raise ImportError(name + " is not for the loading process")
-
-sys.meta_path.insert(0, Refuse())
-import tensorflow as tf
-
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-files = [path.read_bytes() for path in sorted(pathlib.Path(sys.argv[2]).iterdir())]
-print(json.dumps(serve(image=tf.constant(files))["probabilities"].numpy().tolist()))
-"""
-
-
-def test_a_process_with_tensorflow_alone_gives_the_same_answers(model, served, tmp_path):
-    path = image_classifier(model, tmp_path / "served", CLASSES, PREPROCESSING)
-    (tmp_path / "files").mkdir()
-    for i, file in enumerate(FILES[:20]):
-        (tmp_path / "files" / f"{i:02}.png").write_bytes(file)
-    command = [sys.executable, "-c", LOADER, str(path), str(tmp_path / "files")]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    answer = json.loads(output.stdout.splitlines()[-1])
-    expected = served(tf.constant(FILES[:20]))["probabilities"]
-    np.testing.assert_allclose(answer, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])

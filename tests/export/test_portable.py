@@ -1,4 +1,4 @@
-"""Claims about what runs without XLA, for every exporter."""
+"""Claims about what runs without XLA and without us, for every exporter."""
 
 import keras
 import pytest
@@ -39,7 +39,7 @@ def portable(made):
 
 
 @pytest.mark.parametrize("name", examples.ONE_OF_EACH)
-def test_an_export_answers_without_xla_as_with_it(made, portable, name):
+def test_a_process_with_tensorflow_alone_and_no_xla_answers_as_we_do(made, portable, name):
     served, _ = made[name]
     answers = [served(examples.as_tensor(request)) for request in few(served)]
     compiled = {"answers": [as_lists(each) for each in answers]}

@@ -1,24 +1,11 @@
 """Claims about the SavedModels that classify, fill in and continue raw text."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.export import (
-    MaskFiller,
-    SentenceEncoder,
-    TextClassifier,
-    TextGenerator,
-    mask_filler,
-    sentence_encoder,
-    text_classifier,
-    text_generator,
-)
-from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate
+from keras_transformers.export import MaskFiller, SentenceEncoder, TextClassifier, TextGenerator
+from keras_transformers.generation import Greedy, Sampling, generate
 from keras_transformers.models import LanguageModel, TextEncoder
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 
@@ -53,23 +40,6 @@ def text(strings):
     return [string.decode() for string in strings.numpy()]
 
 
-def load_without_us(path, sentences):
-    """What a process gets that knows tensorflow and tensorflow-text only."""
-    code = (
-        "import json, sys\n"
-        "sys.modules['keras_transformers'] = None\n"
-        "import tensorflow as tf, tensorflow_text\n"
-        f"serve = tf.saved_model.load({str(path)!r}).signatures['serving_default']\n"
-        f"result = serve(text=tf.constant({sentences!r}))\n"
-        "plain = lambda x: x.decode() if isinstance(x, bytes) else "
-        "[plain(y) for y in x] if isinstance(x, list) else x\n"
-        "print(json.dumps({k: plain(v.numpy().tolist()) for k, v in result.items()}))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
-
-
 # ------------------------------------------------------------------------------ classification
 
 
@@ -97,15 +67,6 @@ def test_labels_empty_texts_and_long_texts(classifier):
     assert classifier.probabilities([]).shape == (0, 3)
 
 
-def test_a_classifier_is_served_without_us(tmp_path):
-    path = text_classifier(CLASSIFIER, WORDPIECE, tmp_path / "x", ["x", "y", "z"], LENGTHS)
-    served = load_without_us(path, LINES[:2])
-    expected = TextClassifier(CLASSIFIER, WORDPIECE, ["x", "y", "z"], LENGTHS)
-    np.testing.assert_allclose(
-        served["probabilities"], expected.probabilities(LINES[:2]), atol=1e-5
-    )
-
-
 # ------------------------------------------------------------------------------- masked tokens
 
 
@@ -131,12 +92,6 @@ def test_a_mask_becomes_the_most_probable_ordinary_token(filler):
         expected = np.sort(tf.nn.softmax(logits[positions[0]]).numpy())[::-1][:5]
         np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     assert text(result["candidates"][1]) == [""] * 5
-
-
-def test_a_filler_is_served_without_us(tmp_path):
-    path = mask_filler(MASKED, WORDPIECE, tmp_path / "x", LENGTHS)
-    served = load_without_us(path, ["the [MASK] sat"])
-    assert served["text"] == MaskFiller(MASKED, WORDPIECE, LENGTHS).fill(["the [MASK] sat"])
 
 
 # -------------------------------------------------------------------------------- continuations
@@ -185,13 +140,6 @@ def test_a_seed_makes_samples_the_same_and_none_makes_them_new():
     assert free.write(PROMPTS) != free.write(PROMPTS)
 
 
-def test_a_generator_is_served_without_us(tmp_path):
-    settings = BeamSearch(3), 9, (4, 12)
-    path = text_generator(WRITER, PIECES, tmp_path / "x", *settings)
-    expected = TextGenerator(WRITER, PIECES, *settings).write(PROMPTS)
-    assert load_without_us(path, PROMPTS)["text"] == expected
-
-
 # -------------------------------------------------------------------------------------- errors
 
 
@@ -224,15 +172,6 @@ def test_a_sentences_vector_is_that_of_its_own_tokens(pooling, normalize):
         expected = tokens.mean(axis=0) if pooling == "mean" else tokens[0]
         expected = expected / np.linalg.norm(expected) if normalize else expected
         np.testing.assert_allclose(vector, expected, atol=1e-5)
-
-
-def test_a_process_with_tensorflow_alone_gives_the_same_vectors(tmp_path):
-    path = sentence_encoder(ENCODER, WORDPIECE, tmp_path / "served", lengths=LENGTHS)
-    long = " ".join(LINES)
-    found = load_without_us(path, [LINES[2], long])
-    expected = SentenceEncoder(ENCODER, WORDPIECE, lengths=LENGTHS).encode([LINES[2], long])
-    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
-    assert found["truncated"] == [False, True]
 
 
 def test_a_sentence_encoder_refuses_what_does_not_fit():

@@ -1,15 +1,11 @@
 """Claims about the SavedModel that translates raw text."""
 
-import json
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.export import Translator, translator
+from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling, generate
 from keras_transformers.models import Transformer
 from keras_transformers.text import SentencePieceTokenizer, encode_pairs, packed
@@ -113,31 +109,3 @@ def test_the_translator_follows_the_weights_of_the_moment(model, tokenizer):
 def test_lengths_that_do_not_increase_are_refused(model, tokenizer):
     with pytest.raises(ValueError, match="`source_lengths` must increase.*16, 8"):
         Translator(model, tokenizer, source_lengths=(16, 8))
-
-
-LOADER = """
-import importlib.abc, json, sys
-
-class Refuse(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("keras_transformers", "recipes", "sentencepiece"):
-            raise ImportError(name + " is not for the loading process")
-
-sys.meta_path.insert(0, Refuse())
-import tensorflow as tf
-import tensorflow_text
-
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-result = serve(text=tf.constant(json.loads(sys.argv[2])))
-print(json.dumps([text.decode() for text in result["translation"].numpy()]))
-"""
-
-
-def test_a_process_with_tensorflow_alone_gives_the_same_translations(
-    model, tokenizer, served, tmp_path
-):
-    path = translator(model, tokenizer, tmp_path / "served", BeamSearch(3), SOURCE_LENGTHS)
-    sentences = [*LINES[:5], "", "日本語"]
-    command = [sys.executable, "-c", LOADER, str(path), json.dumps(sentences)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert json.loads(output.stdout.splitlines()[-1]) == served.translate(sentences)
