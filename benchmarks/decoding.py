@@ -6,8 +6,8 @@
 A post-norm Transformer base (6+6 layers, width 512, vocabulary 32,000) with random weights that
 never end a sentence, sources of 32 tokens, 64 new tokens. All candidates stay loaded, each in its
 own process, and take turns. Before anything is timed, the tokens of all float32 candidates must be
-the same; of the others the share that is the same is reported. Afterwards come the curves: cost of
-a token against the batch and against the length.
+the same; of the others the share that is the same is reported. What a token costs against the batch
+and, in runs of their own, against the length is drawn.
 """
 
 import argparse
@@ -170,7 +170,7 @@ def one(batch, beam, names, rounds, new=NEW):
     return agreement.complete(found, batch * new)
 
 
-def run_all(rounds, curves, batches, names):
+def run_all(rounds, lengths, batches, names):
     """Measures; what an earlier run has measured of other settings stays in the results."""
     searches = measured("decoding", "searches")
     result = {
@@ -185,21 +185,21 @@ def run_all(rounds, curves, batches, names):
         searches[title] = found
         print(title, table(found), sep="\n", flush=True)
         write("decoding", result, searches)
-    if not curves:
-        return
-    for name, values, settings in (
-        ("batch", (*BATCHES, 64), lambda batch: (batch, 1, FLOAT32[:2], rounds)),
-        ("new tokens", LENGTHS, lambda new: (8, 1, FLOAT32[:2], rounds, new)),
-    ):
-        rows = {value: one(*settings(value)) for value in values}
-        milliseconds = {
-            value: {each: round(1e3 / row[each]["tokens_per_second"], 3) for each in FLOAT32[:2]}
-            for value, row in rows.items()
-        }
-        result[f"milliseconds a token against {name}"] = milliseconds
-        series = {each: [row[each] for row in milliseconds.values()] for each in FLOAT32[:2]}
-        draw(f"decoding_{name.replace(' ', '_')}", values, series, name, "milliseconds a token")
+    result |= curve("batch", {b: searches[f"greedy, batch {b}"] for b in batches})
+    if lengths:
+        result |= curve("new tokens", {new: one(8, 1, FLOAT32[:2], rounds, new) for new in LENGTHS})
     write("decoding", result, searches)
+
+
+def curve(name, rows):
+    """Draws what a token costs against something; the figures too, for the results."""
+    milliseconds = {
+        value: {each: round(1e3 / row[each]["tokens_per_second"], 3) for each in FLOAT32[:2]}
+        for value, row in rows.items()
+    }
+    series = {each: [row[each] for row in milliseconds.values()] for each in FLOAT32[:2]}
+    draw(f"decoding_{name.replace(' ', '_')}", list(rows), series, name, "milliseconds a token")
+    return {f"milliseconds a token against {name}": milliseconds}
 
 
 if __name__ == "__main__":
@@ -207,5 +207,5 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--names", nargs="+", default=FLOAT32 + REDUCED, help="ours comes first")
-    parser.add_argument("--no-curves", dest="curves", action="store_false")
+    parser.add_argument("--no-lengths", dest="lengths", action="store_false")
     alternating.main(prepare, run_all, parser)

@@ -162,6 +162,8 @@ def ctranslate(settings, compute_type):
     spec.register_vocabulary([str(number) for number in range(VOCABULARIES[kind])])
     end = str(end_of(settings))
     spec.config.unk_token = spec.config.bos_token = spec.config.eos_token = end
+    if kind == "llama":
+        spec.config.layer_norm_epsilon = model.config.rms_norm_eps
     spec.validate()
     spec.optimize()
     with tempfile.TemporaryDirectory() as folder:
