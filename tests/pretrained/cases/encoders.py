@@ -31,9 +31,23 @@ SMALL_DISTIL = {
     "max_position_embeddings": 17,
     "num_labels": 3,
 }
+SMALL_ELECTRA = {**SMALL_TEXT, "embedding_size": 8}
+ODD_ELECTRA = {**ODD_TEXT, "embedding_size": 20}  # as wide as the blocks: no projection
 ODD_DISTIL = {**SMALL_DISTIL, "dim": 20, "n_heads": 5, "activation": "relu"}
 
 CASES = {
+    **of(
+        "ElectraConfig",
+        "text",
+        {
+            "electra": ("ElectraModel", SMALL_ELECTRA),
+            "electra_masked": ("ElectraForMaskedLM", {**SMALL_ELECTRA, "hidden_act": "relu"}),
+            "electra_classes": ("ElectraForSequenceClassification", SMALL_ELECTRA),
+            "electra_tags": ("ElectraForTokenClassification", SMALL_ELECTRA),
+            "electra_detects": ("ElectraForPreTraining", {**SMALL_ELECTRA, "hidden_act": "relu"}),
+            "electra_odd": ("ElectraForMaskedLM", ODD_ELECTRA),
+        },
+    ),
     **of(
         "BertConfig",
         "text",
@@ -67,8 +81,27 @@ CASES = {
             "roberta_odd": ("RobertaForMaskedLM", ODD_ROBERTA),
         },
     ),
+    **of(
+        "XLMRobertaConfig",
+        "text",
+        {
+            "xlm_roberta": ("XLMRobertaForMaskedLM", SMALL_ROBERTA),
+            "xlm_roberta_odd": ("XLMRobertaForSequenceClassification", ODD_ROBERTA),
+        },
+        family="xlm-roberta",  # to be written as such: it computes what RoBERTa does
+    ),
+}
+# The defaults of the configuration are not those of the published one.
+XLM_R = {
+    "vocab_size": 250002,
+    "pad_token_id": 1,
+    "max_position_embeddings": 514,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
 }
 LARGE = {
     **of("BertConfig", "text", {"bert": ("BertForMaskedLM", {})}),
     **of("DistilBertConfig", "text", {"distilbert": ("DistilBertForMaskedLM", {})}),
+    **of("XLMRobertaConfig", "text", {"xlm_roberta": ("XLMRobertaModel", XLM_R)}),
+    **of("ElectraConfig", "text", {"electra": ("ElectraForPreTraining", {})}),
 }
