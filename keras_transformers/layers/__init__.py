@@ -19,6 +19,7 @@ from keras_transformers.layers.attention.scores import (
     masked_softmax,
 )
 from keras_transformers.layers.attention.self_attention import SelfAttention
+from keras_transformers.layers.attention.shaped_scores import NormalizedScore, SoftCapScore
 from keras_transformers.layers.attention.windows import (
     WindowAttention,
     merge_windows,
@@ -34,6 +35,7 @@ from keras_transformers.layers.blocks.feed_forward import (
 )
 from keras_transformers.layers.blocks.pooling_block import PoolingBlock
 from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
+from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
 from keras_transformers.layers.blocks.swin import SwinBlock
 from keras_transformers.layers.class_token import ClassToken
 from keras_transformers.layers.embeddings import TokenEmbedding
@@ -49,6 +51,7 @@ from keras_transformers.layers.mixing.convolution import ConvolutionMixing
 from keras_transformers.layers.mixing.lstm import LSTMMixing
 from keras_transformers.layers.mixing.mixers import FourierMixing, MLPMixing
 from keras_transformers.layers.mixing.synthesizer import RandomSynthesizer
+from keras_transformers.layers.offset_norm import OffsetRMSNormalization
 from keras_transformers.layers.positions.box import relative_coordinates, sinusoidal_coordinates
 from keras_transformers.layers.positions.grid import (
     GridPositionEmbedding,
@@ -68,6 +71,12 @@ from keras_transformers.layers.positions.in_attention import (
     ShawRelativePosition,
 )
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
+from keras_transformers.layers.positions.rotary_scaling import (
+    Llama3Scaling,
+    LongRopeScaling,
+    RotaryScaling,
+    YarnScaling,
+)
 from keras_transformers.layers.positions.sequence import (
     PositionalEncoding,
     PositionEmbedding,
@@ -107,10 +116,14 @@ __all__ = [
     "LSTMMixing",
     "LayerScale",
     "LinearAttention",
+    "Llama3Scaling",
     "LocalAttention",
     "LogGridBias",
+    "LongRopeScaling",
     "MLPMixing",
     "MultiHeadAttention",
+    "NormalizedScore",
+    "OffsetRMSNormalization",
     "OverlappingPatchEmbedding",
     "PatchEmbedding",
     "PatchMerging",
@@ -123,6 +136,8 @@ __all__ = [
     "RelativePositionBias",
     "ResidualBlock",
     "RotaryEmbedding",
+    "RotaryScaling",
+    "SandwichDecoderBlock",
     "ScaledCosineScore",
     "ScaledDotScore",
     "Score",
@@ -130,10 +145,12 @@ __all__ = [
     "ShawRelativePosition",
     "ShiftedPatchEmbedding",
     "SinusoidalGrid",
+    "SoftCapScore",
     "SpatialReductionAttention",
     "SwinBlock",
     "TokenEmbedding",
     "WindowAttention",
+    "YarnScaling",
     "causal_mask",
     "combine_masks",
     "dot_product_attention",

@@ -34,6 +34,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             texts are then at most `max_length - 2` long.
         norm: A norm of the sum, for instance `keras.layers.LayerNormalization()`, of which a copy
             is made; None for none.
+        scale: Whether token vectors are multiplied by `sqrt(hidden_dim)`, see `TokenEmbedding`.
         embedding_dim: Width of the tables and of the norm, where it is another than `hidden_dim`;
             then a dense layer follows (Lan et al. 2020, "ALBERT",
             https://arxiv.org/abs/1909.11942, section 3.1: factorized embedding parameterization).
@@ -69,6 +70,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         padding_id: int = 0,
         first_position: int = 0,
         norm: Part | None = None,
+        scale: bool = False,
         embedding_dim: int | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -81,7 +83,8 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.embedding_dim = whole_number(self, "embedding_dim", embedding_dim, optional=True)
         self.first_position = whole_number(self, "first_position", first_position, least=0)
         self.autocast = False  # half precision would round ids that are held in floats
-        self.token_embedding = self._table(vocab_size, "token_embedding")
+        self.scale = scale
+        self.token_embedding = self._table(vocab_size, "token_embedding", scale)
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
@@ -105,9 +108,9 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         """How long a text may be, None without end."""
         return None if self.position_embedding is None else self.position_embedding.most_positions
 
-    def _table(self, rows: int, name: str) -> TokenEmbedding:
+    def _table(self, rows: int, name: str, scale: bool = False) -> TokenEmbedding:
         width, policy = self.embedding_dim or self.hidden_dim, self.dtype_policy
-        return TokenEmbedding(rows, width, scale=False, name=name, dtype=policy)
+        return TokenEmbedding(rows, width, scale, name=name, dtype=policy)
 
     def build(self, ids_shape: Shape) -> None:
         self.token_embedding.build(ids_shape)
@@ -146,5 +149,6 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             "padding_id": self.padding_id,
             "first_position": self.first_position,
             "norm": serialized(self.norm),
+            "scale": self.scale,
             "embedding_dim": self.embedding_dim,
         }
