@@ -33,6 +33,7 @@ from keras_transformers.layers.blocks.feed_forward import (
     GatedFeedForward,
     gelu_tanh,
 )
+from keras_transformers.layers.blocks.first import FirstEncoderBlock
 from keras_transformers.layers.blocks.pooling_block import PoolingBlock
 from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
 from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
@@ -108,6 +109,7 @@ __all__ = [
     "Dropout",
     "EncoderBlock",
     "FeedForward",
+    "FirstEncoderBlock",
     "FourierMixing",
     "GatedFeedForward",
     "GeneralScore",

@@ -155,9 +155,10 @@ class TextEncoder(Transferable, TextModel):
                 `dropout`; `activation` of the feed-forward networks of "bert" and of
                 "masked_language", by default GELU; `norm_epsilon`, by default the published
                 models', 1e-12 and 1e-5; of "bert" `token_types`, by default 2, of which DistilBERT
-                has 0; `padding_id`, `first_position` and `embedding_dim`, see `TextEmbedding`. `head`
-                is a layer, or "masked_language", "classification" or "tagging", with `num_classes`,
-                `pooling`, `pooler_activation` and `problem_type`; see `ClassificationHead`.
+                has 0; `padding_id`, `first_position` and `embedding_dim`, see `TextEmbedding`.
+                `head` is a layer, or "masked_language", "classification" or "tagging", with
+                `num_classes`, `pooling`, `pooler_activation` and `problem_type`; see
+                `ClassificationHead`.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the

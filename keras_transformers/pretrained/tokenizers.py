@@ -60,10 +60,11 @@ def load_tokenizer(
     name.
 
     Args:
-        folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
-            DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json` and
-            `merges.txt`, or `tokenizer.json`; XLM-R: `sentencepiece.bpe.model`. Beside them `tokenizer_config.json` and
-            `added_tokens.json` are read, and of `config.json` whose tokenizer it is.
+        folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
+            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json`
+            and `merges.txt`, or `tokenizer.json`; XLM-R: `sentencepiece.bpe.model`. Beside them
+            `tokenizer_config.json` and `added_tokens.json` are read, and of `config.json` whose
+            tokenizer it is.
 
     Returns:
         A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a

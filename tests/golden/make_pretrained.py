@@ -3,11 +3,12 @@
     pip install torch==2.13.0 transformers sentencepiece
     python tests/golden/make_pretrained.py [--published] [--only roberta]
 
-Written by torch 2.13.0 and transformers 5.23.0, RoBERTa's and later cases by 5.24.0. For each case: the
-`config.json` and the names and shapes of the tensors that `save_pretrained` writes, inputs, logits,
-losses, and what `generate` writes. Weights are not in the files: `tests.published` makes them from
-names and shapes; each case has a file. With `--published` it makes pretrained/large/ instead, of
-the published sizes; with `--only` it makes just the cases whose names begin so.
+Written by torch 2.13.0 and transformers 5.23.0, the cases of RoBERTa and of what came later by
+5.24.0. For each case: the `config.json` and the names and shapes of the tensors that
+`save_pretrained` writes, inputs, logits, losses, and what `generate` writes. Weights are not in the
+files: `tests.published` makes them from names and shapes; each case has a file. With `--published`
+it makes pretrained/large/ instead, of the published sizes; with `--only` it makes just the cases
+whose names begin so.
 """
 
 import json
