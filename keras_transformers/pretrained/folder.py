@@ -103,8 +103,9 @@ def _warn_of_pooling(folder: StrPath) -> None:
     except ValueError as error:
         warnings.warn(f"The model alone is loaded, without what follows it: {error}", stacklevel=3)
         return
-    if asked and (asked["pooling"], asked["normalize"]) != ("mean", True):
-        listed = ", ".join(f"{name}={asked[name]!r}" for name in ("pooling", "normalize"))
+    asked = {name: asked[name] for name in ("pooling", "normalize", "prompt") if name in asked}
+    if asked and asked != {"pooling": "mean", "normalize": True}:
+        listed = ", ".join(f"{name}={value!r}" for name, value in asked.items())
         warnings.warn(
             f"{folder} is a sentence encoder: give export.SentenceEncoder {listed}, as "
             "pretrained.load_pooling says, or have keras_transformers.load do so.",

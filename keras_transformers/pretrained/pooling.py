@@ -9,6 +9,7 @@ from keras_transformers.pretrained.files import MOST_JSON, read_json
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
+PROMPTS = "config_sentence_transformers.json"
 POOLING = pathlib.Path("1_Pooling", "config.json")
 LENGTHS = (32, 64, 128, 256, 512)  # to which shorter texts are padded
 OURS = {"mean": "mean", "cls": "token"}
@@ -22,20 +23,24 @@ OLDER = {
 }
 
 
-def load_pooling(folder: StrPath) -> dict[str, Any]:
+def load_pooling(folder: StrPath, prompt: str | None = None) -> dict[str, Any]:
     """The arguments with which `export.SentenceEncoder` answers as `sentence_transformers` does.
 
     Args:
         folder: Path of the folder, with `modules.json`, or with `1_Pooling/config.json` alone; of
             one with neither there is nothing to say.
+        prompt: Name of one of the `prompts` of `config_sentence_transformers.json`, which is put in
+            front of every text, for instance "query"; by default its `default_prompt_name`, mostly
+            none. Other prefixes, as a model's card has them, are `prompt` of
+            `export.SentenceEncoder`.
 
     Returns:
-        A dict of `pooling` ("mean" or "token") and `normalize`, and of `lengths` where long texts
-        are cut; empty without such files.
+        A dict of `pooling` ("mean" or "token") and `normalize`, of `lengths` where long texts are
+        cut, and of `prompt` where there is one; empty without such files.
 
     Raises:
-        ValueError: If it has other modules than a transformer, its pooling and a normalisation, or
-            pools otherwise.
+        ValueError: If it has other modules than a transformer, its pooling and a normalisation,
+            pools otherwise or without the tokens of the prompt, or has no prompt of that name.
 
     Example:
     >>> import json, pathlib, tempfile
@@ -50,8 +55,9 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
     folder = pathlib.Path(folder)
     if not (folder / MODULES).is_file():
         if not (folder / POOLING).is_file():
-            return {}
-        return {"pooling": _pooling(folder, POOLING), "normalize": True}
+            return {"prompt": text} if (text := _prompt(folder, prompt)) else {}
+        asked = {"pooling": _pooling(folder, POOLING), "normalize": True}
+        return asked | _prompt_of(folder, POOLING, prompt)
     modules = _modules(folder)
     kinds = [kind for kind, _ in modules]
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
@@ -64,11 +70,9 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
             f"{folder / MODULES}: the Transformer must lie in the folder itself. "
             f"Received: {modules[0][1]!r}"
         )
-    found = {
-        "pooling": _pooling(folder, pathlib.Path(modules[1][1], "config.json")),
-        "normalize": kinds[2:] == ["Normalize"],
-    }
-    return found | _limits(folder)
+    path = pathlib.Path(modules[1][1], "config.json")
+    found = {"pooling": _pooling(folder, path), "normalize": kinds[2:] == ["Normalize"]}
+    return found | _limits(folder) | _prompt_of(folder, path, prompt)
 
 
 def _modules(folder: pathlib.Path) -> list[tuple[str, str]]:
@@ -103,6 +107,34 @@ def _pooling(folder: pathlib.Path, path: StrPath) -> str:
             f"Received: {', '.join(map(str, modes))}"
         )
     return OURS[modes[0]]
+
+
+def _prompt(folder: pathlib.Path, name: str | None) -> str:
+    """The text of a prompt, or of the default one."""
+    asked = read_json(folder, PROMPTS) if (folder / PROMPTS).is_file() else {}
+    prompts = {"query": "", "document": ""} if asked else {}
+    prompts |= {key: text or "" for key, text in (asked.get("prompts") or {}).items()}
+    chosen = asked.get("default_prompt_name") if name is None else name
+    if chosen is None:
+        return ""
+    if chosen not in prompts:
+        what = "`default_prompt_name`" if name is None else "`prompt`"
+        raise ValueError(
+            f"{folder / PROMPTS}: {what} must be one of {', '.join(prompts) or 'none'}. "
+            f"Received: {chosen!r}"
+        )
+    return str(prompts[chosen])
+
+
+def _prompt_of(folder: pathlib.Path, path: StrPath, name: str | None) -> dict[str, Any]:
+    """A prompt as an argument, none if it is empty."""
+    text = _prompt(folder, name)
+    if text and read_json(folder, path).get("include_prompt", True) is False:
+        raise ValueError(
+            f"{folder / path}: with the prompt {text!r}, `include_prompt` must be true. "
+            "Received: false"
+        )
+    return {"prompt": text} if text else {}
 
 
 def _limits(folder: pathlib.Path) -> dict[str, Any]:
