@@ -57,7 +57,6 @@ from keras_transformers.layers.positions.box import relative_coordinates, sinuso
 from keras_transformers.layers.positions.grid import (
     GridPositionEmbedding,
     SinusoidalGrid,
-    resize_positions,
     sinusoidal_grid,
 )
 from keras_transformers.layers.positions.grid_bias import (
@@ -71,6 +70,7 @@ from keras_transformers.layers.positions.in_attention import (
     RelativePositionBias,
     ShawRelativePosition,
 )
+from keras_transformers.layers.positions.resizing import resize_positions
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
 from keras_transformers.layers.positions.rotary_scaling import (
     Llama3Scaling,
@@ -83,6 +83,7 @@ from keras_transformers.layers.positions.sequence import (
     PositionEmbedding,
     sinusoidal_encoding,
 )
+from keras_transformers.layers.register_tokens import ClassAndMeanPooling, RegisterTokens
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rematerialization import rematerialized_blocks
 from keras_transformers.layers.vision.convolutions import ConvolutionNorm, ResidualBlock
@@ -97,6 +98,7 @@ __all__ = [
     "AdditiveScore",
     "AttentionPooling",
     "CausalSelfAttention",
+    "ClassAndMeanPooling",
     "ClassToken",
     "ConvolutionMixing",
     "ConvolutionNorm",
@@ -135,6 +137,7 @@ __all__ = [
     "AttentionPositionEncoding",
     "PositionalEncoding",
     "RandomSynthesizer",
+    "RegisterTokens",
     "RelativePositionBias",
     "ResidualBlock",
     "RotaryEmbedding",

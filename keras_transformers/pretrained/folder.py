@@ -15,6 +15,7 @@ from keras_transformers.models.settings import PROBLEMS, check_choice
 from keras_transformers.pretrained.bart import BART, M2M_100, MBART, PEGASUS
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
+from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_transformers.pretrained.electra import ELECTRA
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
@@ -33,7 +34,8 @@ from keras_transformers.saving.limits import within
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
-ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
+ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS)
+ALL += (SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
@@ -59,8 +61,8 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR.
-    Weights are read from safetensors alone, one tensor at a time; nothing in the folder is
+    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, Swin, Swin V2, masked autoencoders and
+    DETR. Weights are read from safetensors alone, one tensor at a time; nothing in the folder is
     executed. Ids, pictures and logits are those of the published model.
 
     Args:

@@ -68,7 +68,52 @@ ODD_BACKBONE = {
     "out_features": ["stage4"],
 }
 
+SMALL_DINOV2 = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "mlp_ratio": 2,
+    "image_size": 20,
+    "patch_size": 4,
+    "num_labels": 3,
+}
+ODD_DINOV2 = {
+    **SMALL_DINOV2,
+    "hidden_size": 20,
+    "num_attention_heads": 5,
+    "use_swiglu_ffn": True,
+    "qkv_bias": False,
+    "num_channels": 2,
+    "layer_norm_eps": 1e-5,
+}
+
 CASES = {
+    **of(
+        "Dinov2Config",
+        "images",
+        {
+            "dinov2": ("Dinov2ForImageClassification", SMALL_DINOV2),
+            "dinov2_odd": ("Dinov2ForImageClassification", ODD_DINOV2),
+        },
+    ),
+    # Images of another size than positions were made for, as those on the hub are used.
+    **of("Dinov2Config", "images", {"dinov2_base": ("Dinov2Model", SMALL_DINOV2)}, sides=(24, 12)),
+    **of(
+        "Dinov2WithRegistersConfig",
+        "images",
+        {"dinov2_registers": ("Dinov2WithRegistersModel", SMALL_DINOV2)},
+        sides=(24, 12),
+    ),
+    **of(
+        "Dinov2WithRegistersConfig",
+        "images",
+        {
+            "dinov2_registers_odd": (
+                "Dinov2WithRegistersForImageClassification",
+                {**ODD_DINOV2, "num_register_tokens": 3},
+            )
+        },
+    ),
     **of(
         "ViTConfig",
         "images",
@@ -150,6 +195,9 @@ CASES = {
     ),
 }
 LARGE = {
+    **of(
+        "Dinov2Config", "images", {"dinov2": ("Dinov2Model", {"image_size": 518})}, sides=(224, 224)
+    ),
     **of("ViTConfig", "images", {"vit": ("ViTForImageClassification", {"num_labels": 1000})}),
     **of(
         "DeiTConfig",
