@@ -13,6 +13,7 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
 from keras_transformers.pretrained.bart import BART, M2M_100, MBART, PEGASUS
+from keras_transformers.pretrained.beit import BEIT
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
@@ -34,7 +35,7 @@ from keras_transformers.saving.limits import within
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
-ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS)
+ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT)
 ALL += (SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
@@ -61,9 +62,9 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, Swin, Swin V2, masked autoencoders and
-    DETR. Weights are read from safetensors alone, one tensor at a time; nothing in the folder is
-    executed. Ids, pictures and logits are those of the published model.
+    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, masked autoencoders
+    and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in the folder
+    is executed. Ids, pictures and logits are those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).

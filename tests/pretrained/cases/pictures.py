@@ -87,7 +87,30 @@ ODD_DINOV2 = {
     "layer_norm_eps": 1e-5,
 }
 
+SMALL_BEIT = {**SMALL_PICTURES, "use_relative_position_bias": True}
+ODD_BEIT = {
+    **SMALL_BEIT,
+    "hidden_size": 20,
+    "num_attention_heads": 5,
+    "hidden_act": "relu",
+    "num_channels": 2,
+    "layer_norm_eps": 1e-5,
+    "use_relative_position_bias": False,
+    "use_absolute_position_embeddings": True,
+    "layer_scale_init_value": 0,
+    "use_mean_pooling": False,
+}
+
 CASES = {
+    **of(
+        "BeitConfig",
+        "images",
+        {
+            "beit": ("BeitForImageClassification", SMALL_BEIT),
+            "beit_base": ("BeitModel", SMALL_BEIT),
+            "beit_odd": ("BeitForImageClassification", ODD_BEIT),
+        },
+    ),
     **of(
         "Dinov2Config",
         "images",
@@ -195,6 +218,16 @@ CASES = {
     ),
 }
 LARGE = {
+    **of(
+        "BeitConfig",
+        "images",
+        {
+            "beit": (
+                "BeitForImageClassification",
+                {"num_labels": 1000, "use_relative_position_bias": True},
+            )
+        },
+    ),
     **of(
         "Dinov2Config", "images", {"dinov2": ("Dinov2Model", {"image_size": 518})}, sides=(224, 224)
     ),
