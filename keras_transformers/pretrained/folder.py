@@ -25,6 +25,7 @@ from keras_transformers.pretrained.marian import MARIAN
 from keras_transformers.pretrained.modernbert import MODERNBERT
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.roberta import ROBERTA, XLM_ROBERTA
+from keras_transformers.pretrained.segformer import SEGFORMER
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
 from keras_transformers.pretrained.vit import DEIT, VIT
@@ -36,7 +37,7 @@ CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
 ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT)
-ALL += (SWIN, SWINV2, VIT_MAE, DETR)
+ALL += (SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
@@ -62,9 +63,9 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, masked autoencoders
-    and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in the folder
-    is executed. Ids, pictures and logits are those of the published model.
+    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer's encoder,
+    masked autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time;
+    nothing in the folder is executed. Ids, pictures and logits are those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
@@ -74,7 +75,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
             "distilled_classification" (DeiT), if the file has what that needs.
 
     Returns:
-        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or
+        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE` or
         `DETR`. Its attribute `unused_tensors` lists the tensors that it has no use for.
 
     Raises:
@@ -220,8 +221,8 @@ def save(
     """Writes a model as a folder that Hugging Face's `transformers` can load.
 
     Args:
-        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or `DETR`,
-            built, with settings that the published code has.
+        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE` or
+            `DETR`, built, with settings that the published code has.
         folder: Path of the folder; made where it is not there.
         classes: Names of the classes, where there are such; two may have the same, as ImageNet's
             cranes.

@@ -84,6 +84,19 @@ class Convolution:
         return weight.transpose(3, 2, 0, 1)
 
 
+class Depthwise:
+    """`(height, width, features, 1)` as PyTorch's `(features, 1, height, width)`."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape[2:], *shape[:2])
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.transpose(2, 3, 0, 1)
+
+    def theirs(self, weight: Array) -> Array:
+        return weight.transpose(2, 3, 0, 1)
+
+
 class PatchConvolution:
     """The kernel of a patch embedding, `(side * side * channels, width)`, as a convolution."""
 
@@ -128,3 +141,4 @@ class FusedPart:
 
 
 AS_IS, FLAT, LINEAR, OUTPUT, CONVOLUTION = AsIs(), Flat(), Matrix(), Matrix(2), Convolution()
+DEPTHWISE = Depthwise()

@@ -153,6 +153,8 @@ def run_images(model, case):
         result = model(x)
     if hasattr(result, "logits"):
         return {**found, "logits": numpy(result.logits)}
+    if "Segformer" in kind:
+        return {"logits": numpy(result.last_hidden_state.mean((2, 3)))}
     if "Swin" in kind or "Beit" in kind:
         return {"logits": numpy(result.pooler_output)}
     return {"logits": numpy(result.last_hidden_state[:, 0])}

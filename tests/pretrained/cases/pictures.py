@@ -38,6 +38,14 @@ ODD_SWIN = {
     "mlp_ratio": 3.0,
     "num_channels": 2,
 }
+SMALL_SEGFORMER = {
+    "hidden_sizes": [4, 8, 10, 12],
+    "depths": [1, 2, 1, 1],
+    "num_attention_heads": [1, 2, 5, 3],
+    "sr_ratios": [4, 2, 2, 1],
+    "mlp_ratios": [2, 2, 3, 1],
+    "num_labels": 3,
+}
 SMALL_DETR = {
     "use_timm_backbone": False,
     "use_pretrained_backbone": False,
@@ -205,6 +213,15 @@ CASES = {
         },
     ),
     **of(
+        "SegformerConfig",
+        "images",
+        {
+            "segformer": ("SegformerForImageClassification", SMALL_SEGFORMER),
+            "segformer_base": ("SegformerModel", {**SMALL_SEGFORMER, "num_channels": 2}),
+        },
+        sides=(64, 96),
+    ),
+    **of(
         "DetrConfig",
         "detr",
         {"detr": ("DetrForObjectDetection", SMALL_DETR)},
@@ -239,6 +256,12 @@ LARGE = {
     ),
     **of("ViTMAEConfig", "images", {"vit_mae": ("ViTMAEForPreTraining", {})}),
     **of("SwinConfig", "images", {"swin": ("SwinForImageClassification", {"num_labels": 1000})}),
+    **of(
+        "SegformerConfig",
+        "images",
+        {"segformer": ("SegformerForImageClassification", {"num_labels": 1000})},
+        sides=(224, 224),
+    ),
     **of(
         "Swinv2Config",
         "images",
