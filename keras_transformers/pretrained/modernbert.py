@@ -157,6 +157,7 @@ MODERNBERT_CONFIGURATION = Configuration(
         "embedding_dropout": (0.0,),
         "head_dim": (None,),
         "rope_scaling": (None,),
+        "sliding_window": (None,),  # which would be half of `local_attention`
         "position_embedding_type": ("absolute",),  # of the first files, which nothing reads
     },
     # The first are read in the place of others, see `_layer_types` and `_rotary`; the next say how
