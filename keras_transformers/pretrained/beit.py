@@ -27,6 +27,7 @@ from keras_transformers.pretrained.vit import (
 )
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
 
+MOST_PATCHES = 64  # along a side
 BIASES = ("query", "value", "output")  # and none of the keys
 LAYER = "beit.encoder.layer.{i}"
 TABLE = f"{LAYER}.attention.attention.relative_position_bias.relative_position_bias_table"
@@ -48,6 +49,10 @@ def _make(arguments: dict[str, Any]) -> Any:
     if arguments["relative"] and sides[0] != sides[1]:
         raise ValueError(f"`image_size` must be of a square. Received: {sides}")
     grid = [side // arguments["patch_size"] for side in sides]
+    if arguments["relative"] and grid[0] > MOST_PATCHES:  # all pairs of which are numbered
+        raise ValueError(
+            f"`image_size` must be at most {MOST_PATCHES} patches. Received: {grid[0]}"
+        )
     mixer = _mixer(arguments, grid)
     kept = {k: v for k, v in arguments.items() if k not in ("attention_dropout", "relative")}
     return make_vit({**kept, "mixer": mixer})

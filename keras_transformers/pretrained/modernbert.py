@@ -22,6 +22,7 @@ from keras_transformers.pretrained.modernbert_parts import (
 from keras_transformers.pretrained.tensor_layouts import FLAT, LINEAR, OUTPUT, FusedPart
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
 
+MOST_LAYERS = 1 << 12
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 WAVELENGTHS = dict(zip((GLOBAL, LOCAL), DEFAULT_WAVELENGTHS, strict=True))
 OLDER = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}
@@ -31,8 +32,9 @@ POOLING = {"cls": "token", "mean": "mean"}
 def _layer_types(config: Mapping[str, Any]) -> Any:
     """Of older files, which say that every n-th layer is global; what they say if it is wrong."""
     every, layers = config.get("global_attn_every_n_layers", 3), config.get("num_hidden_layers", 22)
-    if not all(isinstance(each, int) and each > 0 for each in (every, layers)):
-        return every
+    for each in (every, layers):
+        if not isinstance(each, int) or not 0 < each <= MOST_LAYERS:
+            return each
     return [LOCAL if i % every else GLOBAL for i in range(layers)]
 
 
