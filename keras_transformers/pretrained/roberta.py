@@ -49,7 +49,7 @@ def _family(name: str, classes: str, vocab_size: int) -> Family:
         # The position of padding is its id, and the first token has the one after it.
         fixed={**STYLE, "padding_id": 1, "first_position": 2, "pooler_activation": "tanh"},
         settled={"position_embedding_type": ("absolute",), "pad_token_id": (1,)},
-        without_effect=frozenset({"classifier_dropout"}),
+        without_effect=frozenset({"classifier_dropout", "output_past"}),
     )
     weights = Weights(
         mappings=_mappings,
