@@ -69,7 +69,7 @@ def _of_block(grid: list[int], block: Any) -> dict[str, Any]:
 def _arguments(model: ViT) -> dict[str, Any]:
     grid = list(model.grid(model.get_config()["image_size"]))
     found = arguments_of_vit(model, functools.partial(_of_block, grid))
-    return {**found, "relative": found.pop("mixer").position is not None}
+    return {**found, "relative": found["mixer"].position is not None}
 
 
 def _mappings(model: Any) -> Mappings:
@@ -92,6 +92,13 @@ def _scale(value: Any) -> float | None:
     return value if value > 0 else None
 
 
+def _one_of(ours: Any, both: tuple[Any, Any]) -> bool:
+    """Whether it is the second; ValueError if it is neither."""
+    if not isinstance(ours, str | None) or ours not in both:
+        raise ValueError(f"{both[0]!r} or {both[1]!r}")
+    return ours == both[1]
+
+
 BEIT_CONFIGURATION = Configuration(
     name="beit",
     settings=(
@@ -112,7 +119,7 @@ BEIT_CONFIGURATION = Configuration(
             "positions",
             False,
             lambda value: "learned" if value else None,
-            lambda ours: ours is not None,
+            lambda ours: _one_of(ours, (None, "learned")),
         ),
         Setting("use_relative_position_bias", "relative", False, bool),
         Setting("layer_scale_init_value", "layer_scale", 0.1, _scale, lambda ours: ours or 0.0),
@@ -121,7 +128,7 @@ BEIT_CONFIGURATION = Configuration(
             "pooling",
             True,
             lambda value: "mean" if value else "token",
-            lambda ours: ours == "mean",
+            lambda ours: _one_of(ours, ("token", "mean")),
         ),
     ),
     fixed={

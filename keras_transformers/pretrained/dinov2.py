@@ -63,6 +63,8 @@ def _of_block(block: Any) -> dict[str, Any]:
 
 def _arguments(model: ViT) -> dict[str, Any]:
     found = arguments_of_vit(model, _of_block)
+    if found["layer_scale"] is None:
+        raise refused(model, "layer_scale=None", "of blocks with a `layer_scale`")
     width, mlp_dim = found["hidden_dim"], found["mlp_dim"]
     gated = found.pop("feed_forward", None) is not None
     ratio = mlp_dim / width

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_transformers.models import HeadTransform, TaggingHead, TextEncoder
+from keras_transformers.models import HeadTransform, MaskedLanguageHead, TaggingHead, TextEncoder
 from keras_transformers.models.text_encoder_variants import HEAD_WORDS
 from keras_transformers.pretrained.bert import (
     HEADS,
@@ -17,7 +17,7 @@ from keras_transformers.pretrained.bert import (
 from keras_transformers.pretrained.configuration import Configuration, size
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.parts import refused, said
-from keras_transformers.pretrained.text_parts import encoder_keywords
+from keras_transformers.pretrained.text_parts import encoder_keywords, of_restoring
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
 
 RESTORING = "gelu"  # of the head that restores tokens, whatever the blocks have
@@ -62,12 +62,14 @@ def _make(arguments: dict[str, Any]) -> TextEncoder:
 
 
 def _arguments(model: TextEncoder) -> dict[str, Any]:
-    found = encoder_keywords(model, RESTORING, _of_detection)
+    found = encoder_keywords(model, of_head=_of_head)
     return {**found, "embedding_dim": found["embedding_dim"] or found["hidden_dim"]}
 
 
-def _of_detection(head: Any, found: dict[str, Any]) -> dict[str, Any] | None:
-    """The keywords of a head that detects replaced tokens; None of another."""
+def _of_head(head: Any, found: dict[str, Any]) -> dict[str, Any] | None:
+    """The keywords of a head that restores or detects replaced tokens; None of another."""
+    if isinstance(head, MaskedLanguageHead):  # which has a transform whatever the width
+        return of_restoring(head, found, RESTORING, found["embedding_dim"] or found["hidden_dim"])
     if not _detects(head):
         return None
     made = _detection_head(found["activation"])

@@ -116,19 +116,30 @@ def _styled(
     raise refused(model, received, f"such that keywords of `from_variant` make its `{name}`")
 
 
+def of_restoring(
+    head: MaskedLanguageHead, found: dict[str, Any], activation: str, table: int | None
+) -> dict[str, Any]:
+    """The keywords of a head that restores tokens.
+
+    Args:
+        head: The head.
+        found: Those of the rest of the model.
+        activation: Name of the activation that it must have.
+        table: Width of a table of tokens that it has a transform for.
+    """
+    norm = encoder_norm(found["style"], found["norm_epsilon"])
+    made = encoder_head("masked_language", activation=activation, norm=norm, embedding_dim=table)
+    if said(serialized(head)) != said(serialized(made)):
+        expected = f"with a head with activation {activation!r} and the norm of the blocks"
+        raise refused(head, said(head.get_config()), expected)
+    return {"head": "masked_language", "num_classes": None}
+
+
 def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[str, Any]:
     """The keywords of a head."""
     if isinstance(head, MaskedLanguageHead):
         activation = found["activation"] if restoring is None else restoring
-        norm = encoder_norm(found["style"], found["norm_epsilon"])
-        table = found["embedding_dim"]
-        made = encoder_head(
-            "masked_language", activation=activation, norm=norm, embedding_dim=table
-        )
-        if said(serialized(head)) != said(serialized(made)):
-            expected = f"with a head with activation {activation!r} and the norm of the blocks"
-            raise refused(head, said(head.get_config()), expected)
-        return {"head": "masked_language", "num_classes": None}
+        return of_restoring(head, found, activation, found["embedding_dim"])
     if getattr(head, "_transform", None) is not None:
         raise refused(head, said(head.get_config()), "without a `transform`")
     if isinstance(head, TaggingHead):
