@@ -39,7 +39,8 @@ class FairseqTokenizer(tf.Module):
             is written, beside the marks. They get the ids behind the pieces.
 
     Raises:
-        ValueError: If the first three pieces are others than `<unk>`, `<s>` and `</s>`.
+        ValueError: If the first three pieces are others than `<unk>`, `<s>` and `</s>`, or another
+            piece is one of the marks.
 
     Example: made by `keras_transformers.pretrained.load_tokenizer`.
     >>> import io, sentencepiece
@@ -68,10 +69,10 @@ class FairseqTokenizer(tf.Module):
         op = self._op(None, tf.string)
         pieces = op.id_to_string(tf.range(op.vocab_size())).numpy()
         learnt = tuple(piece.decode() for piece in pieces)
-        if learnt[:3] != FIRST:
+        if learnt[:3] != FIRST or {*MARKS} & {*learnt[3:]}:
             raise ValueError(
-                f"FairseqTokenizer: the first pieces of the model must be {', '.join(FIRST)}. "
-                f"Received: {', '.join(learnt[:3])}"
+                f"FairseqTokenizer: the first pieces of the model must be {', '.join(FIRST)}, and "
+                f"no other one of {', '.join(MARKS)}. Received: {', '.join(learnt[:4])} ..."
             )
         numbers = {piece: number for number, piece in enumerate((*MARKS, *learnt[3:]))}
         numbers = numbered(numbers, self.added_tokens)

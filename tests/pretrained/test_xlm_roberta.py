@@ -113,18 +113,12 @@ def test_the_tokenizer_is_written_and_configured_anew(vocabulary, tmp_path):
     assert graph(tf.constant(LINES[0])).numpy().tolist() == expected[0][1:]
 
 
-def test_a_model_with_other_first_pieces_is_refused(vocabulary, tmp_path):
-    file = io.BytesIO()
+@pytest.mark.parametrize("numbers", [{"pad_id": 3}, {"bos_id": 2, "eos_id": 1}])
+def test_a_model_with_other_first_pieces_is_refused(numbers, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    file, options = io.BytesIO(), {"vocab_size": 140, "minloglevel": 2, **numbers}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES), model_writer=file, vocab_size=140, minloglevel=2, pad_id=3
-    )
-    for path in vocabulary.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(file.getvalue())
-    assert pretrained.load_tokenizer(tmp_path).pad_id == 1  # which is fairseq's own
-    file = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES), model_writer=file, vocab_size=140, minloglevel=2, bos_id=-1
+        sentence_iterator=iter(LINES), model_writer=file, **options
     )
     (tmp_path / "sentencepiece.bpe.model").write_bytes(file.getvalue())
     with pytest.raises(ValueError, match=r"sentencepiece.bpe.model: .*must be <unk>, <s>, </s>"):
