@@ -1,5 +1,6 @@
 """How a published sentence encoder makes one vector of the vectors of tokens."""
 
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -11,7 +12,16 @@ from keras_transformers.pretrained.tokenizer_settings import lower_case, read_se
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 POOLING = pathlib.Path("1_Pooling", "config.json")
-LENGTHS = (32, 64, 128, 256, 512)  # to which shorter texts are padded
+SHORTEST, LONGEST = 32, 1 << 17  # to which texts are padded, in steps of a factor of 2
+# Of the transformer; others are for chats, for images, or for vectors of every token.
+SETTLED: dict[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction", "fill-mask"),
+    "module_output_name": ("token_embeddings",),
+    "processing_kwargs": ({},),
+    "query_length": (),
+    "document_length": (),
+    "query_expansion": (),
+}
 OURS = {"mean": "mean", "cls": "token"}
 OLDER = {
     "pooling_mode_cls_token": "cls",
@@ -139,9 +149,13 @@ def _prompt_of(folder: pathlib.Path, path: StrPath, name: str | None) -> dict[st
 
 def _limits(folder: pathlib.Path) -> dict[str, Any]:
     """Of the transformer: how long texts may be."""
-    if not (folder / SETTINGS).is_file():
-        return {}
-    asked = read_json(folder, SETTINGS)
+    asked = read_json(folder, SETTINGS) if (folder / SETTINGS).is_file() else {}
+    for name, values in SETTLED.items():
+        if asked.get(name) is not None and asked[name] not in values:
+            expected = " or ".join(map(repr, (None, *values)))
+            raise ValueError(
+                f"{folder / SETTINGS}: `{name}` must be {expected}. Received: {asked[name]!r}"
+            )
     if asked.get("do_lower_case") and not lower_case(folder, read_settings(folder)):
         raise ValueError(
             f"{folder / SETTINGS}: with a tokenizer of upper and lower case, `do_lower_case` must "
@@ -149,10 +163,13 @@ def _limits(folder: pathlib.Path) -> dict[str, Any]:
         )
     longest = asked.get("max_seq_length")
     if longest is None:
-        return {}
+        longest = read_settings(folder).get("model_max_length")
+        if not isinstance(longest, int) or longest > LONGEST:  # a number for "as long as you like"
+            return {}
     if not isinstance(longest, int) or longest < 3:
         raise ValueError(
             f"{folder / SETTINGS}: `max_seq_length` must be an integer, 3 or more. "
             f"Received: {longest!r}"
         )
-    return {"lengths": (*(length for length in LENGTHS if length < longest), longest)}
+    powers = (SHORTEST << i for i in range(LONGEST.bit_length()))
+    return {"lengths": (*itertools.takewhile(lambda length: length < longest, powers), longest)}

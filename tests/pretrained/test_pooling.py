@@ -131,6 +131,17 @@ def test_published_layouts_give_the_published_vectors(name, tmp_path):
     np.testing.assert_allclose(served.encode(TEXTS), expected, atol=2e-5)
 
 
+def test_texts_are_as_long_as_the_tokenizer_says_where_the_transformer_does_not(tmp_path):
+    folder = encoder(tmp_path, *CASES["cls"][:2])
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    for longest, lengths in ((48, (32, 48)), (1024, (32, 64, 128, 256, 512, 1024))):
+        path.write_text(json.dumps({**settings, "model_max_length": longest}))
+        assert pretrained.load_pooling(folder)["lengths"] == lengths
+    path.write_text(json.dumps({**settings, "model_max_length": 10**30}))
+    assert "lengths" not in pretrained.load_pooling(folder)
+
+
 def test_a_prompt_is_read_by_its_name(tmp_path):
     folder = published_layout(tmp_path, "arctic")
     plain = {"pooling": "token", "normalize": True, "lengths": (32, 64)}
@@ -177,6 +188,8 @@ def test_a_prompt_whose_tokens_are_not_pooled_is_refused(tmp_path):
         (["Transformer", "Pooling"], {"pooling_mode": ["cls", "mean"]}, {}, "Received: cls, mean"),
         (["Transformer", "Pooling"], {"pooling_mode": "lasttoken"}, {}, "Received: lasttoken"),
         (["Transformer", "Pooling"], MEAN, {"max_seq_length": "12"}, "`max_seq_length` must be"),
+        (["Transformer", "Pooling"], MEAN, {"query_length": 9}, "`query_length` must be None"),
+        (["Transformer", "Pooling"], MEAN, {"transformer_task": "retrieval"}, "Received: 'retri"),
     ],
 )
 def test_other_modules_are_refused_by_name(modules, pooling, settings, message, tmp_path):
