@@ -105,7 +105,7 @@ ODD_BEIT = {
     "layer_norm_eps": 1e-5,
     "use_relative_position_bias": False,
     "use_absolute_position_embeddings": True,
-    "layer_scale_init_value": 0,
+    "layer_scale_init_value": 0.0,
     "use_mean_pooling": False,
 }
 
