@@ -109,7 +109,7 @@ def encoder_embedding(
         padding_id,
         first_position,
         norm,
-        embedding_dim,
+        embedding_dim=embedding_dim,
     )
 
 

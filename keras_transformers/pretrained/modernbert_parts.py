@@ -102,6 +102,11 @@ def make_modernbert(arguments: dict[str, Any]) -> TextEncoder:
     return model
 
 
+def _name(activation: Any) -> Any:
+    """The name of an activation."""
+    return keras.activations.serialize(activation)
+
+
 def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
     """What `make_modernbert` makes such a model of.
 
@@ -125,7 +130,7 @@ def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
         "num_layers": len(blocks),
         "num_heads": getattr(mixer, "num_heads", 1),
         "mlp_dim": getattr(network, "mlp_dim", 1),
-        "activation": keras.activations.serialize(getattr(network, "activation", None)),
+        "activation": _name(getattr(network, "activation", None)),
         "norm_epsilon": getattr(last, "epsilon", 1e-5),
         "norm_bias": getattr(last, "center", False),
         "local": local,
@@ -139,7 +144,7 @@ def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
         "num_classes": getattr(head, "num_classes", None),
         "pooling": getattr(head, "pooling", "token"),
         "problem_type": model.problem_type,
-        "head_activation": keras.activations.serialize(getattr(transform, "activation", "gelu")),
+        "head_activation": _name(getattr(transform, "activation", keras.activations.gelu)),
         "head_bias": getattr(transform, "use_bias", False),
     }
     found |= {"head": "masked_language"} if masked else {}

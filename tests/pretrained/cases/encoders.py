@@ -74,7 +74,10 @@ CASES = {
             "modernbert_masked": ("ModernBertForMaskedLM", SMALL_MODERN),
             "modernbert_tags": ("ModernBertForTokenClassification", SMALL_MODERN),
             "modernbert_odd": ("ModernBertForSequenceClassification", ODD_MODERN),
-            "modernbert_odd_masked": ("ModernBertForMaskedLM", ODD_MODERN),
+            "modernbert_odd_masked": (
+                "ModernBertForMaskedLM",
+                {**ODD_MODERN, "classifier_pooling": "cls"},
+            ),
         },
     ),
     **of(
