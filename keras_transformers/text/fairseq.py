@@ -47,12 +47,12 @@ class FairseqTokenizer(tf.Module):
     >>> from keras_transformers.text import AddedToken, FairseqTokenizer
     >>> file, lines = io.BytesIO(), ["a cat sat on a mat"] * 9
     >>> sentencepiece.SentencePieceTrainer.train(
-    ...     sentence_iterator=iter(lines), model_writer=file, vocab_size=14, minloglevel=2)
+    ...     sentence_iterator=iter(lines), model_writer=file, vocab_size=13, minloglevel=2)
     >>> mask = AddedToken("<mask>", special=True)
     >>> tokenizer = FairseqTokenizer(file.getvalue(), [mask])
     >>> ids = tokenizer.tokenize(["a cat", "<mask>"], start=True, end=True)
     >>> ids[1].numpy().tolist(), [text.decode() for text in tokenizer.detokenize(ids).numpy()]
-    ([0, 15, 2], ['a cat', ''])
+    ([0, 14, 2], ['a cat', ''])
     """
 
     start_id, pad_id, end_id, unknown_id = range(4)

@@ -31,6 +31,7 @@ def test_the_first_token_stands_beside_the_mean_of_the_patches():
 
 def test_registers_have_no_positions_and_are_no_patches():
     model = ViT.from_variant("Ti/8", 3, image_size=16, num_layers=1, registers=3)
+    model.build((None, 16, 16, 3))
     images = np.random.default_rng(1).normal(size=(2, 16, 24, 3)).astype("float32")
     assert tuple(model.encode(images).shape) == (2, 1 + 3 + 6, 192)
     assert model.embedding.position_embedding.table.shape[0] == 1 + 4

@@ -41,7 +41,7 @@ def marian():
 
 
 def fairseq():
-    file, options = io.BytesIO(), {"vocab_size": 20, "minloglevel": 2}
+    file, options = io.BytesIO(), {"vocab_size": 19, "minloglevel": 2}
     lines = iter(LINES)
     published.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=file, **options)
     return FairseqTokenizer(file.getvalue())
