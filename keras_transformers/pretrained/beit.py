@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any
+from typing import Any, Literal
 
 from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
@@ -28,7 +28,8 @@ from keras_transformers.pretrained.vit import (
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
 
 MOST_PATCHES = 64  # along a side
-BIASES = ("query", "value", "output")  # and none of the keys
+# Keys have none.
+BIASES: tuple[Literal["query", "value", "output"], ...] = ("query", "value", "output")
 LAYER = "beit.encoder.layer.{i}"
 TABLE = f"{LAYER}.attention.attention.relative_position_bias.relative_position_bias_table"
 

@@ -23,16 +23,20 @@ from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping
 RESTORING = "gelu"  # of the head that restores tokens, whatever the blocks have
 # Of the discriminator: whether each token was replaced, one logit.
 DETECTION: dict[str, Any] = {"head": "detection", "num_classes": 1}
-MAPPINGS = [
+BLOCKS = [
     *embeddings("electra.embeddings", "generator_lm_head.weight"),
     *linear("embedding/projection", "electra.embeddings_project"),
     *bert_layers("electra"),
+]
+MAPPINGS = [
+    *BLOCKS,
     *linear("head/transform/dense", "generator_predictions.dense"),
     *norm("head/transform/norm", "generator_predictions.LayerNorm"),
     WeightMapping("head/bias", "generator_lm_head.bias"),
     *linear("head/pooler", "classifier.dense"),
 ]
 DETECTION_MAPPINGS = [
+    *BLOCKS,
     *linear("head/transform/dense", "discriminator_predictions.dense"),
     *linear("head/classes", "discriminator_predictions.dense_prediction"),
 ]
@@ -44,8 +48,7 @@ def _detects(head: Any) -> bool:
 
 def _mappings(model: Any) -> Mappings:
     if _detects(model.head):
-        blocks = [each for each in MAPPINGS if not each.ours.startswith("head/")]
-        return [*blocks, *DETECTION_MAPPINGS]
+        return DETECTION_MAPPINGS
     pooled = hasattr(model.head, "pooler")
     return [*MAPPINGS, *linear("head/classes", "classifier.out_proj" if pooled else "classifier")]
 
