@@ -60,6 +60,9 @@ LAYERS = {
     "LocalAttention": _mixer(lambda **kw: layers.LocalAttention(HEADS, 3, **kw)),
     "LinearAttention": _mixer(lambda **kw: layers.LinearAttention(HEADS, **kw)),
     "EncoderBlock": _mixer(lambda **kw: layers.EncoderBlock(HEADS, 13, **kw)),
+    "FirstEncoderBlock": _mixer(
+        lambda **kw: layers.FirstEncoderBlock(HEADS, 13, norm_first=True, **kw)
+    ),
     "DecoderBlock": _mixer(lambda **kw: layers.DecoderBlock(HEADS, 13, **kw), CONTEXT),
     "FourierMixing": _tokens(layers.FourierMixing),  # refuses masks, or ignores them when told
     "MLPMixing": _mixer(lambda **kw: layers.MLPMixing(11, max_length=9, **kw)),
@@ -75,6 +78,8 @@ LAYERS = {
     "DropPath": _tokens(lambda **kw: layers.DropPath(0.1, **kw)),
     "LayerScale": _tokens(layers.LayerScale),
     "ClassToken": _tokens(lambda **kw: layers.ClassToken("random_normal", **kw)),
+    "RegisterTokens": Case(lambda **kw: layers.RegisterTokens(2, **kw), (TOKENS,)),
+    "ClassAndMeanPooling": Case(lambda **kw: layers.ClassAndMeanPooling(2, **kw), (TOKENS,)),
     "TokenEmbedding": Case(lambda **kw: layers.TokenEmbedding(13, 7, **kw), (IDS,)),
     "PatchEmbedding": Case(lambda **kw: layers.PatchEmbedding(4, 10, **kw), (IMAGES,)),
     "ShiftedPatchEmbedding": Case(

@@ -126,6 +126,7 @@ def sentence_encoder(
     pooling: Literal["mean", "token"] = "mean",
     normalize: bool = True,
     lengths: Sequence[int] | None = None,
+    prompt: str = "",
     **saving: Unpack[Conversion],
 ) -> pathlib.Path:
     """Exports an encoder from raw text to vectors. See `SentenceEncoder` and its `save`.
@@ -140,7 +141,8 @@ def sentence_encoder(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['embedding', 'truncated']
     """
-    return SentenceEncoder(model, tokenizer, pooling, normalize, lengths).save(path, **saving)
+    encoder = SentenceEncoder(model, tokenizer, pooling, normalize, lengths, prompt)
+    return encoder.save(path, **saving)
 
 
 def image_classifier(

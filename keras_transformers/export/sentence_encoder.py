@@ -39,6 +39,8 @@ class SentenceEncoder(Convertible):
         lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
             last is cut off, and said so in `truncated`. By default those of 32, 64, 128 and 256
             for which the model has positions.
+        prompt: What is put in front of every text, for instance "query: ", where a published model
+            was trained so.
 
     Raises:
         ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
@@ -64,6 +66,7 @@ class SentenceEncoder(Convertible):
         pooling: Literal["mean", "token"] = "mean",
         normalize: bool = True,
         lengths: Sequence[int] | None = None,
+        prompt: str = "",
     ) -> None:
         super().__init__("sentence_encoder", tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("SentenceEncoder", model, tokenizer, lengths, LENGTHS)
@@ -80,9 +83,14 @@ class SentenceEncoder(Convertible):
         self._hold(model)
         self._tokenizer, self._padding = tokenizer, padding_of(model)
         self._lengths, self._width = lengths, shape[-1]
-        self._pooling, self._normalize = pooling, normalize
+        self._pooling, self._normalize, self._prompt = pooling, normalize, prompt
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
+        if self._prompt:
+            raise ValueError(
+                'SentenceEncoder: with `format` other than "saved_model", `prompt` must be "", for '
+                f"ids go in, which have it already. Received: {self._prompt!r}"
+            )
         options = (self._pooling, self._normalize)
         program = sentence_program(self._model, self._tokenizer, self.longest, *options)
         settings = of_texts(
@@ -95,7 +103,7 @@ class SentenceEncoder(Convertible):
         return program, settings, self._tokenizer
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self._lengths[-1])
+        text, cut = bounded(self._prompt + text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
         encode = rounds.program(self._encode)

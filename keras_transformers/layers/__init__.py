@@ -19,6 +19,7 @@ from keras_transformers.layers.attention.scores import (
     masked_softmax,
 )
 from keras_transformers.layers.attention.self_attention import SelfAttention
+from keras_transformers.layers.attention.shaped_scores import NormalizedScore, SoftCapScore
 from keras_transformers.layers.attention.windows import (
     WindowAttention,
     merge_windows,
@@ -32,8 +33,10 @@ from keras_transformers.layers.blocks.feed_forward import (
     GatedFeedForward,
     gelu_tanh,
 )
+from keras_transformers.layers.blocks.first import FirstEncoderBlock
 from keras_transformers.layers.blocks.pooling_block import PoolingBlock
 from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
+from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
 from keras_transformers.layers.blocks.swin import SwinBlock
 from keras_transformers.layers.class_token import ClassToken
 from keras_transformers.layers.embeddings import TokenEmbedding
@@ -49,11 +52,11 @@ from keras_transformers.layers.mixing.convolution import ConvolutionMixing
 from keras_transformers.layers.mixing.lstm import LSTMMixing
 from keras_transformers.layers.mixing.mixers import FourierMixing, MLPMixing
 from keras_transformers.layers.mixing.synthesizer import RandomSynthesizer
+from keras_transformers.layers.offset_norm import OffsetRMSNormalization
 from keras_transformers.layers.positions.box import relative_coordinates, sinusoidal_coordinates
 from keras_transformers.layers.positions.grid import (
     GridPositionEmbedding,
     SinusoidalGrid,
-    resize_positions,
     sinusoidal_grid,
 )
 from keras_transformers.layers.positions.grid_bias import (
@@ -67,12 +70,20 @@ from keras_transformers.layers.positions.in_attention import (
     RelativePositionBias,
     ShawRelativePosition,
 )
+from keras_transformers.layers.positions.resizing import resize_positions
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
+from keras_transformers.layers.positions.rotary_scaling import (
+    Llama3Scaling,
+    LongRopeScaling,
+    RotaryScaling,
+    YarnScaling,
+)
 from keras_transformers.layers.positions.sequence import (
     PositionalEncoding,
     PositionEmbedding,
     sinusoidal_encoding,
 )
+from keras_transformers.layers.register_tokens import ClassAndMeanPooling, RegisterTokens
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rematerialization import rematerialized_blocks
 from keras_transformers.layers.vision.convolutions import ConvolutionNorm, ResidualBlock
@@ -87,6 +98,7 @@ __all__ = [
     "AdditiveScore",
     "AttentionPooling",
     "CausalSelfAttention",
+    "ClassAndMeanPooling",
     "ClassToken",
     "ConvolutionMixing",
     "ConvolutionNorm",
@@ -99,6 +111,7 @@ __all__ = [
     "Dropout",
     "EncoderBlock",
     "FeedForward",
+    "FirstEncoderBlock",
     "FourierMixing",
     "GatedFeedForward",
     "GeneralScore",
@@ -107,10 +120,14 @@ __all__ = [
     "LSTMMixing",
     "LayerScale",
     "LinearAttention",
+    "Llama3Scaling",
     "LocalAttention",
     "LogGridBias",
+    "LongRopeScaling",
     "MLPMixing",
     "MultiHeadAttention",
+    "NormalizedScore",
+    "OffsetRMSNormalization",
     "OverlappingPatchEmbedding",
     "PatchEmbedding",
     "PatchMerging",
@@ -120,9 +137,12 @@ __all__ = [
     "AttentionPositionEncoding",
     "PositionalEncoding",
     "RandomSynthesizer",
+    "RegisterTokens",
     "RelativePositionBias",
     "ResidualBlock",
     "RotaryEmbedding",
+    "RotaryScaling",
+    "SandwichDecoderBlock",
     "ScaledCosineScore",
     "ScaledDotScore",
     "Score",
@@ -130,10 +150,12 @@ __all__ = [
     "ShawRelativePosition",
     "ShiftedPatchEmbedding",
     "SinusoidalGrid",
+    "SoftCapScore",
     "SpatialReductionAttention",
     "SwinBlock",
     "TokenEmbedding",
     "WindowAttention",
+    "YarnScaling",
     "causal_mask",
     "combine_masks",
     "dot_product_attention",

@@ -45,7 +45,7 @@ def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[
 
 
 def _sees(model: Any) -> bool:
-    return isinstance(model, models.ViT | models.Swin)
+    return isinstance(model, models.ViT | models.Swin | models.PVT)
 
 
 def _head(model: Any) -> str:

@@ -8,8 +8,10 @@ from keras_transformers.models.detr_queries import (
     ObjectQueries,
     ProposalQueries,
 )
+from keras_transformers.models.head_transform import HeadTransform
 from keras_transformers.models.image_embedding import ImageEmbedding
 from keras_transformers.models.image_pooling import ImagePooling
+from keras_transformers.models.language_head import LanguageHead
 from keras_transformers.models.language_model import LanguageModel
 from keras_transformers.models.mae import MAE
 from keras_transformers.models.mvit import MViT
@@ -31,6 +33,8 @@ __all__ = [
     "FeatureMap",
     "ImageEmbedding",
     "ImagePooling",
+    "HeadTransform",
+    "LanguageHead",
     "LanguageModel",
     "LearnedQueries",
     "MViT",

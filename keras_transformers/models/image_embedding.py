@@ -8,7 +8,12 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Tensor
-from keras_transformers.layers import ClassToken, GridPositionEmbedding, SinusoidalGrid
+from keras_transformers.layers import (
+    ClassToken,
+    GridPositionEmbedding,
+    RegisterTokens,
+    SinusoidalGrid,
+)
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import refuse, whole_number
@@ -33,6 +38,8 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
         positions: "learned", "sinusoidal", or None where the mixer knows positions itself.
         distillation_token: Whether there is a token, after the class token, that has learned from a
             teacher (Touvron et al. 2021, "DeiT", https://arxiv.org/abs/2012.12877, section 4).
+        registers: Number of `RegisterTokens` behind these, which have no positions.
+        antialias: How learned positions are resized, see `resize_positions`.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -61,6 +68,8 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
         class_token: bool = True,
         positions: Positions | None = "learned",
         distillation_token: bool = False,
+        registers: int = 0,
+        antialias: bool = True,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -77,7 +86,15 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             self.class_token = ClassToken(name="class_token", dtype=policy)
         if distillation_token:
             self.distillation_token = ClassToken(name="distillation_token", dtype=policy)
-        self.prefix_tokens = sum(x is not None for x in (self.class_token, self.distillation_token))
+        named = sum(x is not None for x in (self.class_token, self.distillation_token))
+        self.registers = whole_number(self, "registers", registers, least=0)
+        self.antialias = antialias
+        self.register_tokens = None
+        if registers:
+            self.register_tokens = RegisterTokens(
+                registers, named, name="register_tokens", dtype=policy
+            )
+        self.prefix_tokens = named + registers
         self.position_embedding: Any = None
 
     @property
@@ -90,19 +107,25 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
         grid = self.grid(images_shape[1:3])
         tokens = (None, None, self.hidden_dim)
         self.patch_embedding.build(images_shape)
-        for token in (self.class_token, self.distillation_token):
+        for token in (self.class_token, self.distillation_token, self.register_tokens):
             if token is not None:
                 token.build(tokens)
         if self.positions is not None:
+            resized = {"antialias": self.antialias} if self.positions == "learned" else {}
             self.position_embedding = POSITIONS[self.positions](
-                grid, self.prefix_tokens, name="position_embedding", dtype=self.dtype_policy
+                grid,
+                self.prefix_tokens - self.registers,
+                name="position_embedding",
+                dtype=self.dtype_policy,
+                **resized,
             )
             self.position_embedding.build(tokens)
 
     def layers_with_weights(self) -> list[keras.layers.Layer]:
         """The layers inside, the patch embedding first."""
         layers = (self.patch_embedding, self.class_token, self.distillation_token)
-        return [each for each in (*layers, self.position_embedding) if each is not None]
+        layers += (self.register_tokens, self.position_embedding)
+        return [each for each in layers if each is not None]
 
     def grid(self, image_size: Sequence[Index | None]) -> tuple[Any, ...]:
         """`(rows, columns)` of patches in an image of `(height, width)`.
@@ -126,6 +149,8 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             x = x if token is None else token(x)  # one token more
         if self.position_embedding is not None:
             x = self.position_embedding(x, grid=grid)
+        if self.register_tokens is not None:
+            x = self.register_tokens(x)
         if visible is None:
             return x
         prefix = self.prefix_tokens
@@ -150,4 +175,6 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             "class_token": self.class_token is not None,
             "positions": self.positions,
             "distillation_token": self.distillation_token is not None,
+            "registers": self.registers,
+            "antialias": self.antialias,
         }

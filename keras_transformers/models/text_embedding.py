@@ -34,6 +34,10 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             texts are then at most `max_length - 2` long.
         norm: A norm of the sum, for instance `keras.layers.LayerNormalization()`, of which a copy
             is made; None for none.
+        scale: Whether token vectors are multiplied by `sqrt(hidden_dim)`, see `TokenEmbedding`.
+        embedding_dim: Width of the tables and of the norm, where it is another than `hidden_dim`;
+            then a dense layer follows (Lan et al. 2020, "ALBERT",
+            https://arxiv.org/abs/1909.11942, section 3.1: factorized embedding parameterization).
 
     Call arguments:
         ids: Integers `(batch, length)`, or floats that hold integers.
@@ -66,6 +70,8 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         padding_id: int = 0,
         first_position: int = 0,
         norm: Part | None = None,
+        scale: bool = False,
+        embedding_dim: int | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -74,9 +80,11 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.max_length = whole_number(self, "max_length", max_length, optional=True)
         self.token_types = whole_number(self, "token_types", token_types, least=0)
         self.padding_id = padding_id
+        self.embedding_dim = whole_number(self, "embedding_dim", embedding_dim, optional=True)
         self.first_position = whole_number(self, "first_position", first_position, least=0)
         self.autocast = False  # half precision would round ids that are held in floats
-        self.token_embedding = self._table(vocab_size, "token_embedding")
+        self.scale = scale
+        self.token_embedding = self._table(vocab_size, "token_embedding", scale)
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
@@ -89,23 +97,28 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         if token_types:
             self.token_type_embedding = self._table(token_types, "token_type_embedding")
         self.norm = None if norm is None else part(self, "norm", norm, keras.layers.Layer)
+        self.projection = None
+        if embedding_dim is not None:
+            self.projection = keras.layers.Dense(
+                hidden_dim, name="projection", dtype=self.dtype_policy
+            )
 
     @property
     def most_positions(self) -> int | None:
         """How long a text may be, None without end."""
         return None if self.position_embedding is None else self.position_embedding.most_positions
 
-    def _table(self, rows: int, name: str) -> TokenEmbedding:
-        width, policy = self.hidden_dim, self.dtype_policy
-        return TokenEmbedding(rows, width, scale=False, name=name, dtype=policy)
+    def _table(self, rows: int, name: str, scale: bool = False) -> TokenEmbedding:
+        width, policy = self.embedding_dim or self.hidden_dim, self.dtype_policy
+        return TokenEmbedding(rows, width, scale, name=name, dtype=policy)
 
     def build(self, ids_shape: Shape) -> None:
         self.token_embedding.build(ids_shape)
         if self.token_type_embedding is not None:
             self.token_type_embedding.build(ids_shape)
-        for layer in (self.position_embedding, self.norm):
+        for layer in (self.position_embedding, self.norm, self.projection):
             if layer is not None:
-                layer.build((*ids_shape, self.hidden_dim))
+                layer.build((*ids_shape, self.embedding_dim or self.hidden_dim))
 
     def call(
         self, ids: Tensor, positions: Tensor | None = None, token_types: Tensor | None = None
@@ -120,7 +133,8 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             x = x + self.token_type_embedding(types)
         elif token_types is not None:
             refuse(self, "token_types", "left out, for there is no table of them", "one")
-        return x if self.norm is None else self.norm(x)
+        x = x if self.norm is None else self.norm(x)
+        return x if self.projection is None else self.projection(x)
 
     def compute_output_shape(self, ids_shape: Shape) -> Shape:
         return (*ids_shape, self.hidden_dim)
@@ -135,4 +149,6 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             "padding_id": self.padding_id,
             "first_position": self.first_position,
             "norm": serialized(self.norm),
+            "scale": self.scale,
+            "embedding_dim": self.embedding_dim,
         }

@@ -13,6 +13,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     SelfAttention,
 )
+from keras_transformers.models.head_transform import HeadTransform
 from keras_transformers.models.settings import (
     Makers,
     check_changes,
@@ -43,6 +44,7 @@ TASKS = (None, "masked_language", "classification", "tagging")
 # Keywords that make another part than the numbers do.
 BLOCK_WORDS = ("style", "attention_dropout", "activation", "norm_epsilon")
 EMBEDDING_WORDS = ("style", "token_types", "padding_id", "first_position", "norm_epsilon")
+EMBEDDING_WORDS += ("embedding_dim",)
 HEAD_WORDS = ("num_classes", "pooling", "pooler_activation", "problem_type")
 
 
@@ -65,6 +67,7 @@ class TextEncoderKeywords(LayerOptions, total=False):
     token_types: int
     padding_id: int
     first_position: int
+    embedding_dim: int | None
     num_classes: int | None
     pooling: Pooling
     pooler_activation: Activation | None
@@ -84,19 +87,29 @@ def encoder_norm(
 def encoder_embedding(
     vocab_size: int,
     hidden_dim: int,
-    max_length: int = 512,
+    max_length: int | None = 512,
     style: Style = "bert",
     token_types: int = 2,
     padding_id: int = 0,
     first_position: int = 0,
     norm_epsilon: float | None = None,
+    embedding_dim: int | None = None,
 ) -> TextEmbedding:
     """What ids become in a style: "modern" has tables neither of positions nor of token types."""
     norm = encoder_norm(style, norm_epsilon)
     if style == "modern":
-        return TextEmbedding(vocab_size, hidden_dim, None, padding_id=padding_id, norm=norm)
+        max_length, token_types, first_position = None, 0, 0
+    if embedding_dim == hidden_dim:
+        embedding_dim = None
     return TextEmbedding(
-        vocab_size, hidden_dim, max_length, token_types, padding_id, first_position, norm
+        vocab_size,
+        hidden_dim,
+        max_length,
+        token_types,
+        padding_id,
+        first_position,
+        norm,
+        embedding_dim=embedding_dim,
     )
 
 
@@ -141,9 +154,13 @@ def encoder_head(
     dropout: float = 0.1,
     activation: Activation | None = "gelu",
     norm: Part | None = None,
+    embedding_dim: int | None = None,
 ) -> keras.layers.Layer | None:
-    """The head for a task; the last two arguments are those of "masked_language"."""
+    """The head for a task; the last three arguments are those of "masked_language"."""
     if task == "masked_language":
+        if embedding_dim is not None:
+            transform = HeadTransform(activation, norm, units=embedding_dim)
+            return MaskedLanguageHead(transform=transform)
         return MaskedLanguageHead(activation, norm)
     if task is None:
         return None
@@ -178,6 +195,7 @@ def text_encoder_arguments(
         norm = encoder_norm(style, found.get("norm_epsilon"))
         more = {name: found[name] for name in HEAD_WORDS if name in found}
         more["activation"] = found.get("activation", "gelu")
+        more["embedding_dim"] = found.get("embedding_dim")
         found["head"] = encoder_head(head, dropout=dropout, norm=norm, **more)
     block = functools.partial(encoder_block, dropout=dropout)
     makers: Makers = {

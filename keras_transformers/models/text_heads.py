@@ -18,7 +18,8 @@ from keras_transformers.layers import Dropout
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse, whole_number
-from keras_transformers.layers.parts import Prototype
+from keras_transformers.layers.parts import Prototype, part_or_numbers
+from keras_transformers.models.head_transform import HeadTransform
 from keras_transformers.models.settings import check_problem
 
 
@@ -49,6 +50,8 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
         pooling: "token" or "mean".
         activation: Instead of tanh.
         dropout: Rate before the last layer.
+        transform: What stands in the place of the dense layer with `activation`: a `HeadTransform`;
+            copied.
         problem_type: What the logits are for, which exports go by: "single_label_classification" (a
             softmax), "multi_label_classification" (a sigmoid of each), "regression", or None: one
             of several classes, a sigmoid of a single logit.
@@ -80,10 +83,12 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
         activation: Activation | None = "tanh",
         dropout: float = 0.1,
         problem_type: ProblemType | None = None,
+        transform: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = whole_number(self, "num_classes", num_classes)
+        self._transform = part_or_numbers(self, "transform", transform, HeadTransform)
         if pooling not in ("token", "mean"):
             refuse(self, "pooling", "one of token, mean", repr(pooling))
         self.pooling = pooling
@@ -95,13 +100,16 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
 
     def build(self, x_shape: Shape, real_shape: Shape | None = None) -> None:
         width = x_shape[-1]
-        self.pooler = keras.layers.Dense(
-            width, self.activation, name="pooler", dtype=self.dtype_policy
-        )
+        if self._transform is None:
+            self.pooler: Any = keras.layers.Dense(
+                width, self.activation, name="pooler", dtype=self.dtype_policy
+            )
+        else:
+            self.pooler = self._transform.copy(self, "transform")
         self.pooler.build((None, width))
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.classes = keras.layers.Dense(self.num_classes, name="classes", dtype=self.dtype_policy)
-        self.classes.build((None, width))
+        self.classes.build(self.pooler.compute_output_shape((None, width)))
 
     def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
         pooled = self.pooler(ops.cast(pooled_tokens(x, real, self.pooling), x.dtype))
@@ -118,6 +126,7 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
             "activation": keras.activations.serialize(self.activation),
             "dropout": self.dropout,
             "problem_type": self.problem_type,
+            "transform": None if self._transform is None else self._transform.serialized(),
         }
 
 
@@ -128,6 +137,7 @@ class TaggingHead(Arguments, Composite, keras.layers.Layer):
     Args:
         num_classes: Number of classes.
         dropout: Rate before the layer.
+        transform: What every token goes through first, a `HeadTransform`, or None; copied.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -148,25 +158,41 @@ class TaggingHead(Arguments, Composite, keras.layers.Layer):
     """
 
     def __init__(
-        self, num_classes: int, dropout: float = 0.1, **kwargs: Unpack[LayerOptions]
+        self,
+        num_classes: int,
+        dropout: float = 0.1,
+        transform: Part | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = whole_number(self, "num_classes", num_classes)
         self.dropout = rate(self, "dropout", dropout)
+        self._transform = part_or_numbers(self, "transform", transform, HeadTransform)
 
     def build(self, x_shape: Shape) -> None:
+        self.transform: Any = None
+        if self._transform is not None:
+            self.transform = self._transform.copy(self, "transform")
+            self.transform.build(x_shape)
+            x_shape = self.transform.compute_output_shape(x_shape)
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
         self.classes = keras.layers.Dense(self.num_classes, name="classes", dtype=self.dtype_policy)
         self.classes.build(x_shape)
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        x = x if self.transform is None else self.transform(x)
         return self.classes(self.dropout_layer(x, training=training))
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*x_shape[:-1], self.num_classes)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_classes": self.num_classes, "dropout": self.dropout}
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "dropout": self.dropout,
+            "transform": None if self._transform is None else self._transform.serialized(),
+        }
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -179,6 +205,8 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
     Args:
         activation: `act` above.
         norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-12)`; copied.
+        transform: What stands in the place of both, a `HeadTransform` with as many units as the
+            table is wide; copied.
 
     Call arguments:
         x: `(batch, positions, hidden_dim)`.
@@ -200,21 +228,27 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
         self,
         activation: Activation | None = "gelu",
         norm: Part | None = None,
+        transform: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.activation = keras.activations.get(activation)
+        self._transform = part_or_numbers(self, "transform", transform, HeadTransform, norm=norm)
         norm = keras.layers.LayerNormalization(epsilon=1e-12) if norm is None else norm
         self._norm = Prototype(self, "norm", norm, keras.layers.Layer)
 
     def build(self, x_shape: Shape, logits_shape: Shape) -> None:
         """For `x`, and for what `logits` makes of it, whose width is that of the vocabulary."""
-        self.transform = keras.layers.Dense(
-            x_shape[-1], self.activation, name="transform", dtype=self.dtype_policy
-        )
+        self.norm: Any = None
+        if self._transform is None:
+            self.transform: Any = keras.layers.Dense(
+                x_shape[-1], self.activation, name="transform", dtype=self.dtype_policy
+            )
+            self.norm = self._norm.copy(self, "norm")
+            self.norm.build(x_shape)
+        else:
+            self.transform = self._transform.copy(self, "transform")
         self.transform.build(x_shape)
-        self.norm = self._norm.copy(self, "norm")
-        self.norm.build(x_shape)
         self.bias = self.add_weight(name="bias", shape=(logits_shape[-1],), initializer="zeros")
 
     def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
@@ -223,8 +257,8 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
 
     def vectors(self, x: Tensor) -> Tensor:
         """What is multiplied with the table."""
-        vectors: Tensor = self.norm(self.transform(x))
-        return vectors
+        vectors: Tensor = self.transform(x)
+        return vectors if self.norm is None else self.norm(vectors)
 
     def compute_output_shape(self, x_shape: Shape, logits_shape: Shape) -> Shape:
         return tuple(logits_shape)
@@ -233,5 +267,6 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
         return {
             **super().get_config(),
             "activation": keras.activations.serialize(self.activation),
-            "norm": self._norm.serialized(),
+            "norm": self._norm.serialized() if self._transform is None else None,
+            "transform": None if self._transform is None else self._transform.serialized(),
         }

@@ -177,10 +177,10 @@ class ViT(ImageModel):
                 which parts are made. Of the block: `dropout`, `drop_path`, `attention_dropout`,
                 `qkv_bias`, `activation` (by default GELU), `norm_epsilon` (by default 1e-6),
                 `layer_scale`, `mixer`, `feed_forward` and `norm`. Of the embedding: `class_token`,
-                `positions`, and `stem`, "patches", "shifted" or "convolutional"; see
-                `ImageEmbedding`. Of the pooling: "attention", with the heads and widths of the
-                blocks; `representation_dim`; and `distillation`, "token" for a distillation token,
-                "head" where that has a head of its own; see `ImagePooling`.
+                `positions`, `registers`, `antialias`, and `stem`, "patches", "shifted" or
+                "convolutional"; see `ImageEmbedding`. Of the pooling: "attention", with the heads
+                and widths of the blocks; `representation_dim`; and `distillation`, "token" for a
+                distillation token, "head" where that has a head of its own; see `ImagePooling`.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the
@@ -201,8 +201,7 @@ class ViT(ImageModel):
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         self.embedding.build((None, *self._settings["image_size"], self.channels))
-        hidden = (None, self.embedding.hidden_dim)
-        tokens = (None, *hidden)
+        tokens, hidden = (None, None, self.embedding.hidden_dim), (None, self._pooled_width)
         for layer in (self.dropout_layer, *self.encoder_blocks):
             layer.build(tokens)
         self.norm.build(hidden if self.pooling.kind == "mean" else tokens)
@@ -214,8 +213,15 @@ class ViT(ImageModel):
         self._end_building()
 
     @property
+    def _pooled_width(self) -> int:
+        width: int = self.embedding.hidden_dim
+        if self.attention_pooling is not None:
+            width = self.attention_pooling.compute_output_shape((None, None, width))[-1]
+        return width
+
+    @property
     def _width(self) -> int:
-        return self.pooling.representation_dim or self.embedding.hidden_dim
+        return self.pooling.representation_dim or self._pooled_width
 
     def grid(self, image_size: Sequence[Index | None]) -> tuple[Any, ...]:
         """`(rows, columns)` of patches in an image of `(height, width)`."""

@@ -59,7 +59,7 @@ BLOCK_WORDS = (
     "qkv_bias",
 )
 BLOCK_WORDS += ("mixer", "feed_forward", "norm", "layer_scale")
-EMBEDDING_WORDS = ("class_token", "positions", "stem", "distillation")
+EMBEDDING_WORDS = ("class_token", "positions", "stem", "registers", "antialias", "distillation")
 POOLING_WORDS = ("representation_dim", "distillation")
 
 
@@ -80,6 +80,8 @@ class ViTKeywords(ImageModelOptions, total=False):
     stem: Stem
     representation_dim: int | None
     distillation: Literal["token", "head"] | None
+    registers: int
+    antialias: bool
     dropout: float
     drop_path: float
     norm_epsilon: float
@@ -120,10 +122,12 @@ def vit_embedding(
     positions: Positions | None = "learned",
     stem: Stem = "patches",
     distillation_token: bool = False,
+    registers: int = 0,
+    antialias: bool = True,
 ) -> ImageEmbedding:
     """What makes tokens, with a stem of that name."""
     made = STEMS[stem](patch_size, hidden_dim)
-    return ImageEmbedding(made, class_token, positions, distillation_token)
+    return ImageEmbedding(made, class_token, positions, distillation_token, registers, antialias)
 
 
 def vit_arguments(name: str, changes: ViTKeywords) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from keras_transformers.models import TextEncoder
+from keras_transformers.models.text_encoder_variants import HEAD_WORDS, encoder_head, encoder_norm
 from keras_transformers.pretrained.configuration import (
     Configuration,
     Setting,
@@ -22,8 +23,19 @@ from keras_transformers.pretrained.weight_mapping import (
 )
 
 
-def make_encoder(arguments: dict[str, Any]) -> TextEncoder:
-    """A built encoder of flat keywords."""
+def make_encoder(arguments: dict[str, Any], restoring: str | None = None) -> TextEncoder:
+    """A built encoder of flat keywords.
+
+    Args:
+        arguments: The keywords.
+        restoring: Name of the activation of a head that restores tokens, where it is not that of
+            the blocks.
+    """
+    if restoring is not None and arguments["head"] == "masked_language":
+        norm = encoder_norm(arguments["style"], arguments["norm_epsilon"])
+        table = arguments["embedding_dim"]
+        head = encoder_head("masked_language", activation=restoring, norm=norm, embedding_dim=table)
+        arguments = {k: v for k, v in arguments.items() if k not in HEAD_WORDS} | {"head": head}
     model = TextEncoder.from_variant("base", **arguments)
     model.build((None, None))
     return model
@@ -125,6 +137,7 @@ HEADS: dict[str, dict[str, Any]] = {
     "ForTokenClassification": {"head": "tagging"},
 }
 STYLE = {"style": "bert", "pooling": "token", "padding_id": 0, "first_position": 0}
+STYLE |= {"embedding_dim": None}
 TASKS = {given["head"] or "features": ending for ending, given in HEADS.items()}
 
 BERT_CONFIGURATION = Configuration(

@@ -13,14 +13,19 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
 from keras_transformers.pretrained.bart import BART, M2M_100, MBART, PEGASUS
+from keras_transformers.pretrained.beit import BEIT
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
+from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
+from keras_transformers.pretrained.electra import ELECTRA
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
+from keras_transformers.pretrained.modernbert import MODERNBERT
 from keras_transformers.pretrained.pooling import load_pooling
-from keras_transformers.pretrained.roberta import ROBERTA
+from keras_transformers.pretrained.roberta import ROBERTA, XLM_ROBERTA
+from keras_transformers.pretrained.segformer import SEGFORMER
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
 from keras_transformers.pretrained.vit import DEIT, VIT
@@ -30,8 +35,9 @@ from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
-ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, GPT2)
-ALL += (VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
+ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
+ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT)
+ALL += (SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
@@ -57,9 +63,9 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    GPT-2, ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors
-    alone, one tensor at a time; nothing in the folder is executed. Ids, pictures and logits are
-    those of the published model.
+    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer's encoder,
+    masked autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time;
+    nothing in the folder is executed. Ids, pictures and logits are those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
@@ -69,7 +75,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
             "distilled_classification" (DeiT), if the file has what that needs.
 
     Returns:
-        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or
+        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE` or
         `DETR`. Its attribute `unused_tensors` lists the tensors that it has no use for.
 
     Raises:
@@ -101,8 +107,9 @@ def _warn_of_pooling(folder: StrPath) -> None:
     except ValueError as error:
         warnings.warn(f"The model alone is loaded, without what follows it: {error}", stacklevel=3)
         return
-    if asked and (asked["pooling"], asked["normalize"]) != ("mean", True):
-        listed = ", ".join(f"{name}={asked[name]!r}" for name in ("pooling", "normalize"))
+    asked = {name: asked[name] for name in ("pooling", "normalize", "prompt") if name in asked}
+    if asked and asked != {"pooling": "mean", "normalize": True}:
+        listed = ", ".join(f"{name}={value!r}" for name, value in asked.items())
         warnings.warn(
             f"{folder} is a sentence encoder: give export.SentenceEncoder {listed}, as "
             "pretrained.load_pooling says, or have keras_transformers.load do so.",
@@ -214,8 +221,8 @@ def save(
     """Writes a model as a folder that Hugging Face's `transformers` can load.
 
     Args:
-        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or `DETR`,
-            built, with settings that the published code has.
+        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE` or
+            `DETR`, built, with settings that the published code has.
         folder: Path of the folder; made where it is not there.
         classes: Names of the classes, where there are such; two may have the same, as ImageNet's
             cranes.

@@ -27,6 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "DeiT": CENTER | {"size": 256},
     "Bit": CLIP,
     "CLIP": CLIP,
+    "Beit": {"resample": 3},
     "Detr": {
         "size": {"shortest_edge": 800, "longest_edge": 1333},
         "image_mean": [0.485, 0.456, 0.406],

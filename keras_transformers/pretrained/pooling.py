@@ -1,5 +1,6 @@
 """How a published sentence encoder makes one vector of the vectors of tokens."""
 
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -9,8 +10,18 @@ from keras_transformers.pretrained.files import MOST_JSON, read_json
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
+PROMPTS = "config_sentence_transformers.json"
 POOLING = pathlib.Path("1_Pooling", "config.json")
-LENGTHS = (32, 64, 128, 256, 512)  # to which shorter texts are padded
+SHORTEST, LONGEST = 32, 1 << 17  # to which texts are padded, in steps of a factor of 2
+# Of the transformer; others are for chats, for images, or for vectors of every token.
+SETTLED: dict[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction", "fill-mask"),
+    "module_output_name": ("token_embeddings",),
+    "processing_kwargs": ({},),
+    "query_length": (),
+    "document_length": (),
+    "query_expansion": (),
+}
 OURS = {"mean": "mean", "cls": "token"}
 OLDER = {
     "pooling_mode_cls_token": "cls",
@@ -22,20 +33,24 @@ OLDER = {
 }
 
 
-def load_pooling(folder: StrPath) -> dict[str, Any]:
+def load_pooling(folder: StrPath, prompt: str | None = None) -> dict[str, Any]:
     """The arguments with which `export.SentenceEncoder` answers as `sentence_transformers` does.
 
     Args:
         folder: Path of the folder, with `modules.json`, or with `1_Pooling/config.json` alone; of
             one with neither there is nothing to say.
+        prompt: Name of one of the `prompts` of `config_sentence_transformers.json`, which is put in
+            front of every text, for instance "query"; by default its `default_prompt_name`, mostly
+            none. Other prefixes, as a model's card has them, are `prompt` of
+            `export.SentenceEncoder`.
 
     Returns:
-        A dict of `pooling` ("mean" or "token") and `normalize`, and of `lengths` where long texts
-        are cut; empty without such files.
+        A dict of `pooling` ("mean" or "token") and `normalize`, of `lengths` where long texts are
+        cut, and of `prompt` where there is one; empty without such files.
 
     Raises:
-        ValueError: If it has other modules than a transformer, its pooling and a normalisation, or
-            pools otherwise.
+        ValueError: If it has other modules than a transformer, its pooling and a normalisation,
+            pools otherwise or without the tokens of the prompt, or has no prompt of that name.
 
     Example:
     >>> import json, pathlib, tempfile
@@ -50,8 +65,9 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
     folder = pathlib.Path(folder)
     if not (folder / MODULES).is_file():
         if not (folder / POOLING).is_file():
-            return {}
-        return {"pooling": _pooling(folder, POOLING), "normalize": True}
+            return {"prompt": text} if (text := _prompt(folder, prompt)) else {}
+        asked = {"pooling": _pooling(folder, POOLING), "normalize": True}
+        return asked | _prompt_of(folder, POOLING, prompt)
     modules = _modules(folder)
     kinds = [kind for kind, _ in modules]
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
@@ -64,11 +80,9 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
             f"{folder / MODULES}: the Transformer must lie in the folder itself. "
             f"Received: {modules[0][1]!r}"
         )
-    found = {
-        "pooling": _pooling(folder, pathlib.Path(modules[1][1], "config.json")),
-        "normalize": kinds[2:] == ["Normalize"],
-    }
-    return found | _limits(folder)
+    path = pathlib.Path(modules[1][1], "config.json")
+    found = {"pooling": _pooling(folder, path), "normalize": kinds[2:] == ["Normalize"]}
+    return found | _limits(folder) | _prompt_of(folder, path, prompt)
 
 
 def _modules(folder: pathlib.Path) -> list[tuple[str, str]]:
@@ -105,11 +119,43 @@ def _pooling(folder: pathlib.Path, path: StrPath) -> str:
     return OURS[modes[0]]
 
 
+def _prompt(folder: pathlib.Path, name: str | None) -> str:
+    """The text of a prompt, or of the default one."""
+    asked = read_json(folder, PROMPTS) if (folder / PROMPTS).is_file() else {}
+    prompts = {"query": "", "document": ""} if asked else {}
+    prompts |= {key: text or "" for key, text in (asked.get("prompts") or {}).items()}
+    chosen = asked.get("default_prompt_name") if name is None else name
+    if chosen is None:
+        return ""
+    if chosen not in prompts:
+        what = "`default_prompt_name`" if name is None else "`prompt`"
+        raise ValueError(
+            f"{folder / PROMPTS}: {what} must be one of {', '.join(prompts) or 'none'}. "
+            f"Received: {chosen!r}"
+        )
+    return str(prompts[chosen])
+
+
+def _prompt_of(folder: pathlib.Path, path: StrPath, name: str | None) -> dict[str, Any]:
+    """A prompt as an argument, none if it is empty."""
+    text = _prompt(folder, name)
+    if text and read_json(folder, path).get("include_prompt", True) is False:
+        raise ValueError(
+            f"{folder / path}: with the prompt {text!r}, `include_prompt` must be true. "
+            "Received: false"
+        )
+    return {"prompt": text} if text else {}
+
+
 def _limits(folder: pathlib.Path) -> dict[str, Any]:
     """Of the transformer: how long texts may be."""
-    if not (folder / SETTINGS).is_file():
-        return {}
-    asked = read_json(folder, SETTINGS)
+    asked = read_json(folder, SETTINGS) if (folder / SETTINGS).is_file() else {}
+    for name, values in SETTLED.items():
+        if asked.get(name) is not None and asked[name] not in values:
+            expected = " or ".join(map(repr, (None, *values)))
+            raise ValueError(
+                f"{folder / SETTINGS}: `{name}` must be {expected}. Received: {asked[name]!r}"
+            )
     if asked.get("do_lower_case") and not lower_case(folder, read_settings(folder)):
         raise ValueError(
             f"{folder / SETTINGS}: with a tokenizer of upper and lower case, `do_lower_case` must "
@@ -117,10 +163,13 @@ def _limits(folder: pathlib.Path) -> dict[str, Any]:
         )
     longest = asked.get("max_seq_length")
     if longest is None:
-        return {}
+        longest = read_settings(folder).get("model_max_length")
+        if not isinstance(longest, int) or longest > LONGEST:  # a number for "as long as you like"
+            return {}
     if not isinstance(longest, int) or longest < 3:
         raise ValueError(
             f"{folder / SETTINGS}: `max_seq_length` must be an integer, 3 or more. "
             f"Received: {longest!r}"
         )
-    return {"lengths": (*(length for length in LENGTHS if length < longest), longest)}
+    powers = (SHORTEST << i for i in range(LONGEST.bit_length()))
+    return {"lengths": (*itertools.takewhile(lambda length: length < longest, powers), longest)}

@@ -1,11 +1,8 @@
-"""RoBERTa (Liu et al. 2019)."""
+"""RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020)."""
 
 from typing import Any
 
-import keras
-
-from keras_transformers.models import MaskedLanguageHead, TextEncoder
-from keras_transformers.models.text_encoder_variants import HEAD_WORDS
+from keras_transformers.models import TextEncoder
 from keras_transformers.pretrained.bert import (
     HEADS,
     STYLE,
@@ -38,36 +35,40 @@ def _mappings(model: Any) -> Mappings:
     return [*MAPPINGS, *linear("head/classes", "classifier.out_proj" if pooled else "classifier")]
 
 
-def _make(arguments: dict[str, Any]) -> TextEncoder:
-    if arguments["head"] == "masked_language":
-        arguments = {k: v for k, v in arguments.items() if k not in HEAD_WORDS}
-        layer_norm = keras.layers.LayerNormalization(epsilon=arguments["norm_epsilon"])
-        arguments["head"] = MaskedLanguageHead(RESTORING, layer_norm)
-    return make_encoder(arguments)
+def _family(name: str, classes: str, vocab_size: int) -> Family:
+    """A family of RoBERTa's kind.
+
+    Args:
+        name: Its `model_type`.
+        classes: What the names of the published classes begin with.
+        vocab_size: Size of the vocabulary where nothing is said.
+    """
+    configuration = Configuration(
+        name=name,
+        settings=bert_settings(vocab_size),
+        # The position of padding is its id, and the first token has the one after it.
+        fixed={**STYLE, "padding_id": 1, "first_position": 2, "pooler_activation": "tanh"},
+        settled={"position_embedding_type": ("absolute",), "pad_token_id": (1,)},
+        without_effect=frozenset({"classifier_dropout", "output_past"}),
+    )
+    weights = Weights(
+        mappings=_mappings,
+        sizes=bert_sizes("roberta"),
+        layers={"num_hidden_layers": "roberta.encoder.layer."},
+        prefix="roberta.",
+        bare=(f"{classes}Model",),
+    )
+    return Family(
+        configuration=configuration,
+        weights=weights,
+        model=TextEncoder,
+        architectures={f"{classes}{ending}": given for ending, given in HEADS.items()},
+        tasks={task: f"{classes}{ending}" for task, ending in TASKS.items()},
+        classes=True,
+        make=lambda arguments: make_encoder(arguments, RESTORING),
+        arguments=lambda model: encoder_keywords(model, RESTORING),
+    )
 
 
-ROBERTA_CONFIGURATION = Configuration(
-    name="roberta",
-    settings=bert_settings(50265),
-    # The position of padding is its id, and the first token has the one after it.
-    fixed={**STYLE, "padding_id": 1, "first_position": 2, "pooler_activation": "tanh"},
-    settled={"position_embedding_type": ("absolute",), "pad_token_id": (1,)},
-    without_effect=frozenset({"classifier_dropout"}),
-)
-ROBERTA_WEIGHTS = Weights(
-    mappings=_mappings,
-    sizes=bert_sizes("roberta"),
-    layers={"num_hidden_layers": "roberta.encoder.layer."},
-    prefix="roberta.",
-    bare=("RobertaModel",),
-)
-ROBERTA = Family(
-    configuration=ROBERTA_CONFIGURATION,
-    weights=ROBERTA_WEIGHTS,
-    model=TextEncoder,
-    architectures={f"Roberta{ending}": given for ending, given in HEADS.items()},
-    tasks={task: f"Roberta{ending}" for task, ending in TASKS.items()},
-    classes=True,
-    make=_make,
-    arguments=lambda model: encoder_keywords(model, RESTORING),
-)
+ROBERTA = _family("roberta", "Roberta", 50265)
+XLM_ROBERTA = _family("xlm-roberta", "XLMRoberta", 30522)

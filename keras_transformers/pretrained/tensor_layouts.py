@@ -84,6 +84,19 @@ class Convolution:
         return weight.transpose(3, 2, 0, 1)
 
 
+class Depthwise:
+    """`(height, width, features, 1)` as PyTorch's `(features, 1, height, width)`."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape[2:], *shape[:2])
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.transpose(2, 3, 0, 1)
+
+    def theirs(self, weight: Array) -> Array:
+        return weight.transpose(2, 3, 0, 1)
+
+
 class PatchConvolution:
     """The kernel of a patch embedding, `(side * side * channels, width)`, as a convolution."""
 
@@ -102,20 +115,30 @@ class PatchConvolution:
 
 
 class FusedPart:
-    """The query's, key's or value's part (0, 1 or 2) of a fused QKV, along its last axis."""
+    """One of several equal parts of a published tensor: the query's, key's or value's of a QKV.
 
-    def __init__(self, number: int, layout: Layout) -> None:
-        self.number, self.layout = number, layout
+    Args:
+        number: Which it is, from 0.
+        layout: How it lies there by itself.
+        parts: How many there are.
+        axis: The axis along which they are put together.
+    """
+
+    def __init__(self, number: int, layout: Layout, parts: int = 3, axis: int = -1) -> None:
+        self.number, self.layout, self.parts, self.axis = number, layout, parts, axis
 
     def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        *first, last = self.layout.their_shape(shape)
-        return (*first, 3 * last)
+        whole = list(self.layout.their_shape(shape))
+        whole[self.axis] *= self.parts
+        return tuple(whole)
 
     def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
-        return self.layout.ours(np.split(tensor, 3, axis=-1)[self.number], shape)
+        part = np.split(tensor, self.parts, axis=self.axis)[self.number]
+        return self.layout.ours(part, shape)
 
     def theirs(self, weight: Array) -> Array:
         return self.layout.theirs(weight)
 
 
 AS_IS, FLAT, LINEAR, OUTPUT, CONVOLUTION = AsIs(), Flat(), Matrix(), Matrix(2), Convolution()
+DEPTHWISE = Depthwise()

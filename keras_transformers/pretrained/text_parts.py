@@ -17,6 +17,7 @@ from keras_transformers.models.language_model_variants import decoder_block, dec
 from keras_transformers.models.text_encoder_variants import (
     encoder_block,
     encoder_embedding,
+    encoder_head,
     encoder_norm,
 )
 from keras_transformers.pretrained.parts import parts_of, refused, said
@@ -26,20 +27,26 @@ Makers: TypeAlias = dict[str, tuple[Callable[..., Any], tuple[str, ...]]]
 OF_BLOCK = ("num_heads", "mlp_dim", "style", "attention_dropout", "activation", "norm_epsilon")
 
 
-def encoder_keywords(model: TextEncoder, restoring: str | None = None) -> dict[str, Any]:
+def encoder_keywords(
+    model: TextEncoder,
+    restoring: str | None = None,
+    of_head: Callable[[Any, dict[str, Any]], dict[str, Any] | None] = lambda head, found: None,
+) -> dict[str, Any]:
     """What `TextEncoder.from_variant` makes such a model of; of heads, those of the model's own.
 
     Args:
         model: Built.
         restoring: Name of the activation that a `MaskedLanguageHead` must have; by default that of
             the feed-forward networks.
+        of_head: Function of the head and of what was found that gives the keywords of a head that
+            only this family has, None of another.
 
     Raises:
         ValueError: If no keywords make such a model; the message names the part.
     """
     found = _numbers(model, model.encoder_blocks[0])
     names = ("vocab_size", "hidden_dim", "max_length", "token_types", "padding_id")
-    of_embedding = (*names, "first_position", "norm_epsilon", "style")
+    of_embedding = (*names, "first_position", "embedding_dim", "norm_epsilon", "style")
     found |= {name: getattr(model.embedding, name) for name in of_embedding[:-2]}
     styles = ("bert", "modern")
     makers: Makers = {
@@ -47,7 +54,7 @@ def encoder_keywords(model: TextEncoder, restoring: str | None = None) -> dict[s
         "block": (encoder_block, OF_BLOCK),
     }
     found = _styled(model, model.encoder_blocks[0], found, styles, makers)
-    return found | _of_head(model.head, found, restoring)
+    return found | (of_head(model.head, found) or _of_head(model.head, found, restoring))
 
 
 def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
@@ -109,15 +116,32 @@ def _styled(
     raise refused(model, received, f"such that keywords of `from_variant` make its `{name}`")
 
 
+def of_restoring(
+    head: MaskedLanguageHead, found: dict[str, Any], activation: str, table: int | None
+) -> dict[str, Any]:
+    """The keywords of a head that restores tokens.
+
+    Args:
+        head: The head.
+        found: Those of the rest of the model.
+        activation: Name of the activation that it must have.
+        table: Width of a table of tokens that it has a transform for.
+    """
+    norm = encoder_norm(found["style"], found["norm_epsilon"])
+    made = encoder_head("masked_language", activation=activation, norm=norm, embedding_dim=table)
+    if said(serialized(head)) != said(serialized(made)):
+        expected = f"with a head with activation {activation!r} and the norm of the blocks"
+        raise refused(head, said(head.get_config()), expected)
+    return {"head": "masked_language", "num_classes": None}
+
+
 def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[str, Any]:
     """The keywords of a head."""
     if isinstance(head, MaskedLanguageHead):
         activation = found["activation"] if restoring is None else restoring
-        norm = encoder_norm(found["style"], found["norm_epsilon"])
-        if said(serialized(head)) != said(serialized(MaskedLanguageHead(activation, norm))):
-            expected = f"with a head with activation {activation!r} and the norm of the blocks"
-            raise refused(head, said(head.get_config()), expected)
-        return {"head": "masked_language", "num_classes": None}
+        return of_restoring(head, found, activation, found["embedding_dim"])
+    if getattr(head, "_transform", None) is not None:
+        raise refused(head, said(head.get_config()), "without a `transform`")
     if isinstance(head, TaggingHead):
         return {"head": "tagging", "num_classes": head.num_classes}
     if isinstance(head, ClassificationHead):

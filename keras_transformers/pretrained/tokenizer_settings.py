@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
+FAIRSEQ = "sentence pieces"
 # Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
 CLASSES = dict.fromkeys(
     ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
@@ -23,16 +24,16 @@ CLASSES = dict.fromkeys(
     WORD_PIECES,
 )
 CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
-CLASSES |= {"RobertaTokenizer": BYTE_PAIRS}
+CLASSES |= {"RobertaTokenizer": BYTE_PAIRS, "XLMRobertaTokenizer": FAIRSEQ}
 # Those that are whatever tokenizer.json says.
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")
 MODEL_TYPES = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert"), "BertTokenizer")
 MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
-MODEL_TYPES |= {"roberta": "RobertaTokenizer"}
+MODEL_TYPES |= {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer"}
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 END = "<|endoftext|>"
 # Of each kind, and of classes that differ, the names of special tokens where nothing is said.
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, str]] = {
     WORD_PIECES: {
         "unk_token": "[UNK]",
         "sep_token": "[SEP]",
@@ -52,6 +53,7 @@ DEFAULTS = {
     },
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
 }
+DEFAULTS[FAIRSEQ] = DEFAULTS["RobertaTokenizer"]
 # Settings with other values than these give other ids.
 SETTLED: dict[str, dict[str, Any]] = {
     WORD_PIECES: {
@@ -62,6 +64,7 @@ SETTLED: dict[str, dict[str, Any]] = {
     BYTE_PAIRS: {"add_prefix_space": (False, None), "add_bos_token": (False, None)}
     | {"add_eos_token": (False, None)},
     MARIAN: {"sp_model_kwargs": (None, {})},
+    FAIRSEQ: {"sp_model_kwargs": (None, {}), "add_prefix_space": (True, None)},
 }
 
 

@@ -18,6 +18,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
     END,
+    FAIRSEQ,
     GENERIC,
     MARIAN,
     SETTINGS,
@@ -36,17 +37,22 @@ from keras_transformers.pretrained.tokenizer_settings import (
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
+    from keras_transformers.text.fairseq import FairseqTokenizer
     from keras_transformers.text.marian import MarianTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
+SENTENCE_PIECES = "sentencepiece.bpe.model"
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
     MARIAN: "source.spm, target.spm and vocab.json",
+    FAIRSEQ: SENTENCE_PIECES,
 }
 
 
-def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer:
+def load_tokenizer(
+    folder: StrPath,
+) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. What is not imitated
@@ -54,14 +60,15 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
     name.
 
     Args:
-        folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
-            DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json` and
-            `merges.txt`, or `tokenizer.json`. Beside them `tokenizer_config.json` and
-            `added_tokens.json` are read, and of `config.json` whose tokenizer it is.
+        folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
+            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json`
+            and `merges.txt`, or `tokenizer.json`; XLM-R: `sentencepiece.bpe.model`. Beside them
+            `tokenizer_config.json` and `added_tokens.json` are read, and of `config.json` whose
+            tokenizer it is.
 
     Returns:
         A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a
-        `text.WordPieceTokenizer` or a `text.BytePairTokenizer`.
+        `text.WordPieceTokenizer`, a `text.BytePairTokenizer` or a `text.FairseqTokenizer`.
 
     Raises:
         FileNotFoundError: If the files are missing.
@@ -88,8 +95,9 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
     check_settings(folder, settings, kind)
-    read = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}[kind]
-    return cast(Any, read)(folder, there, settings, fast, name)
+    reads = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}
+    reads |= {FAIRSEQ: _fairseq}
+    return cast(Any, reads[kind])(folder, there, settings, fast, name)
 
 
 def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
@@ -97,7 +105,7 @@ def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
     if fast or name in GENERIC:
         return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast) or "")
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
-    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS),)
+    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({SENTENCE_PIECES}, FAIRSEQ))
     return next((kind for needed, kind in files if needed <= there), None)
 
 
@@ -188,13 +196,34 @@ def _byte_pairs(
         raise ValueError(f"{folder}: {error}") from None
 
 
+def _fairseq(
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
+) -> FairseqTokenizer:
+    from keras_transformers.text import AddedToken, FairseqTokenizer, SentencePieceTokenizer
+    from keras_transformers.text.fairseq import MARKS, MASK
+
+    _require(folder, there, FAIRSEQ, {SENTENCE_PIECES})
+    proto = SentencePieceTokenizer.read(folder / SENTENCE_PIECES)
+    try:
+        alone = FairseqTokenizer(proto, [AddedToken(MASK, special=True)])
+    except ValueError as error:
+        raise ValueError(f"{folder / SENTENCE_PIECES}: {error}") from None
+    numbers = {piece: number for number, piece in enumerate(alone.vocab)}
+    defaults = defaults_of(name, FAIRSEQ)
+    tokens = added_tokens(folder, settings, defaults, numbers, fast.get("added_tokens"))
+    tokens.sort(key=lambda token: numbers.get(token.content, len(numbers)))
+    return FairseqTokenizer(proto, [each for each in tokens if each.content not in MARKS])
+
+
 def save_tokenizer(
-    tokenizer: MarianTokenizer | WordPieceTokenizer | BytePairTokenizer, folder: StrPath
+    tokenizer: MarianTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer,
+    folder: StrPath,
 ) -> pathlib.Path:
     """Writes a tokenizer as Hugging Face's `transformers` reads it.
 
     Args:
-        tokenizer: A `text.MarianTokenizer`, `text.WordPieceTokenizer` or `text.BytePairTokenizer`.
+        tokenizer: A `text.MarianTokenizer`, `text.WordPieceTokenizer`, `text.BytePairTokenizer` or
+            `text.FairseqTokenizer`.
         folder: Path of the folder.
 
     Returns:
@@ -212,7 +241,12 @@ def save_tokenizer(
     >>> sorted(path.name for path in folder.iterdir())
     ['tokenizer_config.json', 'vocab.txt']
     """
-    from keras_transformers.text import BytePairTokenizer, MarianTokenizer, WordPieceTokenizer
+    from keras_transformers.text import (
+        BytePairTokenizer,
+        FairseqTokenizer,
+        MarianTokenizer,
+        WordPieceTokenizer,
+    )
 
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -227,6 +261,9 @@ def save_tokenizer(
             settings |= {"cls_token": tokenizer.start, "sep_token": tokenizer.end}
             settings["pad_token"] = tokenizer.padding
         settings["tokenizer_class"] = class_with(BYTE_PAIRS, settings.keys())
+    elif isinstance(tokenizer, FairseqTokenizer):
+        (folder / SENTENCE_PIECES).write_bytes(tokenizer.proto)
+        settings = {"tokenizer_class": "XLMRobertaTokenizer"}
     elif isinstance(tokenizer, MarianTokenizer):
         targets = tokenizer.for_targets()
         apart = targets.vocab != tokenizer.vocab
@@ -240,8 +277,8 @@ def save_tokenizer(
         settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
     else:
         raise ValueError(
-            "save_tokenizer: `tokenizer` must be a MarianTokenizer, WordPieceTokenizer or "
-            f"BytePairTokenizer. Received: {type(tokenizer).__name__}"
+            "save_tokenizer: `tokenizer` must be a MarianTokenizer, WordPieceTokenizer, "
+            f"BytePairTokenizer or FairseqTokenizer. Received: {type(tokenizer).__name__}"
         )
     if tokenizer.added_tokens:
         settings["added_tokens_decoder"] = write_added(tokenizer)

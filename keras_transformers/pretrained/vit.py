@@ -95,7 +95,8 @@ def make_image_model(kind: Callable[..., Any], arguments: dict[str, Any]) -> Any
     return model
 
 
-def _make(arguments: dict[str, Any]) -> Any:
+def make_vit(arguments: dict[str, Any]) -> Any:
+    """A built `ViT` of flat keywords and channels."""
     return make_image_model(functools.partial(ViT.from_variant, "B/16"), arguments)
 
 
@@ -120,15 +121,21 @@ def check_block(model: Any, block: Any, made: Any) -> None:
             raise refused(model, said(ours), expected)
 
 
-def arguments_of_vit(model: ViT) -> dict[str, Any]:
+def arguments_of_vit(
+    model: ViT, of_block: Callable[[Any], dict[str, Any]] = keywords_of_block
+) -> dict[str, Any]:
     """What `ViT.from_variant` makes such a model of, and its channels.
+
+    Args:
+        model: Built.
+        of_block: Function of a block that gives the keywords of `vit_block`.
 
     Raises:
         ValueError: If no keywords make such a model; the message names the part.
     """
     block, embedding, pooling = model.encoder_blocks[0], model.embedding, model.pooling
-    settings, of_block = model.get_config(), keywords_of_block(block)
-    check_block(model, block, vit_block(**of_block))
+    settings, numbers = model.get_config(), of_block(block)
+    check_block(model, block, vit_block(**numbers))
     stems = {kind: word for word, kind in STEMS.items()}
     stem = type(embedding.patch_embedding)
     token = None if embedding.distillation_token is None else "token"
@@ -139,11 +146,13 @@ def arguments_of_vit(model: ViT) -> dict[str, Any]:
         "hidden_dim": embedding.hidden_dim,
         "num_layers": settings["num_layers"],
         "problem_type": settings["problem_type"],
-        **of_block,
+        **numbers,
         "dropout": block.dropout,
         "drop_path": model.block.layer.drop_path,
         "class_token": embedding.class_token is not None,
         "positions": embedding.positions,
+        "registers": embedding.registers,
+        "antialias": embedding.antialias,
         "stem": stems.get(stem, stem.__name__),
         "pooling": "token" if pooling.kind == "distilled" else pooling.kind,
         "representation_dim": pooling.representation_dim,
@@ -167,7 +176,7 @@ SETTINGS = (
     Setting("qkv_bias", "qkv_bias", True, bool),
 )
 FIXED = {"pooling": "token", "class_token": True, "positions": "learned", "stem": "patches"}
-FIXED |= {"representation_dim": None}
+FIXED |= {"representation_dim": None, "registers": 0, "antialias": True}
 SETTLED = {"head_dim": (None,)}
 # Of the pooler, which classifiers have not, and of pretraining on masked pictures.
 WITHOUT_EFFECT = frozenset({"encoder_stride", "pooler_output_size", "pooler_act"})
@@ -207,7 +216,7 @@ VIT = Family(
     architectures={"ViTModel": {"num_classes": None}, "ViTForImageClassification": {}},
     tasks={"classification": "ViTForImageClassification", "features": "ViTModel"},
     classes=True,
-    make=_make,
+    make=make_vit,
     arguments=arguments_of_vit,
 )
 
@@ -247,6 +256,6 @@ DEIT = Family(
         "features": "DeiTModel",
     },
     classes=True,
-    make=_make,
+    make=make_vit,
     arguments=arguments_of_vit,
 )

@@ -8,6 +8,7 @@ from keras_transformers.pretrained.configuration import Configuration, Setting, 
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.vit import (
+    FIXED,
     SETTINGS,
     SETTLED,
     WITHOUT_EFFECT,
@@ -84,14 +85,7 @@ VIT_MAE_CONFIGURATION = Configuration(
         Setting("norm_pix_loss", "normalize_patches", False, bool),
     ),
     # Their positions are a table in the file, sines and cosines in an order of their own.
-    fixed={
-        "pooling": "token",
-        "class_token": True,
-        "positions": "learned",
-        "stem": "patches",
-        "representation_dim": None,
-        "distillation": None,
-    },
+    fixed={**FIXED, "distillation": None},
     settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
 )

@@ -3,11 +3,12 @@
     pip install torch==2.13.0 transformers sentencepiece
     python tests/golden/make_pretrained.py [--published] [--only roberta]
 
-Written by torch 2.13.0 and transformers 5.23.0, RoBERTa's cases by 5.24.0. For each case: the
-`config.json` and the names and shapes of the tensors that `save_pretrained` writes, inputs, logits,
-losses, and what `generate` writes. Weights are not in the files: `tests.published` makes them from
-names and shapes; each case has a file. With `--published` it makes pretrained/large/ instead, of
-the published sizes; with `--only` it makes just the cases whose names begin so.
+Written by torch 2.13.0 and transformers 5.23.0, the cases of RoBERTa and of what came later by
+5.24.0. For each case: the `config.json` and the names and shapes of the tensors that
+`save_pretrained` writes, inputs, logits, losses, and what `generate` writes. Weights are not in the
+files: `tests.published` makes them from names and shapes; each case has a file. With `--published`
+it makes pretrained/large/ instead, of the published sizes; with `--only` it makes just the cases
+whose names begin so.
 """
 
 import json
@@ -73,8 +74,13 @@ def run_text(model, case):
     if "ForToken" in kind:
         found["labels"] = rng.integers(0, 3, ids.shape)
         inputs["labels"] = torch.tensor(np.where(mask, found["labels"], -100))
+    if "ForPreTraining" in kind:  # which tokens were replaced, one logit each
+        found["labels"] = rng.integers(0, 2, ids.shape)
+        inputs["labels"] = torch.tensor(found["labels"])
     result = model(**inputs)
     found["logits"] = numpy(getattr(result, "logits", getattr(result, "last_hidden_state", None)))
+    if "ForPreTraining" in kind:
+        found["logits"] = found["logits"][..., None]
     if "labels" in inputs:
         found["loss"] = numpy(result.loss)
     return found
@@ -147,7 +153,9 @@ def run_images(model, case):
         result = model(x)
     if hasattr(result, "logits"):
         return {**found, "logits": numpy(result.logits)}
-    if "Swin" in kind:
+    if "Segformer" in kind:
+        return {"logits": numpy(result.last_hidden_state.mean((2, 3)))}
+    if "Swin" in kind or "Beit" in kind:
         return {"logits": numpy(result.pooler_output)}
     return {"logits": numpy(result.last_hidden_state[:, 0])}
 

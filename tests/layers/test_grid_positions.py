@@ -39,6 +39,18 @@ def test_resizing_is_that_of_pytorch(new):
     assert_close(resize_positions(table, (7, 6), new), expected, 1e-5)
 
 
+@pytest.mark.parametrize("new", [(10, 9), (3, 4), (7, 11), (7, 6)])
+def test_resizing_without_antialiasing_is_that_of_pytorch(new):
+    torch = pytest.importorskip("torch")
+    table = RNG.normal(size=(1 + 42, 5)).astype("float32")
+    grid = torch.tensor(table[1:].reshape(1, 7, 6, 5)).permute(0, 3, 1, 2)
+    resized = torch.nn.functional.interpolate(grid, size=new, mode="bicubic", align_corners=False)
+    expected = np.concatenate([table[:1], resized[0].permute(1, 2, 0).reshape(-1, 5).numpy()])
+    assert_close(resize_positions(table, (7, 6), new, antialias=False), expected, 1e-5)
+    sides = [keras.ops.convert_to_tensor(side, "int32") for side in new]  # as a call knows them
+    assert_close(resize_positions(table, (7, 6), sides, antialias=False), expected, 1e-5)
+
+
 def test_resizing_is_that_of_keras():
     table = RNG.normal(size=(8, 6, 5)).astype("float32")
     expected = keras.ops.image.resize(

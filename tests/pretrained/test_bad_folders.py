@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from keras_transformers import pretrained
+from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import MAE, LanguageModel, Swin, ViT
 
 
@@ -93,6 +94,26 @@ def test_windows_and_classes_have_limits(tmp_path):
     edit(swin, image_size=8, window_size=2, id2label=None, num_labels=10**9)
     with pytest.raises(ValueError, match="`num_labels` must be from 1 to 1048576"):
         pretrained.load(swin)
+
+
+def beit():
+    """A BEiT with relative positions, made by hand."""
+    biases = ("query", "value", "output")
+    mixer = SelfAttention(2, use_bias=biases, position=GridRelativeBias((2, 2), 1))
+    options = {"positions": None, "pooling": "mean", "class_token": True, "layer_scale": 0.1}
+    sizes = {"image_size": 8, "hidden_dim": 8, "mlp_dim": 8, "num_layers": 1, "num_heads": 2}
+    model = ViT.from_variant("B/4", 3, **sizes, mixer=mixer, **options, norm_epsilon=1e-12)
+    model.build((None, 8, 8, 3))
+    return model
+
+
+def test_a_grid_whose_pairs_are_numbered_has_a_limit(tmp_path):
+    folder = pretrained.save(beit(), tmp_path)
+    assert pretrained.load(folder).count_params() == beit().count_params()
+    for side, message in ((10**7, "at most 64 patches. Received: 2500000"), ([8, 12], "a square")):
+        edit(folder, image_size=side)
+        with pytest.raises(ValueError, match=f"`image_size` must be .*{message}"):
+            pretrained.load(folder)
 
 
 def test_other_tasks_than_the_familys_are_refused(folder):

@@ -1,5 +1,7 @@
 """Claims about `config.json` as it stands on the hub: all that is in it is known."""
 
+import warnings
+
 import pytest
 
 from keras_transformers.pretrained.folder import FAMILIES
@@ -240,13 +242,178 @@ DETR = {
     "use_timm_backbone": True,
 }
 
+OF_BERT = ("directionality", "model_type", "architectures")
+OF_POOLER = [key for key in BERT if key.startswith("pooler")]
+ENCODER = {k: v for k, v in BERT.items() if k not in (*OF_BERT, *OF_POOLER)}
+XLM_R = {
+    **ENCODER,
+    "architectures": ["XLMRobertaForMaskedLM"],
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "layer_norm_eps": 1e-05,
+    "max_position_embeddings": 514,
+    "model_type": "xlm-roberta",
+    "output_past": True,
+    "pad_token_id": 1,
+    "type_vocab_size": 1,
+    "vocab_size": 250002,
+}
+ELECTRA = {
+    **ENCODER,
+    "architectures": ["ElectraForPreTraining"],
+    "embedding_size": 128,
+    "hidden_size": 256,
+    "model_type": "electra",
+    "num_attention_heads": 4,
+    "summary_activation": "gelu",
+    "summary_last_dropout": 0.1,
+    "summary_type": "first",
+    "summary_use_proj": True,
+}
+MODERNBERT = {
+    "architectures": ["ModernBertForMaskedLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 50281,
+    "classifier_activation": "gelu",
+    "classifier_bias": False,
+    "classifier_dropout": 0.0,
+    "classifier_pooling": "mean",
+    "cls_token_id": 50281,
+    "decoder_bias": True,
+    "deterministic_flash_attn": False,
+    "embedding_dropout": 0.0,
+    "eos_token_id": 50282,
+    "global_attn_every_n_layers": 3,
+    "global_rope_theta": 160000.0,
+    "gradient_checkpointing": False,
+    "hidden_activation": "gelu",
+    "hidden_size": 768,
+    "initializer_cutoff_factor": 2.0,
+    "initializer_range": 0.02,
+    "intermediate_size": 1152,
+    "layer_norm_eps": 1e-05,
+    "local_attention": 128,
+    "local_rope_theta": 10000.0,
+    "max_position_embeddings": 8192,
+    "mlp_bias": False,
+    "mlp_dropout": 0.0,
+    "model_type": "modernbert",
+    "norm_bias": False,
+    "norm_eps": 1e-05,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 22,
+    "pad_token_id": 50283,
+    "position_embedding_type": "absolute",
+    "sep_token_id": 50282,
+    "tie_word_embeddings": True,
+    "torch_dtype": "float32",
+    "transformers_version": "4.47.0.dev0",
+    "vocab_size": 50368,
+}
+DINOV2 = {
+    "apply_layernorm": True,
+    "architectures": ["Dinov2Model"],
+    "attention_probs_dropout_prob": 0.0,
+    "drop_path_rate": 0.0,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "hidden_size": 768,
+    "image_size": 518,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-06,
+    "layerscale_value": 1.0,
+    "mlp_ratio": 4,
+    "model_type": "dinov2",
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "num_hidden_layers": 12,
+    "out_features": ["stage12"],
+    "out_indices": [12],
+    "patch_size": 14,
+    "qkv_bias": True,
+    "reshape_hidden_states": True,
+    "stage_names": ["stem", "stage1", "stage2"],
+    "torch_dtype": "float32",
+    "transformers_version": "4.32.0.dev0",
+    "use_swiglu_ffn": False,
+}
+REGISTERS = {
+    **DINOV2,
+    "architectures": ["Dinov2WithRegistersModel"],
+    "model_type": "dinov2_with_registers",
+    "num_register_tokens": 4,
+}
+BEIT = {
+    "architectures": ["BeitForImageClassification"],
+    "attention_probs_dropout_prob": 0.0,
+    "auxiliary_channels": 256,
+    "auxiliary_concat_input": False,
+    "auxiliary_loss_weight": 0.4,
+    "auxiliary_num_convs": 1,
+    "drop_path_rate": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "hidden_size": 768,
+    "image_size": 224,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "layer_norm_eps": 1e-12,
+    "layer_scale_init_value": 0.1,
+    "model_type": "beit",
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "num_hidden_layers": 12,
+    "out_indices": [3, 5, 7, 11],
+    "patch_size": 16,
+    "pool_scales": [1, 2, 3, 6],
+    "semantic_loss_ignore_index": 255,
+    "torch_dtype": "float32",
+    "transformers_version": "4.11.0.dev0",
+    "use_absolute_position_embeddings": False,
+    "use_auxiliary_head": True,
+    "use_mask_token": False,
+    "use_mean_pooling": True,
+    "use_relative_position_bias": True,
+    "use_shared_relative_position_bias": False,
+    "vocab_size": 8192,
+}
+SEGFORMER = {
+    "architectures": ["SegformerForImageClassification"],
+    "attention_probs_dropout_prob": 0.0,
+    "classifier_dropout_prob": 0.1,
+    "decoder_hidden_size": 256,
+    "depths": [2, 2, 2, 2],
+    "downsampling_rates": [1, 4, 8, 16],
+    "drop_path_rate": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.0,
+    "hidden_sizes": [32, 64, 160, 256],
+    "image_size": 224,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-06,
+    "mlp_ratios": [4, 4, 4, 4],
+    "model_type": "segformer",
+    "num_attention_heads": [1, 2, 5, 8],
+    "num_channels": 3,
+    "num_encoder_blocks": 4,
+    "patch_sizes": [7, 3, 3, 3],
+    "sr_ratios": [8, 4, 2, 1],
+    "strides": [4, 2, 2, 2],
+    "torch_dtype": "float32",
+    "transformers_version": "4.12.0.dev0",
+}
+ENCODERS = (XLM_R, ELECTRA, MODERNBERT, DINOV2, REGISTERS, BEIT, SEGFORMER)
+
 
 @pytest.mark.parametrize(
     "config",
-    [OPUS, BERT, DISTILBERT, GPT2, VIT, DEIT, MAE, SWIN, SWINV2, DETR],
+    [OPUS, BERT, DISTILBERT, GPT2, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS],
     ids=lambda config: config["model_type"],
 )
 def test_settings_of_the_hub_are_known(config):
     family = FAMILIES[config["model_type"]]
-    assert family.configuration.read(config, "config.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert family.configuration.read(config, "config.json")
     assert set(config["architectures"]) <= set(family.architectures)

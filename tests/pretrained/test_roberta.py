@@ -69,7 +69,7 @@ def publish(vocabulary, tokenizer, tmp_path):
 
 
 def test_no_other_file_knows_of_the_family_and_the_guide_names_these():
-    knowing = re.compile(r"ROBERTA|\"roberta|pretrained\.roberta|Roberta(Tokenizer|For|Model)")
+    knowing = re.compile(r"\bROBERTA|\"roberta|pretrained\.roberta|\bRoberta(Tokenizer|For|Model)")
     files = (ROOT / "keras_transformers").rglob("*.py")
     assert {path.name for path in files if knowing.search(path.read_text())} == FILES
     guide = (ROOT / "CONTRIBUTING.md").read_text()

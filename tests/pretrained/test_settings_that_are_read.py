@@ -21,6 +21,7 @@ OF_THE_CODE = {"_attn_implementation", "to_dict", "get_text_config", "vision_con
 
 def read_by(kind):
     """The settings that a published family's code reads: what it takes of a `config`."""
+    kind = kind.replace("-", "_")
     spec = importlib.util.find_spec(f"transformers.models.{kind}.modeling_{kind}")
     found = set()
     for node in ast.walk(ast.parse(pathlib.Path(spec.origin).read_text(encoding="utf-8"))):

@@ -1,11 +1,15 @@
 """Claims about what enters a tokenizer: ids are in the vocabulary, texts are texts."""
 
+import io
+
 import numpy as np
 import pytest
+import sentencepiece as published
 import tensorflow as tf
 
 from keras_transformers.text import (
     BytePairTokenizer,
+    FairseqTokenizer,
     MarianTokenizer,
     SentencePieceTokenizer,
     WordPieceTokenizer,
@@ -36,7 +40,14 @@ def marian():
     return MarianTokenizer(trained.proto, [*kept, "<pad>"])
 
 
-MADE = {make.__name__: make() for make in (sentencepiece, wordpiece, byte_pairs, marian)}
+def fairseq():
+    file, options = io.BytesIO(), {"vocab_size": 19, "minloglevel": 2}
+    lines = iter(LINES)
+    published.SentencePieceTrainer.train(sentence_iterator=lines, model_writer=file, **options)
+    return FairseqTokenizer(file.getvalue())
+
+
+MADE = {make.__name__: make() for make in (sentencepiece, wordpiece, byte_pairs, marian, fairseq)}
 ALL = pytest.mark.parametrize("kind", MADE)
 TRAINED = pytest.mark.parametrize("kind", [SentencePieceTokenizer, WordPieceTokenizer])
 

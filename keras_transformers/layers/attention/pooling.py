@@ -19,7 +19,8 @@ from keras_transformers.annotations import (
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention
 from keras_transformers.layers.attention.settings import AttentionOptions
 from keras_transformers.layers.parts import norm_prototype
-from keras_transformers.layers.positions.grid import GridTable, resize_positions
+from keras_transformers.layers.positions.grid import GridTable
+from keras_transformers.layers.positions.resizing import resize_positions
 from keras_transformers.layers.positions.sequence import rows_of
 from keras_transformers.layers.projections import project, swap_heads
 from keras_transformers.layers.vision.depthwise import Depthwise

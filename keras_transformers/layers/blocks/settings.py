@@ -138,7 +138,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         setattr(self, name, layer)
         layer.build(*shapes)
         setattr(self, f"_{name}_takes", arguments_of_call(layer))
-        norm = self._norm.copy(self, f"{name}_norm")
+        norm = self._branch_norm(name)
         norm.build(norm_shape or shapes[0])
         setattr(self, f"{name}_norm", norm)
         scale = None
@@ -146,6 +146,10 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
             scale = LayerScale(self.layer_scale, name=f"{name}_scale", dtype=self.dtype_policy)
             scale.build(branch_shape or norm_shape or shapes[0])
         setattr(self, f"{name}_scale", scale)
+
+    def _branch_norm(self, name: str) -> Any:
+        """A hook: the norm of the branch of the part called `name`, not built."""
+        return self._norm.copy(self, f"{name}_norm")
 
     def copied_norm(self, owner: Any, name: str) -> Any:
         """A norm like those of the branches, for instance the one behind a pre-norm stack."""

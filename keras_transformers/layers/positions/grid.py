@@ -12,68 +12,8 @@ from keras_transformers.annotations import Index, Initializer, LayerOptions, Mix
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import named
+from keras_transformers.layers.positions.resizing import resize_positions
 from keras_transformers.layers.positions.sequence import PositionEmbedding, sinusoidal_encoding
-
-
-def resize_positions(table: Any, old_grid: Sequence[int], new_grid: Sequence[Index]) -> Tensor:
-    """Resamples a table of position embeddings from one grid of patches to another.
-
-    Bicubic and, where the grid shrinks, antialiased: Keys's kernel (a = -0.5) widened by the factor
-    of shrinking, its weights made to sum to 1 at the borders, as in Pillow, TensorFlow, and
-    PyTorch's `interpolate(mode="bicubic", antialias=True)` that timm uses. Rows before the grid's
-    (class token) stay as they are. The method of Dosovitskiy et al. 2021,
-    https://arxiv.org/abs/2010.11929, section 3.2, for fine-tuning at another resolution.
-
-    Args:
-        table: `(prefix + patches, hidden_dim)`.
-        old_grid, new_grid: Number of patches along each axis, for instance `(rows, columns)`; of
-            the new grid integers or scalar tensors.
-
-    Returns:
-        `(prefix + new patches, hidden_dim)`, float32.
-
-    Raises:
-        ValueError: If the table has fewer rows than `old_grid` patches, or the grids differ in
-            rank.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import resize_positions
-    >>> tuple(resize_positions(np.ones((1 + 49, 6)), (7, 7), (10, 9)).shape)
-    (91, 6)
-    """
-    old_grid, new_grid = tuple(old_grid), tuple(new_grid)
-    prefix = table.shape[0] - math.prod(old_grid)
-    if prefix < 0 or len(old_grid) != len(new_grid):
-        raise ValueError(
-            "resize_positions: `table` must have a row for each patch of `old_grid`, and both "
-            f"grids as many axes. Received: table of shape {tuple(table.shape)}, "
-            f"old_grid={old_grid}, new_grid={new_grid}"
-        )
-    table = ops.cast(table, "float32")
-    hidden_dim = table.shape[-1]
-    grid = ops.reshape(table[prefix:], (*old_grid, hidden_dim))
-    for axis, (old, new) in enumerate(zip(old_grid, new_grid, strict=True)):
-        if not isinstance(new, int) or old != new:
-            grid = ops.tensordot(_resampling(old, new), grid, axes=((1,), (axis,)))
-            grid = ops.moveaxis(grid, 0, axis)
-    return ops.concatenate([table[:prefix], ops.reshape(grid, (-1, hidden_dim))], axis=0)
-
-
-def _resampling(old: int, new: Index) -> Tensor:
-    """float32 `(new, old)`: the weight of each old position in each new one."""
-    xp: Any = np if isinstance(new, int) else ops
-    if isinstance(new, int):
-        scale, count = old / new, np.arange(new)
-    else:  # known when the call is made; equal sizes then give the identity
-        scale = old / ops.cast(new, "float64")
-        count = ops.cast(ops.arange(new, dtype="int32"), "float64")
-    centers = (count + 0.5) * scale
-    distance = xp.abs(np.arange(old) + 0.5 - centers[:, None]) / xp.maximum(scale, 1.0)
-    near = (1.5 * distance - 2.5) * distance**2 + 1
-    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-    weights = xp.where(distance < 1, near, xp.where(distance < 2, far, 0.0))
-    return ops.cast(weights / xp.sum(weights, axis=1, keepdims=True), "float32")
 
 
 def fills_grid(
@@ -125,6 +65,7 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
         grid: Number of patches along each axis, for instance `(rows, columns)`.
         prefix_tokens: Number of tokens before the patches (1 for a class token).
         initializer: Initialiser of the table.
+        antialias: See `resize_positions`.
 
     Call arguments:
         x: `(batch, prefix + patches, hidden_dim)`.
@@ -149,7 +90,8 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
 
     def __init__(
         self, grid: Sequence[int], prefix_tokens: int = 0,
-        initializer: Initializer = "truncated_normal", **kwargs: Unpack[LayerOptions]
+        initializer: Initializer = "truncated_normal", antialias: bool = True,
+        **kwargs: Unpack[LayerOptions]
     ) -> None:  # fmt: skip
         grid = tuple(grid)
         if not grid or min(grid) < 1 or prefix_tokens < 0:
@@ -160,26 +102,30 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
         super().__init__(prefix_tokens + math.prod(grid), initializer, **kwargs)
         self.grid = grid
         self.prefix_tokens = prefix_tokens
+        self.antialias = antialias
 
     def call(self, x: Tensor, grid: Sequence[Index] | None = None) -> Tensor:
         grid = self.grid if grid is None else tuple(grid)
         x = fills_grid(self, x, grid, self.prefix_tokens)
         known = all(isinstance(side, int) for side in grid)
         same = known and grid == self.grid
-        table = self.table if same else resize_positions(self.table, self.grid, grid)
+        table = self.table
+        if not same:
+            table = resize_positions(table, self.grid, grid, self.antialias)
         return x + ops.cast(table, x.dtype)
 
     def _rows(self, grid: Sequence[int]) -> int:
         return self.prefix_tokens + math.prod(grid)
 
     def _resized(self, table: Any, grid: Sequence[int]) -> Any:
-        return resize_positions(table, grid, self.grid)
+        return resize_positions(table, grid, self.grid, self.antialias)
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         for name in ("max_length", "first_position", "norm"):
             del config[name]
-        return {**config, "grid": list(self.grid), "prefix_tokens": self.prefix_tokens}
+        own = {"grid": list(self.grid), "prefix_tokens": self.prefix_tokens}
+        return {**config, **own, "antialias": self.antialias}
 
 
 def sinusoidal_grid(

@@ -12,8 +12,9 @@ from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import named
-from keras_transformers.layers.positions.grid import GridTable, resize_positions
+from keras_transformers.layers.positions.grid import GridTable
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
+from keras_transformers.layers.positions.resizing import resize_positions
 from keras_transformers.layers.positions.sequence import rows_of
 
 

@@ -37,7 +37,7 @@ def images(case):
     channels = config.get("num_channels", 3)
     large = not config.get("hidden_size") and not config.get("embed_dim")
     side = config.get("image_size", 224 if large else 0)
-    size = (96, 128) if case["run"] == "detr" else (side, side)
+    size = (96, 128) if case["run"] == "detr" else case.get("sides", (side, side))
     values = np.random.default_rng(sum(size)).normal(size=(2, *size, channels))
     return values.astype("float32")
 

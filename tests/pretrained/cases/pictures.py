@@ -38,6 +38,14 @@ ODD_SWIN = {
     "mlp_ratio": 3.0,
     "num_channels": 2,
 }
+SMALL_SEGFORMER = {
+    "hidden_sizes": [4, 8, 10, 12],
+    "depths": [1, 2, 1, 1],
+    "num_attention_heads": [1, 2, 5, 3],
+    "sr_ratios": [4, 2, 2, 1],
+    "mlp_ratios": [2, 2, 3, 1],
+    "num_labels": 3,
+}
 SMALL_DETR = {
     "use_timm_backbone": False,
     "use_pretrained_backbone": False,
@@ -68,7 +76,75 @@ ODD_BACKBONE = {
     "out_features": ["stage4"],
 }
 
+SMALL_DINOV2 = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "mlp_ratio": 2,
+    "image_size": 20,
+    "patch_size": 4,
+    "num_labels": 3,
+}
+ODD_DINOV2 = {
+    **SMALL_DINOV2,
+    "hidden_size": 20,
+    "num_attention_heads": 5,
+    "use_swiglu_ffn": True,
+    "qkv_bias": False,
+    "num_channels": 2,
+    "layer_norm_eps": 1e-5,
+}
+
+SMALL_BEIT = {**SMALL_PICTURES, "use_relative_position_bias": True}
+ODD_BEIT = {
+    **SMALL_BEIT,
+    "hidden_size": 20,
+    "num_attention_heads": 5,
+    "hidden_act": "relu",
+    "num_channels": 2,
+    "layer_norm_eps": 1e-5,
+    "use_relative_position_bias": False,
+    "use_absolute_position_embeddings": True,
+    "layer_scale_init_value": 0.0,
+    "use_mean_pooling": False,
+}
+
 CASES = {
+    **of(
+        "BeitConfig",
+        "images",
+        {
+            "beit": ("BeitForImageClassification", SMALL_BEIT),
+            "beit_base": ("BeitModel", SMALL_BEIT),
+            "beit_odd": ("BeitForImageClassification", ODD_BEIT),
+        },
+    ),
+    **of(
+        "Dinov2Config",
+        "images",
+        {
+            "dinov2": ("Dinov2ForImageClassification", SMALL_DINOV2),
+            "dinov2_odd": ("Dinov2ForImageClassification", ODD_DINOV2),
+        },
+    ),
+    # Images of another size than positions were made for, as those on the hub are used.
+    **of("Dinov2Config", "images", {"dinov2_base": ("Dinov2Model", SMALL_DINOV2)}, sides=(24, 12)),
+    **of(
+        "Dinov2WithRegistersConfig",
+        "images",
+        {"dinov2_registers": ("Dinov2WithRegistersModel", SMALL_DINOV2)},
+        sides=(24, 12),
+    ),
+    **of(
+        "Dinov2WithRegistersConfig",
+        "images",
+        {
+            "dinov2_registers_odd": (
+                "Dinov2WithRegistersForImageClassification",
+                {**ODD_DINOV2, "num_register_tokens": 3},
+            )
+        },
+    ),
     **of(
         "ViTConfig",
         "images",
@@ -137,6 +213,15 @@ CASES = {
         },
     ),
     **of(
+        "SegformerConfig",
+        "images",
+        {
+            "segformer": ("SegformerForImageClassification", SMALL_SEGFORMER),
+            "segformer_base": ("SegformerModel", {**SMALL_SEGFORMER, "num_channels": 2}),
+        },
+        sides=(64, 96),
+    ),
+    **of(
         "DetrConfig",
         "detr",
         {"detr": ("DetrForObjectDetection", SMALL_DETR)},
@@ -150,6 +235,19 @@ CASES = {
     ),
 }
 LARGE = {
+    **of(
+        "BeitConfig",
+        "images",
+        {
+            "beit": (
+                "BeitForImageClassification",
+                {"num_labels": 1000, "use_relative_position_bias": True},
+            )
+        },
+    ),
+    **of(
+        "Dinov2Config", "images", {"dinov2": ("Dinov2Model", {"image_size": 518})}, sides=(224, 224)
+    ),
     **of("ViTConfig", "images", {"vit": ("ViTForImageClassification", {"num_labels": 1000})}),
     **of(
         "DeiTConfig",
@@ -158,6 +256,12 @@ LARGE = {
     ),
     **of("ViTMAEConfig", "images", {"vit_mae": ("ViTMAEForPreTraining", {})}),
     **of("SwinConfig", "images", {"swin": ("SwinForImageClassification", {"num_labels": 1000})}),
+    **of(
+        "SegformerConfig",
+        "images",
+        {"segformer": ("SegformerForImageClassification", {"num_labels": 1000})},
+        sides=(224, 224),
+    ),
     **of(
         "Swinv2Config",
         "images",

@@ -1,0 +1,162 @@
+"""BEiT (Bao et al. 2022): its encoder and its classifiers."""
+
+import functools
+import math
+from typing import Any, Literal
+
+from keras_transformers.layers import GridRelativeBias, SelfAttention
+from keras_transformers.models import ViT
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    Setting,
+    activation,
+    number,
+    size,
+)
+from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.vit import (
+    FIXED,
+    arguments_of_vit,
+    embedding_mappings,
+    encoder_mappings,
+    keywords_of_block,
+    make_vit,
+    read_side,
+    sizes,
+    write_side,
+)
+from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
+
+MOST_PATCHES = 64  # along a side
+# Keys have none.
+BIASES: tuple[Literal["query", "value", "output"], ...] = ("query", "value", "output")
+LAYER = "beit.encoder.layer.{i}"
+TABLE = f"{LAYER}.attention.attention.relative_position_bias.relative_position_bias_table"
+
+
+def _mixer(arguments: dict[str, Any], grid: list[int]) -> SelfAttention:
+    """The attention of a block for a grid of patches."""
+    return SelfAttention(
+        arguments["num_heads"],
+        dropout=arguments["attention_dropout"],
+        use_bias=BIASES,
+        position=GridRelativeBias(grid, 1) if arguments["relative"] else None,
+    )
+
+
+def _make(arguments: dict[str, Any]) -> Any:
+    arguments = dict(arguments)
+    sides = arguments["image_size"]
+    if arguments["relative"] and sides[0] != sides[1]:
+        raise ValueError(f"`image_size` must be of a square. Received: {sides}")
+    grid = [side // arguments["patch_size"] for side in sides]
+    if arguments["relative"] and grid[0] > MOST_PATCHES:  # all pairs of which are numbered
+        raise ValueError(
+            f"`image_size` must be at most {MOST_PATCHES} patches. Received: {grid[0]}"
+        )
+    mixer = _mixer(arguments, grid)
+    kept = {k: v for k, v in arguments.items() if k not in ("attention_dropout", "relative")}
+    return make_vit({**kept, "mixer": mixer})
+
+
+def _of_block(grid: list[int], block: Any) -> dict[str, Any]:
+    """What `vit_block` makes such a block of, if it does."""
+    found = {**keywords_of_block(block), "layer_scale": block.layer_scale}
+    del found["qkv_bias"]  # which a mixer says itself
+    position = getattr(block.mixer, "position", None)
+    return {**found, "mixer": _mixer({**found, "relative": position is not None}, grid)}
+
+
+def _arguments(model: ViT) -> dict[str, Any]:
+    grid = list(model.grid(model.get_config()["image_size"]))
+    found = arguments_of_vit(model, functools.partial(_of_block, grid))
+    return {**found, "relative": found["mixer"].position is not None}
+
+
+def _mappings(model: Any) -> Mappings:
+    last = "beit.pooler.layernorm" if model.pooling.kind == "mean" else "beit.layernorm"
+    return [
+        *embedding_mappings("", "beit.embeddings", model.patch_size),
+        *encoder_mappings("encoder_{i}", LAYER),
+        WeightMapping("encoder_{i}/mixer_scale/factor", f"{LAYER}.lambda_1"),
+        WeightMapping("encoder_{i}/feed_forward_scale/factor", f"{LAYER}.lambda_2"),
+        WeightMapping("encoder_{i}/mixer/position/relative_bias", TABLE),
+        *norm("norm", last),
+        *linear("head", "classifier"),
+    ]
+
+
+def _scale(value: Any) -> float | None:
+    """The start of the factors, None for no factors."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError("a number")
+    return value if value > 0 else None
+
+
+def _one_of(ours: Any, both: tuple[Any, Any]) -> bool:
+    """Whether it is the second; ValueError if it is neither."""
+    if not isinstance(ours, str | None) or ours not in both:
+        raise ValueError(f"{both[0]!r} or {both[1]!r}")
+    return ours == both[1]
+
+
+BEIT_CONFIGURATION = Configuration(
+    name="beit",
+    settings=(
+        size("hidden_size", "hidden_dim", 768),
+        size("num_hidden_layers", "num_layers", 12),
+        size("num_attention_heads", "num_heads", 12),
+        size("intermediate_size", "mlp_dim", 3072),
+        activation("hidden_act", "activation", "gelu"),
+        number("hidden_dropout_prob", "dropout", 0.0),
+        number("attention_probs_dropout_prob", "attention_dropout", 0.0),
+        number("drop_path_rate", "drop_path", 0.1),
+        number("layer_norm_eps", "norm_epsilon", 1e-12),
+        Setting("image_size", "image_size", 224, read_side, write_side),
+        size("patch_size", "patch_size", 16),
+        size("num_channels", "channels", 3),
+        Setting(
+            "use_absolute_position_embeddings",
+            "positions",
+            False,
+            lambda value: "learned" if value else None,
+            lambda ours: _one_of(ours, (None, "learned")),
+        ),
+        Setting("use_relative_position_bias", "relative", False, bool),
+        Setting("layer_scale_init_value", "layer_scale", 0.1, _scale, lambda ours: ours or 0.0),
+        Setting(
+            "use_mean_pooling",
+            "pooling",
+            True,
+            lambda value: "mean" if value else "token",
+            lambda ours: _one_of(ours, ("token", "mean")),
+        ),
+    ),
+    fixed={
+        **{key: value for key, value in FIXED.items() if key not in ("pooling", "positions")},
+        "distillation": None,
+    },
+    settled={"use_shared_relative_position_bias": (False,), "head_dim": (None,)},
+    # Of pretraining on masked images, of backbones, and of segmentation.
+    without_effect=frozenset({"vocab_size", "use_mask_token", "out_features", "out_indices"})
+    | {"stage_names", "_out_features", "_out_indices", "add_fpn", "reshape_hidden_states"}
+    | {"pool_scales", "use_auxiliary_head", "auxiliary_loss_weight", "auxiliary_channels"}
+    | {"auxiliary_num_convs", "auxiliary_concat_input", "semantic_loss_ignore_index"},
+)
+BEIT_WEIGHTS = Weights(
+    mappings=_mappings,
+    sizes=sizes("beit"),
+    layers={"num_hidden_layers": "beit.encoder.layer."},
+    prefix="beit.",
+    bare=("BeitModel",),
+)
+BEIT = Family(
+    configuration=BEIT_CONFIGURATION,
+    weights=BEIT_WEIGHTS,
+    model=ViT,
+    architectures={"BeitModel": {"num_classes": None}, "BeitForImageClassification": {}},
+    tasks={"classification": "BeitForImageClassification", "features": "BeitModel"},
+    classes=True,
+    make=_make,
+    arguments=_arguments,
+)

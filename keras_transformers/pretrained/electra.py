@@ -1,0 +1,123 @@
+"""ELECTRA (Clark et al. 2020): the discriminator and the generator."""
+
+from typing import Any
+
+from keras_transformers.models import HeadTransform, MaskedLanguageHead, TaggingHead, TextEncoder
+from keras_transformers.models.text_encoder_variants import HEAD_WORDS
+from keras_transformers.pretrained.bert import (
+    HEADS,
+    STYLE,
+    TASKS,
+    bert_layers,
+    bert_settings,
+    bert_sizes,
+    embeddings,
+    make_encoder,
+)
+from keras_transformers.pretrained.configuration import Configuration, size
+from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.parts import refused, said
+from keras_transformers.pretrained.text_parts import encoder_keywords, of_restoring
+from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
+
+RESTORING = "gelu"  # of the head that restores tokens, whatever the blocks have
+# Of the discriminator: whether each token was replaced, one logit.
+DETECTION: dict[str, Any] = {"head": "detection", "num_classes": 1}
+BLOCKS = [
+    *embeddings("electra.embeddings", "generator_lm_head.weight"),
+    *linear("embedding/projection", "electra.embeddings_project"),
+    *bert_layers("electra"),
+]
+MAPPINGS = [
+    *BLOCKS,
+    *linear("head/transform/dense", "generator_predictions.dense"),
+    *norm("head/transform/norm", "generator_predictions.LayerNorm"),
+    WeightMapping("head/bias", "generator_lm_head.bias"),
+    *linear("head/pooler", "classifier.dense"),
+]
+DETECTION_MAPPINGS = [
+    *BLOCKS,
+    *linear("head/transform/dense", "discriminator_predictions.dense"),
+    *linear("head/classes", "discriminator_predictions.dense_prediction"),
+]
+
+
+def _detects(head: Any) -> bool:
+    return isinstance(head, TaggingHead) and head.transform is not None
+
+
+def _mappings(model: Any) -> Mappings:
+    if _detects(model.head):
+        return DETECTION_MAPPINGS
+    pooled = hasattr(model.head, "pooler")
+    return [*MAPPINGS, *linear("head/classes", "classifier.out_proj" if pooled else "classifier")]
+
+
+def _detection_head(activation: Any) -> TaggingHead:
+    return TaggingHead(1, dropout=0.0, transform=HeadTransform(activation))
+
+
+def _make(arguments: dict[str, Any]) -> TextEncoder:
+    if arguments["head"] == "detection":
+        head = _detection_head(arguments["activation"])
+        arguments = {k: v for k, v in arguments.items() if k not in HEAD_WORDS} | {"head": head}
+    return make_encoder(arguments, RESTORING)
+
+
+def _arguments(model: TextEncoder) -> dict[str, Any]:
+    found = encoder_keywords(model, of_head=_of_head)
+    return {**found, "embedding_dim": found["embedding_dim"] or found["hidden_dim"]}
+
+
+def _of_head(head: Any, found: dict[str, Any]) -> dict[str, Any] | None:
+    """The keywords of a head that restores or detects replaced tokens; None of another."""
+    if isinstance(head, MaskedLanguageHead):  # which has a transform whatever the width
+        return of_restoring(head, found, RESTORING, found["embedding_dim"] or found["hidden_dim"])
+    if not _detects(head):
+        return None
+    made = _detection_head(found["activation"])
+    if said(head.get_config()) != said(made.get_config()):
+        raise refused(head, said(head.get_config()), f"like {said(made.get_config())}")
+    return DETECTION
+
+
+ELECTRA_CONFIGURATION = Configuration(
+    name="electra",
+    settings=(*bert_settings(30522), size("embedding_size", "embedding_dim", 128)),
+    fixed={
+        **{key: value for key, value in STYLE.items() if key != "embedding_dim"},
+        "pooler_activation": "gelu",
+    },
+    settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
+    # Those of the summary belong to multiple choice alone.
+    without_effect=frozenset({"classifier_dropout", "summary_type", "summary_use_proj"})
+    | {"summary_activation", "summary_first_dropout", "summary_last_dropout"}
+    | {"summary_proj_to_labels"},
+)
+ELECTRA_WEIGHTS = Weights(
+    mappings=_mappings,
+    sizes={
+        **bert_sizes("electra"),
+        "electra.embeddings.word_embeddings.weight": ("vocab_size", "embedding_size"),
+        "electra.embeddings.position_embeddings.weight": (
+            "max_position_embeddings",
+            "embedding_size",
+        ),
+    },
+    layers={"num_hidden_layers": "electra.encoder.layer."},
+    prefix="electra.",
+    bare=("ElectraModel",),
+)
+ELECTRA = Family(
+    configuration=ELECTRA_CONFIGURATION,
+    weights=ELECTRA_WEIGHTS,
+    model=TextEncoder,
+    architectures={
+        **{f"Electra{ending}": given for ending, given in HEADS.items()},
+        "ElectraForPreTraining": DETECTION,
+    },
+    tasks={task: f"Electra{ending}" for task, ending in TASKS.items()},
+    classes=True,
+    make=_make,
+    arguments=_arguments,
+)
