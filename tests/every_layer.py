@@ -76,6 +76,7 @@ LAYERS = {
     "LayerScale": _tokens(layers.LayerScale),
     "ClassToken": _tokens(lambda **kw: layers.ClassToken("random_normal", **kw)),
     "TokenEmbedding": Case(lambda **kw: layers.TokenEmbedding(13, 7, **kw), (IDS,)),
+    "UntiedTokenEmbedding": Case(lambda **kw: layers.UntiedTokenEmbedding(13, 7, **kw), (IDS,)),
     "PatchEmbedding": Case(lambda **kw: layers.PatchEmbedding(4, 10, **kw), (IMAGES,)),
     "ShiftedPatchEmbedding": Case(
         lambda **kw: layers.ShiftedPatchEmbedding(4, 10, **kw), (IMAGES,)
