@@ -1,4 +1,4 @@
-"""T5 and its version 1.1 (Raffel et al. 2020), Flan-T5 (Chung et al. 2022), mT5 (Xue et al. 2021)."""
+"""T5, version 1.1 too (Raffel et al. 2020), Flan-T5 (Chung et al. 2022), mT5 (Xue et al. 2021)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,8 +51,8 @@ BRANCHES = {
 
 def read_network(value: str) -> tuple[bool, str]:
     """Whether the feed-forward networks are gated, and their activation, of `feed_forward_proj`."""
-    gated = value.startswith(GATED)
-    name = value.removeprefix(GATED)
+    gated = str(value).startswith(GATED)
+    name = str(value).removeprefix(GATED)
     return gated, read_activation("gelu_new" if gated and name == "gelu" else name)
 
 
