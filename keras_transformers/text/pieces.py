@@ -101,23 +101,24 @@ class PieceTokenizer(tf.Module):
         owner = type(self).__name__
         self.proto, self._learnt = bytes(proto), tuple(vocab)
         self.added_tokens = read_added(owner, added_tokens)
-        self._numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
-        self.vocab = (*self._learnt, *list(self._numbers)[len(set(vocab)) :])
+        numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
+        self.vocab = (*self._learnt, *list(numbers)[len(set(vocab)) :])
         self.vocab_size = len(self.vocab)
         self.languages = Languages(**languages) if isinstance(languages, dict) else languages
-        of_languages = self.languages.tokens.values() if self.languages else ()
-        missing = [piece for piece in (*SPECIAL, *of_languages) if piece not in self._numbers]
+        tokens = self.languages.tokens if self.languages else {}
+        missing = [piece for piece in (*SPECIAL, *tokens.values()) if piece not in numbers]
         if missing or len(set(self.vocab)) < len(self.vocab):
             raise ValueError(
                 f"{owner}: `vocab` must have </s>, <unk> and <pad>, the token of every language, "
                 f"and no piece twice. Missing: {missing[:5]}"
             )
-        self.end_id, self.unknown_id, self.pad_id = (self._numbers[piece] for piece in SPECIAL)
+        self.end_id, self.unknown_id, self.pad_id = (numbers[piece] for piece in SPECIAL)
+        self._of_languages = {code: numbers[token] for code, token in tokens.items()}
         given = {token.content for token in self.added_tokens}
-        marks = [each for each in (*SPECIAL, *of_languages) if each not in given]
+        marks = [each for each in (*SPECIAL, *tokens.values()) if each not in given]
         marks = [AddedToken(each, special=True) for each in marks]
-        self.added_ids = tuple(self._numbers[token.content] for token in self.added_tokens)
-        self._added = AddedTokens((*marks, *self.added_tokens), self._numbers)
+        self.added_ids = tuple(numbers[token.content] for token in self.added_tokens)
+        self._added = AddedTokens((*marks, *self.added_tokens), numbers)
         self._special = {token.content for token in (*marks, *self.added_tokens) if token.special}
         self._hashes, self._order = _by_hash(self._learnt)
 
@@ -143,7 +144,7 @@ class PieceTokenizer(tf.Module):
         """Id of the token of the language to translate to; None where there is none."""
         if self.languages is None or self.languages.target is None:
             return None
-        return self._numbers[self.languages.tokens[self.languages.target]]
+        return self._of_languages[self.languages.target]
 
     @property
     def start_id(self) -> int:
@@ -155,15 +156,14 @@ class PieceTokenizer(tf.Module):
             return self.pad_id
         if not self.languages.behind:
             return self.end_id
-        code = self.languages.target or self.languages.source
-        return self._numbers[self.languages.tokens[code]]
+        return self._of_languages[self.languages.target or self.languages.source]
 
     @property
     def source_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids that stand before and behind a text that is translated."""
         if self.languages is None:
             return (), (self.end_id,)
-        language = self._numbers[self.languages.tokens[self.languages.source]]
+        language = self._of_languages[self.languages.source]
         if self.languages.behind:
             return (), (self.end_id, language)
         return (language,), (self.end_id,)
