@@ -36,8 +36,9 @@ from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping
 GATED = "gated-"
 HEAD = "lm_head.weight"
 TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-# The first is of its classifiers.
-WITHOUT_EFFECT = frozenset({"classifier_dropout", "output_past", "n_positions"})
+# The first is of its classifiers; the last two follow from `feed_forward_proj`.
+WITHOUT_EFFECT = frozenset("classifier_dropout output_past n_positions".split())
+WITHOUT_EFFECT |= {"dense_act_fn", "is_gated_act"}
 # Of each block the branches in their order, and what the published code calls each.
 BRANCHES = {
     "encoder": (("mixer", "SelfAttention"), ("feed_forward", "DenseReluDense")),

@@ -123,9 +123,17 @@ class PieceTokenizer(tf.Module):
         self._hashes, self._order = _by_hash(self._learnt)
 
     def for_targets(self) -> "PieceTokenizer":
-        """The tokenizer of the other language: what a model is trained to write."""
-        if self.languages is None or self.languages.target is None:
+        """The tokenizer of the other language: what a model is trained to write.
+
+        Raises:
+            ValueError: If there are many languages, and nobody has said which; see `between`.
+        """
+        if self.languages is None:
             return self
+        if self.languages.target is None:
+            raise ValueError(
+                "PieceTokenizer.for_targets: `languages` must have a `target`. Received: None"
+            )
         return self.between(self.languages.target, None)
 
     def between(self, source: str, target: str | None) -> "PieceTokenizer":

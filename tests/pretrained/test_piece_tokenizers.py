@@ -87,6 +87,8 @@ def test_languages_have_their_marks_on_both_sides(name, tmp_path):
     assert start == (expected[0][-1] if ours.languages.behind else ours.end_id)
     again = pretrained.load_tokenizer(pretrained.save_tokenizer(ours, tmp_path / "ours"))
     assert (again.languages, again.source_marks) == (ours.languages, ours.source_marks)
+    with pytest.raises(ValueError, match="`languages` must have a `target`. Received: None"):
+        targets.for_targets()
     with pytest.raises(ValueError, match="`target` must be one of .*Received: 'klingon'"):
         pretrained.load_tokenizer(folder, (source, "klingon"))
 
