@@ -159,7 +159,7 @@ def read_pieces(
         tokens = added_tokens(
             folder, _listing(layout, settings), defaults_of(name, SENTENCE_PIECES), numbers
         )
-        return PieceTokenizer(proto, vocab, tokens, asked and Languages(**asked))
+        return PieceTokenizer(proto, vocab, tokens, Languages(**asked) if asked else None)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
 

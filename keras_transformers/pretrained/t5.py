@@ -126,17 +126,18 @@ def t5_keywords(model: Transformer) -> dict[str, Any]:
     Raises:
         ValueError: If no keywords make such a model; the message names the part.
     """
-    block, table = model.encoder_blocks[0], model.target_embedding
+    block, tokens = model.encoder_blocks[0], model.target_embedding
     bias, network = model.source_positions, block.feed_forward
-    for part, kind in ((bias, RelativePositionBias), (network, FeedForward | GatedFeedForward)):
-        if not isinstance(part, kind):
-            raise refused(model, type(part).__name__, "with the parts of T5")
+    known = isinstance(bias, RelativePositionBias)
+    if not known or not isinstance(network, FeedForward | GatedFeedForward):
+        received = f"{type(bias).__name__} and {type(network).__name__}"
+        raise refused(model, received, "with a RelativePositionBias and a FeedForward, as T5 is")
     found = {
-        "vocab_size": table.vocab_size,
-        "hidden_dim": table.hidden_dim,
+        "vocab_size": tokens.vocab_size,
+        "hidden_dim": tokens.hidden_dim,
         "padding_id": model.padding_id,
-        "tied": not isinstance(table, UntiedTokenEmbedding),
-        "scale_logits": table.logits_scale != 1,
+        "tied": not isinstance(tokens, UntiedTokenEmbedding),
+        "scale_logits": tokens.logits_scale != 1,
         "num_layers": len(model.encoder_blocks),
         "num_decoder_layers": len(model.decoder_blocks),
         "num_heads": getattr(block.mixer, "num_heads", None),
@@ -154,7 +155,8 @@ def t5_keywords(model: Transformer) -> dict[str, Any]:
     for name in ("num_heads", "key_dim", "norm_epsilon"):
         if found[name] is None:
             raise refused(model, type(block.mixer).__name__, f"with {name}, as published ones are")
-    check_tables(model, _table(found))
+    table = _table(found)
+    check_tables(model, table, table)
     ours = (model.source_positions, model.target_positions)
     for side, layer in zip((True, False), ours, strict=True):
         if said(serialized(layer)) != said(serialized(_positions(found, side))):

@@ -12,8 +12,6 @@ from recipes.data.translation import load as load_pairs
 OF_GOOGLE = ("PegasusTokenizer", "T5Tokenizer")
 OF_FAIRSEQ = ("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer", "M2M100Tokenizer")
 CLASSES = (*OF_GOOGLE, *OF_FAIRSEQ)
-# The codes that hub folders list; the tokenizer of `transformers` 5 knows NLLB's and M2M-100's so.
-LISTED = {"NllbTokenizer": NLLB, "M2M100Tokenizer": [f"__{code}__" for code in M2M_100]}
 CODES = dict(zip(OF_FAIRSEQ, (MBART, MBART_50, NLLB, M2M_100), strict=True))
 
 
@@ -49,8 +47,15 @@ def write(folder, name, **settings):
         pieces = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(proto)[3:]]
         vocab = {piece: number for number, piece in enumerate(pieces)}
         (folder / "vocab.json").write_text(json.dumps(vocab))
-    if name in LISTED:
-        settings.setdefault("additional_special_tokens", LISTED[name])
+    # Codes that hub folders list; `transformers` 5 knows them, or NLLB's numbers, by that alone.
+    if name == "M2M100Tokenizer":
+        settings.setdefault("additional_special_tokens", [f"__{code}__" for code in M2M_100])
+    if name == "NllbTokenizer":
+        marks = dict(enumerate(["<s>", "<pad>", "</s>", "<unk>"])) | dict(enumerate(NLLB, 301))
+        settings["added_tokens_decoder"] = {
+            number: {"content": content, "lstrip": content == "<mask>", "special": True}
+            for number, content in (marks | {503: "<mask>"}).items()
+        }
     found = {"tokenizer_class": name, **settings}
     (folder / "tokenizer_config.json").write_text(json.dumps(found))
     return folder

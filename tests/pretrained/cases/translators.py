@@ -82,8 +82,8 @@ SMALL_T5 = {
 }
 ODD_T5 = {
     **SMALL_T5,
-    "num_layers": 1,
-    "num_decoder_layers": 2,
+    "num_layers": 2,
+    "num_decoder_layers": 2,  # `transformers` 5.24 caches no more layers than the encoder has
     "num_heads": 2,
     "feed_forward_proj": "gated-gelu",
     "layer_norm_epsilon": 1e-3,
