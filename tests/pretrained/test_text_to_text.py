@@ -14,6 +14,7 @@ from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.pretrained.t5 import make_t5
 from tests.pretrained.piece_folders import write
 from tests.pretrained.test_bad_folders import edit, tensors
+from tests.pretrained.test_search_against_transformers import eagerly
 from tests.pretrained.test_tokenizer_files import GOLDEN
 from tests.serving.reachable import MUST_COMPILE, reached, read
 
@@ -42,8 +43,6 @@ KINDS = {
     "nllb": ("NllbTokenizer", "M2M100", ("deu_Latn", "fra_Latn"), OF_BART),
     "pegasus": ("PegasusTokenizer", "Pegasus", None, OF_BART),
 }
-OFTEN = ("t5", "mbart")
-TRIED = [pytest.param(each, marks=() if each in OFTEN else pytest.mark.slow) for each in KINDS]
 
 
 def bart_files(folder):
@@ -99,26 +98,41 @@ def theirs_of(model, tokenizer, languages):
     return found
 
 
-@pytest.mark.parametrize("kind", TRIED)
-def test_texts_become_the_published_texts_with_xla_and_without(kind, tmp_path):
-    languages = KINDS[kind][2]
-    expected = theirs_of(*publish(kind, tmp_path), languages)
+def ours_of(kind, folder):
+    """Model, tokenizer and translator of a published folder."""
+    words = pretrained.load_tokenizer(folder, KINDS[kind][2])
+    search = pretrained.load_search(folder, getattr(words, "language_id", None))
+    model = pretrained.load(folder)
+    return model, words, search, export.Translator(model, words, search, source_lengths=(16,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_become_the_published_texts(kind, tmp_path):
+    expected = theirs_of(*publish(kind, tmp_path), KINDS[kind][2])
     assert len({text for _, text in expected}) > 1
-    words = pretrained.load_tokenizer(tmp_path, languages)
-    search = pretrained.load_search(tmp_path, getattr(words, "language_id", None))
-    model, (before, after) = pretrained.load(tmp_path), words.source_marks
-    for text, (tokens, _) in zip(TEXTS[:1], expected, strict=False):
-        source = np.array([[*before, *words.tokenize(text).numpy(), *after]])
-        most = 2 * source.shape[1] + 10
-        found = generate(model, source, search=search, max_length=most)["tokens"][0]
-        assert found[: len(tokens)].tolist() == tokens
-    translator = export.Translator(model, words, search, source_lengths=(16,))
-    served = translator.portable(tf.constant(TEXTS))["translation"].numpy()
+    *_, translator = ours_of(kind, tmp_path)
+    with eagerly():
+        served = translator.portable(tf.constant(TEXTS))["translation"].numpy()
     assert [" ".join(text.decode().split()) for text in served] == [text for _, text in expected]
-    if kind in OFTEN:
-        names = reached(read(translator.save(tmp_path / "served")), "serving_default")
-        assert len(names) > 50 and MUST_COMPILE not in names
-        assert not [each for each in names if each.startswith("Xla")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_model_gives_without_xla_what_generate_gives(kind, tmp_path):
+    ((expected, text), *_) = theirs_of(*publish(kind, tmp_path), KINDS[kind][2])
+    model, words, search, translator = ours_of(kind, tmp_path)
+    before, after = words.source_marks
+    source = np.array([[*before, *words.tokenize(TEXTS[0]).numpy(), *after]])
+    most = 2 * source.shape[1] + 10
+    found = generate(model, source, search=search, max_length=most)["tokens"][0]
+    assert found[: len(expected)].tolist() == expected
+    path = translator.save(tmp_path / "served")
+    names = reached(read(path), "serving_default")
+    assert len(names) > 50 and MUST_COMPILE not in names
+    assert not [each for each in names if each.startswith("Xla")]
+    served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    answer = served(text=tf.constant(TEXTS[:1]))["translation"].numpy()[0].decode()
+    assert " ".join(answer.split()) == text
 
 
 def test_the_one_door_asks_for_the_languages_that_no_file_says(tmp_path, monkeypatch):
