@@ -43,6 +43,8 @@ KINDS = {
     "nllb": ("NllbTokenizer", "M2M100", ("deu_Latn", "fra_Latn"), OF_BART),
     "pegasus": ("PegasusTokenizer", "Pegasus", None, OF_BART),
 }
+OFTEN = ("t5", "mbart")
+TRIED = [pytest.param(each, marks=() if each in OFTEN else pytest.mark.slow) for each in KINDS]
 
 
 def bart_files(folder):
@@ -106,7 +108,7 @@ def ours_of(kind, folder):
     return model, words, search, export.Translator(model, words, search, source_lengths=(16,))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRIED)
 def test_texts_become_the_published_texts(kind, tmp_path):
     expected = theirs_of(*publish(kind, tmp_path), KINDS[kind][2])
     assert len({text for _, text in expected}) > 1

@@ -129,7 +129,6 @@ CASES = {
             ("t5", "T5", SMALL_T5, {}),
             ("t5_odd", "T5", ODD_T5, HEAD),
             ("mt5", "MT5", {**SMALL_T5, "feed_forward_proj": "gated-gelu"}, {}),
-            ("mt5_odd", "MT5", {**ODD_T5, "feed_forward_proj": "gated-silu"}, HEAD),
         )
     },
 }
