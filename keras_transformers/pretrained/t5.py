@@ -199,17 +199,9 @@ def _mappings(model: Transformer) -> Mappings:
     return mappings
 
 
-def _family(name: str, kind: str, sizes: Mapping[str, int], network: str, **more: Any) -> Family:
-    """One of T5's family.
-
-    Args:
-        name: Its `model_type`.
-        kind: Published class.
-        sizes: Of the numbers that differ, what they are where nothing is said.
-        network: The same of `feed_forward_proj`.
-        **more: `settings` and `fixed` of its `Configuration`.
-    """
-    settings = (
+def _settings(sizes: Mapping[str, int], network: str) -> tuple[Setting, ...]:
+    """The settings of T5 and mT5, with what they are where nothing is said."""
+    return (
         size("vocab_size", "vocab_size", sizes["vocab_size"]),
         size("d_model", "hidden_dim", 512),
         size("d_kv", "key_dim", 64),
@@ -227,14 +219,17 @@ def _family(name: str, kind: str, sizes: Mapping[str, int], network: str, **more
         number("layer_norm_epsilon", "norm_epsilon", 1e-6),
         Setting("feed_forward_proj", "network", network, read_network, write_network),
         number("pad_token_id", "padding_id", 0),
-        *more["settings"],
     )
+
+
+def _family(name: str, kind: str, settings: tuple[Setting, ...], fixed: dict[str, Any]) -> Family:
+    """One of T5's family: its `model_type`, published class, settings and fixed arguments."""
     relative = "SelfAttention.relative_attention_bias.weight"
     return Family(
         configuration=Configuration(
             name=name,
             settings=settings,
-            fixed=more["fixed"],
+            fixed=fixed,
             # Whether there are two tables is seen from the file: `transformers` 5 writes True.
             settled={"tie_word_embeddings": (True, False)},
             without_effect=WITHOUT_EFFECT,
@@ -267,10 +262,9 @@ def _scaled(config: dict[str, Any]) -> bool:
 T5 = _family(
     "t5",
     "T5ForConditionalGeneration",
-    {"vocab_size": 32128, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
-    "relu",
-    # Older files say by the first whether logits are scaled; where both are there, the second does.
-    settings=(
+    (
+        *_settings({"vocab_size": 32128, "d_ff": 2048, "num_layers": 6, "num_heads": 8}, "relu"),
+        # Older files say by the first whether logits are scaled; where both are there, the second.
         Setting("tie_word_embeddings", "scale_logits", True, bool),
         Setting("scale_decoder_outputs", "scale_logits", _scaled, bool),
     ),
@@ -279,8 +273,6 @@ T5 = _family(
 MT5 = _family(
     "mt5",
     "MT5ForConditionalGeneration",
-    {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6},
-    "gated-gelu",
-    settings=(),
+    _settings({"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6}, "gated-gelu"),
     fixed={"scale_logits": False},
 )
