@@ -84,7 +84,7 @@ class PieceTokenizer(tf.Module):
     >>> codes = {code: code for code in ("en_XX", "ro_RO")}
     >>> tokenizer = PieceTokenizer(trained.proto, pieces, languages=Languages(codes, "en_XX"))
     >>> tokenizer.pieces(tokenizer.tokenize("a cat", end=True).numpy())
-    ['en_XX', '▁a', '▁', 'c', 'at', '</s>']
+    ['en_XX', '▁', 'a', '▁', 'c', 'at', '</s>']
     >>> tokenizer.between("en_XX", "ro_RO").language_id
     15
     """

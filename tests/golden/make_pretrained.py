@@ -45,6 +45,7 @@ def published(case, folder):
     save_file({**stored, **weights}, folder / "model.safetensors", {"format": "pt"})
     shapes = {k: v for k, v in floating.items() if k not in kept}
     others = {k: v for k, v in stored.items() if k not in shapes}
+    del stored, weights  # of large ones they are gigabytes
     model = kind.from_pretrained(folder, attn_implementation="eager").eval()
     # Of the large ones what is right, for a float32 result of theirs is as far from it as ours;
     # but their DETR knows float32 alone.
