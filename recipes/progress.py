@@ -12,9 +12,7 @@ def announce(config):
     of = config.training
     minutes, epochs = getattr(of, "minutes", None), getattr(of, "epochs", None)
     limits = [f"{minutes:g} minutes"] if minutes else []
-    limits += (
-        [f"{epochs} epochs"] if epochs else []
-    )  # several networks have theirs
+    limits += [f"{epochs} epochs"] if epochs else []  # several networks have theirs
     at_most = f" for {' or '.join(limits)} at most," if limits else ""
     print(
         f"{config.run.output}: reads the data; trains,{at_most} where the first step compiles; "

@@ -40,8 +40,9 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
     https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Unlike
-    `keras.layers.ReversibleEmbedding` it is always tied; its logits have no soft cap and the
-    compute dtype; and it is quantised by "int8" alone, with Keras's own quantizers.
+    `keras.layers.ReversibleEmbedding` it is always tied, but for `UntiedTokenEmbedding`; its logits
+    have no soft cap and the compute dtype; and it is quantised by "int8" alone, with Keras's own
+    quantizers.
 
     Args:
         vocab_size: Number of rows of the table.
@@ -51,6 +52,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         logits_bias: Whether the logit of each token has a learned bias of its own.
         padding_id: The id that stands for padding. A negative one is no token's: any row stands for
             it.
+        logits_scale: What logits are multiplied by, besides the bias: `hidden_dim ** -0.5` in T5.
 
     Call arguments:
         ids: Integers `(batch, length)`, or floats that hold integers, in `[0, vocab_size)`. XLA
@@ -83,6 +85,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         mask_zero: bool = False,
         logits_bias: bool = False,
         padding_id: int = 0,
+        logits_scale: float = 1.0,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -97,6 +100,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self.mask_zero = mask_zero
         self.logits_bias = logits_bias
         self.padding_id = padding_id
+        self.logits_scale = logits_scale
         self.supports_masking = True
         self.autocast = False  # half precision would round ids that are held in floats
         self._reversed = False
@@ -144,17 +148,27 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     def logits(self, x: Tensor) -> Tensor:
         """Scores every token of the vocabulary: `(..., hidden_dim)` -> `(..., vocab_size)`.
 
-        `x E^T`, and the bias of each token where there is one.
+        `s x E^T`, `s` being `logits_scale`, and the bias of each token where there is one.
 
         In a functional model this is a call of the layer, with `reverse=True`.
         """
         if isinstance(x, keras.KerasTensor):  # a product made here would have a copy of the table
             return self(x, reverse=True)
+        x = self.before_logits(x)
         if self.table_scale is not None:
             y = self._int8_logits(ops.reshape(x, (-1, self.hidden_dim)))
             return self._with_bias(ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size)))
-        table = ops.cast(self.table, self.compute_dtype)
+        table = ops.cast(self.output_table, self.compute_dtype)
         return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table)))
+
+    @property
+    def output_table(self) -> Any:
+        """The weights `(vocab_size, hidden_dim)` that make logits."""
+        return self.table
+
+    def before_logits(self, x: Tensor) -> Tensor:
+        """Vectors as the table that makes logits takes them."""
+        return x if self.logits_scale == 1 else x * ops.cast(self.logits_scale, x.dtype)
 
     def _with_bias(self, logits: Tensor) -> Tensor:
         return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
@@ -171,13 +185,14 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         """
         if isinstance(x, keras.KerasTensor):
             return self(x, reverse=True)
+        x = self.before_logits(x)
         rows = ops.reshape(ops.cast(x, self.compute_dtype), (-1, self.hidden_dim))
         if self.table_scale is not None:
             y = self._int8_logits(rows)
         elif KERNELS.get() is not None:
-            y = KERNELS.get().table_product(rows, ops.cast(self.table, rows.dtype))
+            y = KERNELS.get().table_product(rows, ops.cast(self.output_table, rows.dtype))
         else:
-            table = ops.cast(self.table, rows.dtype)
+            table = ops.cast(self.output_table, rows.dtype)
             alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
             y = ops.matmul(rows, ops.transpose(table)) if alone else _times_table(table, rows)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
@@ -261,4 +276,5 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             "mask_zero": self.mask_zero,
             "logits_bias": self.logits_bias,
             "padding_id": self.padding_id,
+            "logits_scale": self.logits_scale,
         }

@@ -23,7 +23,9 @@ WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
 MOST_SHOWN = 8  # names of files, in a message
 
 
-def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
+def load(
+    folder: StrPath, signature: str = "serving_default", languages: tuple[str, str] | None = None
+) -> Predictor:
     """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
@@ -32,6 +34,8 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
             folder of its versions, of which the newest is taken.
         signature: Which of a SavedModel's programs answers: "serving_default", or "xla", compiled,
             where there is one. What is published is always compiled.
+        languages: For a published translator of many languages, the codes of the source's and the
+            target's, as it calls them: ("eng_Latn", "fra_Latn"). By default what its files say.
 
     Returns:
         A predictor, see `keras_transformers.predictors`: `predict` answers, and `model`,
@@ -40,7 +44,7 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     Raises:
         FileNotFoundError: If there is no such folder.
         ValueError: If it is none of the three, the model gives no answer (a masked autoencoder), or
-            there is no such signature.
+            there is no such signature or language.
         ImportError: If a text model is to be loaded without tensorflow-text.
 
     Example:
@@ -60,12 +64,19 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     folder = pathlib.Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"load: there is no folder {folder}.")
-    if (found := saved_model.newest(folder)) is not None:
-        return saved_model.predictor(found, signature)
-    if (folder / CONFIG).is_file() and any(path.suffix in WEIGHTS for path in folder.iterdir()):
+    exported = saved_model.newest(folder)
+    weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
+    if exported is None and weights and (folder / CONFIG).is_file():
         from keras_transformers.loading import published  # which imports all exporters
 
-        return published.predictor(folder)
+        return published.predictor(folder, languages)
+    if languages is not None:
+        raise ValueError(
+            f"load: {folder} holds no published translator, so `languages` must be None. "
+            f"Received: {languages}"
+        )
+    if exported is not None:
+        return saved_model.predictor(exported, signature)
     if (found := saved_model.newest(folder / SAVED)) is not None:
         return saved_model.predictor(found, signature, _parts_of_run(folder), folder)
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")

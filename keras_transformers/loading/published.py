@@ -1,5 +1,6 @@
 """A folder of published weights as a predictor."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -12,35 +13,43 @@ from keras_transformers.pretrained.folder import read_model
 NEW_TOKENS = 128  # of a continuation
 
 
-def predictor(folder: pathlib.Path) -> Predictor:
-    """The predictor of published weights.
+def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predictor:
+    """The predictor of published weights, between two languages where there are many.
 
     Raises:
-        ValueError: If the folder is broken, or its model gives no answer to text or images.
+        ValueError: If the folder is broken, or its model gives no answer to text or images, or
+            nobody says which languages it is to translate between.
     """
     model = read_model(folder)
-    served, parts = _served(folder, model)
+    served, parts = _served(folder, model, languages)
     parts["model"] = lambda: model
     names = ("model", "tokenizer", "preprocessing")
     parts = {str(name): parts[name] for name in names if name in parts}
     return KINDS[served.kind](served, served.labels, parts, folder)
 
 
-def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[], Any]]]:
+def _served(
+    folder: pathlib.Path, model: Any, languages: tuple[str, str] | None
+) -> tuple[Any, dict[str, Callable[[], Any]]]:
     """The object of `export` that answers, and its parts besides the model."""
     config = model.get_config()
+    if languages is not None and not isinstance(model, models.Transformer):
+        raise ValueError(
+            f"load: {folder} holds a {type(model).__name__}, so `languages` must be None. "
+            f"Received: {languages}"
+        )
     if isinstance(model, models.DETR) or config.get("num_classes") and _sees(model):
         preprocessing = pretrained.load_preprocessing(folder)
         make = export.Detector if isinstance(model, models.DETR) else export.ImageClassifier
         served = make(model, pretrained.class_names(folder), preprocessing)
         return served, {"preprocessing": lambda: preprocessing}
-    make = _of_text(model)
+    make = _of_text(model, languages)
     if make is None:
         raise ValueError(
             f"load: {folder} holds a {type(model).__name__}{_head(model)}, which answers no "
             "text and no image; keras_transformers.pretrained.load gives the model."
         )
-    words = pretrained.load_tokenizer(folder)
+    words = pretrained.load_tokenizer(folder, languages)
     return make(folder, model, words), {"tokenizer": lambda: words}
 
 
@@ -54,10 +63,10 @@ def _head(model: Any) -> str:
     return " without a head" if model.head is None else f" with a {type(model.head).__name__}"
 
 
-def _of_text(model: Any) -> Callable[..., Any] | None:
+def _of_text(model: Any, languages: tuple[str, str] | None) -> Callable[..., Any] | None:
     """What makes a served object of folder, model and tokenizer; None where nothing does."""
     if isinstance(model, models.Transformer):
-        return _translator
+        return functools.partial(_translator, languages)
     if isinstance(model, models.LanguageModel):
         return _generator
     if isinstance(model, models.TextEncoder):
@@ -66,8 +75,27 @@ def _of_text(model: Any) -> Callable[..., Any] | None:
     return None
 
 
-def _translator(folder: pathlib.Path, model: Any, words: Any) -> export.Translator:
-    return export.Translator(model, words, pretrained.load_search(folder))
+def _translator(
+    languages: tuple[str, str] | None, folder: pathlib.Path, model: Any, words: Any
+) -> export.Translator:
+    search = pretrained.load_search(folder)
+    if getattr(words, "languages", None) is not None:
+        boundaries = search.constraints.boundaries
+        if languages is not None or boundaries.first is None and words.language_id is not None:
+            search = pretrained.load_search(folder, words.language_id)
+        elif boundaries.first is None:
+            _check_start(folder, boundaries.start, words)
+    return export.Translator(model, words, search)
+
+
+def _check_start(folder: pathlib.Path, start: int | None, words: Any) -> None:
+    """ValueError unless decoding starts with the token of a language."""
+    if start not in map(words.vocab.index, words.languages.tokens.values()):
+        raise ValueError(
+            f"load: {folder} translates between many languages, and no file says which. Give "
+            "`languages`, the codes of the source's and the target's, of "
+            f"{', '.join(words.languages.tokens)}."
+        )
 
 
 def _generator(folder: pathlib.Path, model: Any, words: Any) -> export.TextGenerator:

@@ -73,8 +73,8 @@ class TrainsWithoutLogits(ModelMixin):
             bias = sum(biases[1:], biases[0]) if biases else None
             loss: Any = self.loss
             compiled = self.jit_compile and not self.run_eagerly
-            given = (embedding.table, bias, sample_weight, training, compiled)
-            y_pred = loss.of_hidden(y, y_pred, *given)
+            given = (embedding.output_table, bias, sample_weight, training, compiled)
+            y_pred = loss.of_hidden(y, embedding.before_logits(y_pred), *given)
             super().compute_metrics(x, y, y_pred, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 

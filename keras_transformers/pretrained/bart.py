@@ -95,6 +95,19 @@ def _rows(value: Any) -> int:
     return positive(value) + OFFSET
 
 
+def _settings(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
+    """The settings of all of them, with what they are where nothing is said."""
+    return (
+        size("vocab_size", "vocab_size", defaults.get("vocab_size", 50265)),
+        *settings_of_both_stacks(1024, 12, 16, 4096),
+        activation("activation_function", "activation", defaults["activation"]),
+        number("dropout", "dropout", 0.1),
+        number("attention_dropout", "attention_dropout", defaults.get("attention_dropout", 0.0)),
+        Setting("scale_embedding", "scale_embedding", defaults.get("scale_embedding", False), bool),
+        number("pad_token_id", "padding_id", defaults.get("padding_id", 1)),
+    )
+
+
 def _family(
     name: str,
     kind: str,
@@ -116,22 +129,13 @@ def _family(
         mappings: Those beside `bart_layers`.
         settled, without_effect: As for `Configuration`.
     """
-    learned = fixed["positions"] == "learned"
-    settings = (
-        size("vocab_size", "vocab_size", defaults.get("vocab_size", 50265)),
-        *settings_of_both_stacks(1024, 12, 16, 4096),
-        activation("activation_function", "activation", defaults["activation"]),
-        number("dropout", "dropout", 0.1),
-        number("attention_dropout", "attention_dropout", defaults.get("attention_dropout", 0.0)),
-        Setting("scale_embedding", "scale_embedding", defaults.get("scale_embedding", False), bool),
-        number("pad_token_id", "padding_id", defaults.get("padding_id", 1)),
-    )
+    settings = _settings(defaults)
     sizes: dict[Any, tuple[Any, ...]] = {
         ("model.shared.weight", *TABLES): ("vocab_size", "d_model"),
         "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
         "model.decoder.layers.0.fc1.weight": ("decoder_ffn_dim", "d_model"),
     }
-    if learned:
+    if fixed["positions"] == "learned":
         rows = Setting("max_position_embeddings", "table_rows", 1024, _rows, lambda x: x - OFFSET)
         settings += (rows,)
         sizes["model.encoder.embed_positions.weight"] = ("max_position_embeddings", "d_model")

@@ -1,7 +1,7 @@
 """What a family of published models is to us: a configuration, weights, and a class of ours."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import keras
@@ -22,6 +22,8 @@ class Weights:
             there may be.
         prefix: What names begin with where there is a head.
         bare: Published classes whose files lack that prefix.
+        arguments: Function of the names of a file's tensors that gives arguments of ours which
+            `config.json` does not say.
     """
 
     mappings: Callable[[Any], Mappings]
@@ -29,6 +31,7 @@ class Weights:
     layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     prefix: str = ""
     bare: tuple[str, ...] = ()
+    arguments: Callable[[Collection[str]], dict[str, Any]] = lambda names: {}
 
 
 @dataclasses.dataclass(frozen=True)

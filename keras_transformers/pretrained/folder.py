@@ -28,6 +28,7 @@ from keras_transformers.pretrained.roberta import ROBERTA, XLM_ROBERTA
 from keras_transformers.pretrained.segformer import SEGFORMER
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.swin import SWIN, SWINV2
+from keras_transformers.pretrained.t5 import MT5, T5
 from keras_transformers.pretrained.vit import DEIT, VIT
 from keras_transformers.pretrained.vit_mae import VIT_MAE
 from keras_transformers.pretrained.weight_mapping import assign, gather
@@ -35,7 +36,7 @@ from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
-ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
+ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, T5, MT5, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
 ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT)
 ALL += (SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
@@ -43,12 +44,14 @@ FAMILIES = {family.name: family for family in ALL}
 
 Task: TypeAlias = Literal[
     "features", "classification", "tagging", "masked_language", "language_model", "translation",
-    "summarization", "reconstruction", "detection", "distilled_classification",
+    "summarization", "text_to_text", "reconstruction", "detection", "distilled_classification",
 ]  # fmt: skip
 
 
 @overload
-def load(folder: StrPath, task: Literal["translation", "summarization"]) -> models.Transformer: ...
+def load(
+    folder: StrPath, task: Literal["translation", "summarization", "text_to_text"]
+) -> models.Transformer: ...
 @overload
 def load(folder: StrPath, task: Literal["language_model"]) -> models.LanguageModel: ...
 @overload
@@ -62,17 +65,18 @@ def load(folder: StrPath, task: Task | None = None) -> Any: ...
 def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
-    Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer's encoder,
-    masked autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time;
-    nothing in the folder is executed. Ids, pictures and logits are those of the published model.
+    Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
+    DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2,
+    SegFormer's encoder, masked autoencoders and DETR. Weights are read from safetensors alone, one
+    tensor at a time; nothing in the folder is executed. Ids, pictures and logits are those of the
+    published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
         task: None for what `config.json` says the weights were made for; or "features" for the
             model without its head, "classification", "tagging", "masked_language",
-            "language_model", "translation", "summarization", "reconstruction", "detection", or
-            "distilled_classification" (DeiT), if the file has what that needs.
+            "language_model", "translation", "summarization", "text_to_text" (T5), "reconstruction",
+            "detection", or "distilled_classification" (DeiT), if the file has what that needs.
 
     Returns:
         A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE` or
@@ -132,6 +136,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
         check_choice(str(where), {"problem_type": None, **config}, "problem_type", PROBLEMS)
         arguments["problem_type"] = config.get("problem_type")
     tensors = Tensors(folder)
+    arguments |= family.weights.arguments(tensors.shapes)
     check_sizes(family, config, tensors, where)
     try:
         with within(sum(map(math.prod, tensors.shapes.values()))):

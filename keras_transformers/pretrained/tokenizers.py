@@ -14,6 +14,12 @@ from keras_transformers.pretrained.fast_tokenizer import (
     the_model,
 )
 from keras_transformers.pretrained.files import read_json, write_json
+from keras_transformers.pretrained.piece_tokenizers import (
+    OF_FAIRSEQ,
+    read_fairseq,
+    read_pieces,
+    write_pieces,
+)
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
@@ -21,6 +27,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     FAIRSEQ,
     GENERIC,
     MARIAN,
+    SENTENCE_PIECES,
     SETTINGS,
     TOKENIZER,
     WORD_PIECES,
@@ -39,20 +46,21 @@ if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
     from keras_transformers.text.fairseq import FairseqTokenizer
     from keras_transformers.text.marian import MarianTokenizer
+    from keras_transformers.text.pieces import PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
-SENTENCE_PIECES = "sentencepiece.bpe.model"
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
     MARIAN: "source.spm, target.spm and vocab.json",
-    FAIRSEQ: SENTENCE_PIECES,
+    FAIRSEQ: OF_FAIRSEQ,
+    SENTENCE_PIECES: "spiece.model or sentencepiece.bpe.model",
 }
 
 
 def load_tokenizer(
-    folder: StrPath,
-) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer:
+    folder: StrPath, languages: tuple[str, str] | None = None
+) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. What is not imitated
@@ -61,18 +69,23 @@ def load_tokenizer(
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
-            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json`
-            and `merges.txt`, or `tokenizer.json`; XLM-R: `sentencepiece.bpe.model`. Beside them
-            `tokenizer_config.json` and `added_tokens.json` are read, and of `config.json` whose
-            tokenizer it is.
+            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa and BART:
+            `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
+            `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5 and mT5:
+            `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
+            and of `config.json` whose tokenizer it is.
+        languages: Codes of the language of the texts and of that to translate to, as the published
+            tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
+            default what `tokenizer_config.json` says.
 
     Returns:
-        A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a
-        `text.WordPieceTokenizer`, a `text.BytePairTokenizer` or a `text.FairseqTokenizer`.
+        A `text.MarianTokenizer` or `text.PieceTokenizer` (of the source; `for_targets()` gives the
+        other), `text.WordPieceTokenizer`, `text.BytePairTokenizer` or `text.FairseqTokenizer`.
 
     Raises:
         FileNotFoundError: If the files are missing.
-        ValueError: If they are broken, or hold a tokenizer of another kind.
+        ValueError: If they are broken, hold a tokenizer of another kind, or it has no such
+            languages.
 
     Example:
     >>> import pathlib, tempfile
@@ -95,8 +108,14 @@ def load_tokenizer(
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
     check_settings(folder, settings, kind)
+    if kind == SENTENCE_PIECES:
+        return read_pieces(folder, there, settings, name, languages)
+    if languages is not None:
+        raise ValueError(
+            f"{folder}: `languages` must be None for a tokenizer of {kind}. Received: {languages}"
+        )
     reads = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}
-    reads |= {FAIRSEQ: _fairseq}
+    reads |= {FAIRSEQ: read_fairseq}
     return cast(Any, reads[kind])(folder, there, settings, fast, name)
 
 
@@ -105,7 +124,8 @@ def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
     if fast or name in GENERIC:
         return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast) or "")
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
-    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({SENTENCE_PIECES}, FAIRSEQ))
+    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({"spiece.model"}, SENTENCE_PIECES))
+    files += (({OF_FAIRSEQ}, FAIRSEQ if name is None else SENTENCE_PIECES),)
     return next((kind for needed, kind in files if needed <= there), None)
 
 
@@ -121,7 +141,7 @@ def _marian(
     folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> MarianTokenizer:
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
-    from keras_transformers.text.marian import SPECIAL
+    from keras_transformers.text.pieces import SPECIAL
 
     _require(folder, there, MARIAN, {"source.spm", "vocab.json"})
     apart = settings.get("separate_vocabs", False)
@@ -196,41 +216,22 @@ def _byte_pairs(
         raise ValueError(f"{folder}: {error}") from None
 
 
-def _fairseq(
-    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
-) -> FairseqTokenizer:
-    from keras_transformers.text import AddedToken, FairseqTokenizer, SentencePieceTokenizer
-    from keras_transformers.text.fairseq import MARKS, MASK
-
-    _require(folder, there, FAIRSEQ, {SENTENCE_PIECES})
-    proto = SentencePieceTokenizer.read(folder / SENTENCE_PIECES)
-    try:
-        alone = FairseqTokenizer(proto, [AddedToken(MASK, special=True)])
-    except ValueError as error:
-        raise ValueError(f"{folder / SENTENCE_PIECES}: {error}") from None
-    numbers = {piece: number for number, piece in enumerate(alone.vocab)}
-    defaults = defaults_of(name, FAIRSEQ)
-    tokens = added_tokens(folder, settings, defaults, numbers, fast.get("added_tokens"))
-    tokens.sort(key=lambda token: numbers.get(token.content, len(numbers)))
-    return FairseqTokenizer(proto, [each for each in tokens if each.content not in MARKS])
-
-
 def save_tokenizer(
-    tokenizer: MarianTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer,
+    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer,
     folder: StrPath,
 ) -> pathlib.Path:
     """Writes a tokenizer as Hugging Face's `transformers` reads it.
 
     Args:
-        tokenizer: A `text.MarianTokenizer`, `text.WordPieceTokenizer`, `text.BytePairTokenizer` or
-            `text.FairseqTokenizer`.
+        tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer`,
+            `text.BytePairTokenizer` or `text.FairseqTokenizer`.
         folder: Path of the folder.
 
     Returns:
         The path, a `pathlib.Path`.
 
     Raises:
-        ValueError: If it is of another kind.
+        ValueError: If it is of another kind, or no published class numbers its pieces so.
 
     Example:
     >>> import tempfile
@@ -245,6 +246,7 @@ def save_tokenizer(
         BytePairTokenizer,
         FairseqTokenizer,
         MarianTokenizer,
+        PieceTokenizer,
         WordPieceTokenizer,
     )
 
@@ -262,7 +264,7 @@ def save_tokenizer(
             settings["pad_token"] = tokenizer.padding
         settings["tokenizer_class"] = class_with(BYTE_PAIRS, settings.keys())
     elif isinstance(tokenizer, FairseqTokenizer):
-        (folder / SENTENCE_PIECES).write_bytes(tokenizer.proto)
+        (folder / OF_FAIRSEQ).write_bytes(tokenizer.proto)
         settings = {"tokenizer_class": "XLMRobertaTokenizer"}
     elif isinstance(tokenizer, MarianTokenizer):
         targets = tokenizer.for_targets()
@@ -275,9 +277,11 @@ def save_tokenizer(
             if vocab is not None:
                 write_json(folder, vocab, {piece: i for i, piece in enumerate(each.vocab)})
         settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
+    elif isinstance(tokenizer, PieceTokenizer):
+        settings = write_pieces(tokenizer, folder)
     else:
         raise ValueError(
-            "save_tokenizer: `tokenizer` must be a MarianTokenizer, WordPieceTokenizer, "
+            "save_tokenizer: `tokenizer` must be a PieceTokenizer, WordPieceTokenizer, "
             f"BytePairTokenizer or FairseqTokenizer. Received: {type(tokenizer).__name__}"
         )
     if tokenizer.added_tokens:

@@ -91,7 +91,9 @@ def translator_keywords(model: Transformer) -> dict[str, Any]:
     if source.scale != target.scale:
         raise refused(model, "tables of different `scale`", "with one `scale` of both tables")
     found["positions"] = _kind_of_positions(model, found)
-    _check_blocks(model, found)
+    tables = (_table(found, "target"),) * 2 if found["shared"] else _tables(found)
+    check_tables(model, *tables)
+    check_blocks(model, _encoder_block(found), _decoder_block(found))
     return found
 
 
@@ -171,10 +173,17 @@ def _kind_of_positions(model: Transformer, found: dict[str, Any]) -> str:
     raise refused(model, kinds, "with positions as Marian, M2M-100 or BART has them")
 
 
-def _check_blocks(model: Transformer, found: dict[str, Any]) -> None:
-    """Raises ValueError for blocks that other parts make than these keywords."""
-    encoder, decoder = _encoder_block(found), _decoder_block(found)
-    hidden = (None, None, found["hidden_dim"])
+def check_tables(model: Transformer, source: TokenEmbedding, target: TokenEmbedding) -> None:
+    """Raises ValueError for tables of tokens other than these, which are not built."""
+    for ours, expected in ((model.source_embedding, source), (model.target_embedding, target)):
+        if said(serialized(ours)) != said(serialized(expected)):
+            received = f"{type(ours).__name__} with {said(ours.get_config())}"
+            raise refused(model, received, f"with {type(expected).__name__} as published ones are")
+
+
+def check_blocks(model: Transformer, encoder: EncoderBlock, decoder: DecoderBlock) -> None:
+    """Raises ValueError for blocks other than copies of these, which are not built."""
+    hidden = (None, None, model.target_embedding.hidden_dim)
     encoder.build(hidden)
     decoder.build(hidden, hidden)
     sides = (

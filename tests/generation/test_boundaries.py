@@ -99,6 +99,12 @@ def test_what_is_forced_first_and_last_counts_nothing(seed):
         assert result["scores"][0] == pytest.approx(scores[tokens], rel=2e-5, abs=1e-6)
 
 
+def test_decoding_starts_with_the_id_of_the_search():
+    assert Boundaries(start=5).start_of(1) == 5
+    assert Boundaries().start_of(1) == 1
+    assert Boundaries(start=5).start_of(None) is None  # texts that begin with their first token
+
+
 @pytest.mark.parametrize("make", [Greedy, Sampling, BeamSearch])
 @settings(max_examples=3)
 @given(seed=seeds)
@@ -233,6 +239,7 @@ def test_the_default_puts_what_ended_before_what_is_cut():
     [
         (lambda: Boundaries(ends=(-1,)), r"Boundaries: ids must be from 0 on.*-1"),
         (lambda: Boundaries(first=-2), r"Boundaries: ids must be from 0 on.*-2"),
+        (lambda: Boundaries(start=-2), r"Boundaries: ids must be from 0 on.*-2"),
         (lambda: Constraints(banned=((),)), "`banned` must hold no empty sequence"),
         (lambda: Constraints(banned=((3, -1),)), "`banned` and `required` must be ids from 0 on"),
         (lambda: Constraints(min_new=-1), "must not be negative.*min_new=-1"),
@@ -244,7 +251,7 @@ def test_impossible_boundaries_are_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("boundaries", [{"first": VOCAB}, {"ends": (2, VOCAB)}])
+@pytest.mark.parametrize("boundaries", [{"first": VOCAB}, {"start": VOCAB}, {"ends": (2, VOCAB)}])
 def test_boundaries_beyond_the_vocabulary_are_refused(boundaries):
     search = Greedy(Constraints(boundaries=Boundaries(**boundaries)))
     with pytest.raises(ValueError, match=rf"below the vocabulary's size, {VOCAB}.*\[{VOCAB}\]"):

@@ -5,10 +5,10 @@
 
 Written by torch 2.13.0 and transformers 5.23.0, the cases of RoBERTa and of what came later by
 5.24.0. For each case: the `config.json` and the names and shapes of the tensors that
-`save_pretrained` writes, inputs, logits, losses, and what `generate` writes. Weights are not in the
-files: `tests.published` makes them from names and shapes; each case has a file. With `--published`
-it makes pretrained/large/ instead, of the published sizes; with `--only` it makes just the cases
-whose names begin so.
+`save_pretrained` writes, inputs, logits, losses, and what `generate` writes. A case can have `more`
+tensors than those. Weights are not in the files: `tests.published` makes them from names and
+shapes; each case has a file. With `--published` it makes pretrained/large/ instead, of the
+published sizes; with `--only` it makes just the cases whose names begin so.
 """
 
 import json
@@ -38,12 +38,14 @@ def published(case, folder):
     kind(config).save_pretrained(folder)
     with safe_open(folder / "model.safetensors", "numpy") as file:
         stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    stored |= {name: np.zeros(shape, "float32") for name, shape in case.get("more", {}).items()}
     floating = {k: list(v.shape) for k, v in stored.items() if v.dtype.kind == "f"}
     kept = {k for k in floating if k.endswith(case.get("kept", ()))}
     weights = sharpened(random_weights({k: v for k, v in floating.items() if k not in kept}))
     save_file({**stored, **weights}, folder / "model.safetensors", {"format": "pt"})
     shapes = {k: v for k, v in floating.items() if k not in kept}
     others = {k: v for k, v in stored.items() if k not in shapes}
+    del stored, weights  # of large ones they are gigabytes
     model = kind.from_pretrained(folder, attn_implementation="eager").eval()
     # Of the large ones what is right, for a float32 result of theirs is as far from it as ours;
     # but their DETR knows float32 alone.

@@ -19,7 +19,7 @@ from keras_transformers.models import DETR, MAE, LanguageModel, Transformer
 from recipes.data.translation import load as load_pairs
 from tests.contract import assert_close
 from tests.pretrained.cases import CASES, images, sequences
-from tests.pretrained.test_published import GOLDEN as PUBLISHED
+from tests.pretrained.test_published import GOLDEN as CASE_FILES
 from tests.pretrained.test_published import Published
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_token
 def test_transformers_computes_the_same_with_what_we_write(name, tmp_path):
     case = CASES[name]
     (tmp_path / "theirs").mkdir()
-    published = Published(PUBLISHED / f"{name}.npz", case, tmp_path / "theirs")
+    published = Published(CASE_FILES / f"{name}.npz", case, tmp_path / "theirs")
     folder = pretrained.save(published.model, tmp_path / "ours", family=case.get("family"))
     kind = getattr(hf, case["class"])
     outputs = []

@@ -241,6 +241,78 @@ DETR = {
     "use_pretrained_backbone": True,
     "use_timm_backbone": True,
 }
+T5 = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_ff": 2048,
+    "d_kv": 64,
+    "d_model": 512,
+    "decoder_start_token_id": 0,
+    "dropout_rate": 0.1,
+    "eos_token_id": 1,
+    "initializer_factor": 1.0,
+    "is_encoder_decoder": True,
+    "layer_norm_epsilon": 1e-06,
+    "model_type": "t5",
+    "n_positions": 512,
+    "num_heads": 8,
+    "num_layers": 6,
+    "output_past": True,
+    "pad_token_id": 0,
+    "relative_attention_num_buckets": 32,
+    "task_specific_params": {"summarization": {"prefix": "summarize: "}},
+    "vocab_size": 32128,
+}
+FLAN_T5 = {
+    **T5,
+    "d_ff": 1024,
+    "feed_forward_proj": "gated-gelu",
+    "num_decoder_layers": 8,
+    "num_heads": 6,
+    "num_layers": 8,
+    "relative_attention_max_distance": 128,
+    "tie_word_embeddings": False,
+    "transformers_version": "4.23.1",
+    "use_cache": True,
+}
+MT5 = {
+    **{key: value for key, value in FLAN_T5.items() if key not in ("n_positions", "output_past")},
+    "architectures": ["MT5ForConditionalGeneration"],
+    "model_type": "mt5",
+    "tokenizer_class": "T5Tokenizer",
+    "vocab_size": 250112,
+}
+NLLB = {
+    "_name_or_path": "distill_600m_b16",
+    "activation_dropout": 0.0,
+    "activation_function": "relu",
+    "architectures": ["M2M100ForConditionalGeneration"],
+    "attention_dropout": 0.1,
+    "bos_token_id": 0,
+    "d_model": 1024,
+    "decoder_attention_heads": 16,
+    "decoder_ffn_dim": 4096,
+    "decoder_layerdrop": 0,
+    "decoder_layers": 12,
+    "decoder_start_token_id": 2,
+    "dropout": 0.1,
+    "encoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096,
+    "encoder_layerdrop": 0,
+    "encoder_layers": 12,
+    "eos_token_id": 2,
+    "init_std": 0.02,
+    "is_encoder_decoder": True,
+    "max_length": 200,
+    "max_position_embeddings": 1024,
+    "model_type": "m2m_100",
+    "num_hidden_layers": 12,
+    "pad_token_id": 1,
+    "scale_embedding": True,
+    "tokenizer_class": "NllbTokenizer",
+    "torch_dtype": "float32",
+    "use_cache": True,
+    "vocab_size": 256206,
+}
 
 OF_BERT = ("directionality", "model_type", "architectures")
 OF_POOLER = [key for key in BERT if key.startswith("pooler")]
@@ -408,7 +480,8 @@ ENCODERS = (XLM_R, ELECTRA, MODERNBERT, DINOV2, REGISTERS, BEIT, SEGFORMER)
 
 @pytest.mark.parametrize(
     "config",
-    [OPUS, BERT, DISTILBERT, GPT2, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS],
+    [OPUS, BERT, DISTILBERT, GPT2, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
+    + [T5, FLAN_T5, MT5, NLLB],
     ids=lambda config: config["model_type"],
 )
 def test_settings_of_the_hub_are_known(config):

@@ -67,6 +67,29 @@ OF_BART = {
     "pegasus": ("PegasusConfig", "PegasusForConditionalGeneration", {"pad_token_id": 0}),
     "m2m_100": ("M2M100Config", "M2M100ForConditionalGeneration", {}),
 }
+SMALL_T5 = {
+    "vocab_size": 31,
+    "d_model": 12,
+    "d_kv": 5,
+    "d_ff": 20,
+    "num_layers": 2,
+    "num_decoder_layers": 1,
+    "num_heads": 3,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 6,
+    "eos_token_id": 30,
+    "decoder_start_token_id": 0,
+}
+ODD_T5 = {
+    **SMALL_T5,
+    "num_layers": 2,
+    "num_decoder_layers": 2,  # `transformers` 5.24 caches no more layers than the encoder has
+    "num_heads": 2,
+    "feed_forward_proj": "gated-gelu",
+    "layer_norm_epsilon": 1e-3,
+    "tie_word_embeddings": False,
+}
+HEAD = {"lm_head.weight": (31, 12)}  # `transformers` ties a model that it makes
 
 CASES = {
     **of(
@@ -91,6 +114,23 @@ CASES = {
         for name, (config_class, kind, own) in OF_BART.items()
         for ending, config in (("", SMALL_BART), ("_odd", ODD_BART))
     },
+    **{
+        name: {
+            "config_class": f"{kind}Config",
+            "run": "marian",
+            "class": f"{kind}ForConditionalGeneration",
+            "config": config,
+            "max_length": 20,
+            "end_id": 30,
+            "family": kind.lower(),
+            "more": more,
+        }
+        for name, kind, config, more in (
+            ("t5", "T5", SMALL_T5, {}),
+            ("t5_odd", "T5", ODD_T5, HEAD),
+            ("mt5", "MT5", {**SMALL_T5, "feed_forward_proj": "gated-gelu"}, {}),
+        )
+    },
 }
 # The defaults of the configuration are those of no published one.
 OPUS = {
@@ -109,6 +149,14 @@ OPUS = {
     "eos_token_id": 0,
     "forced_eos_token_id": 0,
 }
+# NLLB's distilled one of 600 million weights, but for where its marks are.
+NLLB = {
+    "vocab_size": 256206,
+    "max_position_embeddings": 1024,
+    "eos_token_id": 256205,
+    "decoder_start_token_id": 256205,
+}
+T5_SMALL = {"vocab_size": 32128, "eos_token_id": 32127, "decoder_start_token_id": 0}
 LARGE = {
     **of(
         "MarianConfig",
@@ -117,5 +165,20 @@ LARGE = {
         max_length=24,
         end_id=0,
         kept=("embed_positions.weight",),
-    )
+    ),
+    **of(
+        "M2M100Config",
+        "marian",
+        {"m2m_100": ("M2M100ForConditionalGeneration", NLLB)},
+        max_length=24,
+        end_id=256205,
+        start_id=256205,
+    ),
+    **of(
+        "T5Config",
+        "marian",
+        {"t5": ("T5ForConditionalGeneration", T5_SMALL)},
+        max_length=24,
+        end_id=32127,
+    ),
 }
