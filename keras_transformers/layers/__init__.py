@@ -68,6 +68,15 @@ from keras_transformers.layers.positions.in_attention import (
     ShawRelativePosition,
 )
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
+from keras_transformers.layers.attention.shaped_scores import NormalizedScore, SoftCapScore
+from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
+from keras_transformers.layers.offset_norm import OffsetRMSNormalization
+from keras_transformers.layers.positions.rotary_scaling import (
+    Llama3Scaling,
+    LongRopeScaling,
+    RotaryScaling,
+    YarnScaling,
+)
 from keras_transformers.layers.positions.sequence import (
     PositionalEncoding,
     PositionEmbedding,
@@ -107,10 +116,14 @@ __all__ = [
     "LSTMMixing",
     "LayerScale",
     "LinearAttention",
+    "Llama3Scaling",
     "LocalAttention",
     "LogGridBias",
+    "LongRopeScaling",
     "MLPMixing",
     "MultiHeadAttention",
+    "NormalizedScore",
+    "OffsetRMSNormalization",
     "OverlappingPatchEmbedding",
     "PatchEmbedding",
     "PatchMerging",
@@ -123,6 +136,8 @@ __all__ = [
     "RelativePositionBias",
     "ResidualBlock",
     "RotaryEmbedding",
+    "RotaryScaling",
+    "SandwichDecoderBlock",
     "ScaledCosineScore",
     "ScaledDotScore",
     "Score",
@@ -130,10 +145,12 @@ __all__ = [
     "ShawRelativePosition",
     "ShiftedPatchEmbedding",
     "SinusoidalGrid",
+    "SoftCapScore",
     "SpatialReductionAttention",
     "SwinBlock",
     "TokenEmbedding",
     "WindowAttention",
+    "YarnScaling",
     "causal_mask",
     "combine_masks",
     "dot_product_attention",

@@ -10,6 +10,7 @@ from keras_transformers.models.detr_queries import (
 )
 from keras_transformers.models.image_embedding import ImageEmbedding
 from keras_transformers.models.image_pooling import ImagePooling
+from keras_transformers.models.language_head import LanguageHead
 from keras_transformers.models.language_model import LanguageModel
 from keras_transformers.models.mae import MAE
 from keras_transformers.models.mvit import MViT
@@ -31,6 +32,7 @@ __all__ = [
     "FeatureMap",
     "ImageEmbedding",
     "ImagePooling",
+    "LanguageHead",
     "LanguageModel",
     "LearnedQueries",
     "MViT",

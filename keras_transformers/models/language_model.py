@@ -6,14 +6,15 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, LayerOptions, Part, Shape, Tensor
-from keras_transformers.layers import DecoderBlock
-from keras_transformers.layers.parts import serialized
+from keras_transformers.layers import DecoderBlock, TokenEmbedding
+from keras_transformers.layers.parts import part, serialized, serialized_parts
 from keras_transformers.models.decoding import (
     CachedDecoding,
     DecodingState,
     log_probabilities,
     token_positions,
 )
+from keras_transformers.models.language_head import LanguageHead
 from keras_transformers.models.language_model_variants import (
     LanguageModelKeywords,
     decoder_block,
@@ -21,7 +22,7 @@ from keras_transformers.models.language_model_variants import (
     language_model_arguments,
 )
 from keras_transformers.models.settings import keeps_settings
-from keras_transformers.models.text_model import TextModel
+from keras_transformers.models.text_model import Blocks, TextModel
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -31,7 +32,7 @@ class LanguageModel(CachedDecoding, TextModel):
     By numbers it is GPT-2 (Radford et al. 2019, "Language Models are Unsupervised Multitask
     Learners"): learned positions, pre-norm blocks with GELU, a last norm. By parts it is another,
     and `from_variant` makes such from keywords. Logits are the output times the transposed token
-    table. Padding is masked inside, on either side of the text.
+    table, unless there is a `head`. Padding is masked inside, on either side of the text.
 
     Several texts can share a row: with `segments`, tokens attend inside their own only and
     positions start anew in each.
@@ -46,10 +47,11 @@ class LanguageModel(CachedDecoding, TextModel):
         dropout: Rate on embeddings and on every residual branch; by default that of the `block`. By
             numbers, 0.1, also on the attention weights.
         block: What every block is a copy of, in the place of `num_heads` and `mlp_dim`: a
-            `DecoderBlock` without context. If it is pre-norm, a norm like its own stands at the
-            end.
+            `DecoderBlock` without context; or a list of several, of which they are copies in turn.
+            If it is pre-norm, a norm like its own stands at the end.
         embedding: What ids become, in the place of `vocab_size`, `hidden_dim` and `max_length`: a
             `TextEmbedding`; copied.
+        head: What makes the logits, in the place of the token table: a `LanguageHead`; copied.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers; or a dict of `ids` and
@@ -95,7 +97,7 @@ class LanguageModel(CachedDecoding, TextModel):
     default_embedding = staticmethod(decoder_embedding)
     default_block = staticmethod(decoder_block)
 
-    @keeps_settings(block=serialized, embedding=serialized)
+    @keeps_settings(block=serialized_parts, embedding=serialized, head=serialized)
     def __init__(
         self,
         vocab_size: int | None = None,
@@ -105,13 +107,15 @@ class LanguageModel(CachedDecoding, TextModel):
         num_layers: int = 12,
         max_length: int | None = None,
         dropout: float | None = None,
-        block: Part | None = None,
+        block: Blocks | None = None,
         embedding: Part | None = None,
+        head: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.embedding = self._make_embedding(embedding)
         self.decoder_blocks, self.norm = self._make_blocks(block, "decoder")
+        self.head: Any = None if head is None else part(self, "head", head, LanguageHead)
 
     @classmethod
     def from_variant(
@@ -146,12 +150,28 @@ class LanguageModel(CachedDecoding, TextModel):
         """
         return cls(**language_model_arguments(name, vocab_size, changes))
 
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """As `TrainsWithoutLogits.output_table`; None where logits have a soft cap."""
+        if self.head is None:
+            return super().output_table()
+        table = self.head.table_of(self.token_embedding)
+        return None if self.head.soft_cap is not None or table is None else (table, [])
+
     def build(self, inputs_shape: Any) -> None:
-        self._build_stack(self.decoder_blocks)
+        shape = self._build_stack(self.decoder_blocks)
+        if self.head is not None:
+            self.head.build(shape, (*shape[:-1], self.embedding.vocab_size))
 
     def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         x = self._run(self.decoder_blocks, self.as_inputs(inputs), training)
-        return self._scored(x, self.token_embedding.logits)
+        return self._scored(x, self._logits)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Of the output of the last norm, `(batch, length, hidden_dim)`."""
+        if self.head is None:
+            return self.token_embedding.logits(x)
+        logits: Tensor = self.head(x, table=self.token_embedding)
+        return logits
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
@@ -211,7 +231,7 @@ class LanguageModel(CachedDecoding, TextModel):
         state = state._replace(caches=caches)
         if following is None:
             return None, state
-        scores = log_probabilities(self.token_embedding.logits, self._normed(x), following)
+        scores = log_probabilities(self._logits, self._normed(x), following)
         return scores, state
 
     def decode_step(
@@ -237,4 +257,7 @@ class LanguageModel(CachedDecoding, TextModel):
         """
         x = self.embedding(ids, token_positions(index, ids, self.most_positions))
         x, state, _ = self._step_blocks(x, index, state, back_pointers)
-        return self.token_embedding.step_logits(self._normed(x)), state
+        table = self.token_embedding
+        if self.head is None:
+            return table.step_logits(self._normed(x)), state
+        return self.head.step(self._normed(x), table), state

@@ -1,6 +1,7 @@
 """Sizes and styles of `LanguageModel`: which parts flat keywords make."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import keras
@@ -50,8 +51,9 @@ class LanguageModelKeywords(LayerOptions, total=False):
     num_layers: int
     max_length: int
     dropout: float
-    block: Part | None
+    block: Part | Sequence[Part] | None
     embedding: Part | None
+    head: Part | None
     style: Style
     num_key_value_heads: int | None
     attention_dropout: float

@@ -34,6 +34,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             texts are then at most `max_length - 2` long.
         norm: A norm of the sum, for instance `keras.layers.LayerNormalization()`, of which a copy
             is made; None for none.
+        scale: Whether token vectors are multiplied by `sqrt(hidden_dim)`, see `TokenEmbedding`.
 
     Call arguments:
         ids: Integers `(batch, length)`, or floats that hold integers.
@@ -66,6 +67,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         padding_id: int = 0,
         first_position: int = 0,
         norm: Part | None = None,
+        scale: bool = False,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -76,7 +78,8 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.padding_id = padding_id
         self.first_position = whole_number(self, "first_position", first_position, least=0)
         self.autocast = False  # half precision would round ids that are held in floats
-        self.token_embedding = self._table(vocab_size, "token_embedding")
+        self.scale = scale
+        self.token_embedding = self._table(vocab_size, "token_embedding", scale)
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
@@ -95,9 +98,9 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         """How long a text may be, None without end."""
         return None if self.position_embedding is None else self.position_embedding.most_positions
 
-    def _table(self, rows: int, name: str) -> TokenEmbedding:
+    def _table(self, rows: int, name: str, scale: bool = False) -> TokenEmbedding:
         width, policy = self.hidden_dim, self.dtype_policy
-        return TokenEmbedding(rows, width, scale=False, name=name, dtype=policy)
+        return TokenEmbedding(rows, width, scale, name=name, dtype=policy)
 
     def build(self, ids_shape: Shape) -> None:
         self.token_embedding.build(ids_shape)
@@ -135,4 +138,5 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             "padding_id": self.padding_id,
             "first_position": self.first_position,
             "norm": serialized(self.norm),
+            "scale": self.scale,
         }

@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformers.annotations import LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import EncoderBlock, TokenEmbedding, padding_mask
 from keras_transformers.layers.errors import refuse
-from keras_transformers.layers.parts import arguments_of_call, part, serialized
+from keras_transformers.layers.parts import arguments_of_call, part, serialized, serialized_parts
 from keras_transformers.models.settings import keeps_settings
 from keras_transformers.models.text_encoder_variants import (
     TextEncoderKeywords,
@@ -17,7 +17,7 @@ from keras_transformers.models.text_encoder_variants import (
     text_encoder_arguments,
 )
 from keras_transformers.models.text_heads import MaskedLanguageHead
-from keras_transformers.models.text_model import TextModel
+from keras_transformers.models.text_model import Blocks, TextModel
 from keras_transformers.models.transfer import Transferable
 
 
@@ -92,7 +92,7 @@ class TextEncoder(Transferable, TextModel):
     default_block = staticmethod(encoder_block)
     optional_inputs = ("token_types", "segments", "masked_positions")
 
-    @keeps_settings(block=serialized, embedding=serialized, head=serialized)
+    @keeps_settings(block=serialized_parts, embedding=serialized, head=serialized)
     def __init__(
         self,
         vocab_size: int | None = None,
@@ -102,7 +102,7 @@ class TextEncoder(Transferable, TextModel):
         num_layers: int = 12,
         max_length: int | None = None,
         dropout: float | None = None,
-        block: Part | None = None,
+        block: Blocks | None = None,
         embedding: Part | None = None,
         head: Part | None = None,
         **kwargs: Unpack[LayerOptions],

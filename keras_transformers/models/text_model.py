@@ -1,20 +1,23 @@
 """What models of one text share: ids as vectors, and a stack of blocks."""
 
+import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import keras
 
 from keras_transformers.annotations import Part, Tensor
 from keras_transformers.layers import Dropout, TokenEmbedding
 from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import rate
+from keras_transformers.layers.errors import rate, refuse
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.settings import ModelSettings, check_numbers, check_sizes
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING
 from keras_transformers.models.without_logits import TrainsWithoutLogits
+
+Blocks: TypeAlias = Part | Sequence[Part]  # of all layers, or in turn
 
 
 class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
@@ -38,10 +41,10 @@ class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite,
         embedding: TextEmbedding = prototype.copy(self, "embedding")
         return embedding
 
-    def _make_blocks(self, given: Part | None, name: str) -> tuple[list[Any], Any]:
+    def _make_blocks(self, given: Blocks | None, name: str) -> tuple[list[Any], Any]:
         """The blocks, `name`_0 and so on, and the norm behind those that are pre-norm, or None."""
         check_sizes(type(self).__name__, self._settings, ("num_layers",))
-        dropout = self._settings["dropout"]
+        dropout, number = self._settings["dropout"], self._settings["num_layers"]
 
         def make(**numbers: Any) -> Any:
             width = {"hidden_dim": self.embedding.hidden_dim}
@@ -49,16 +52,22 @@ class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite,
             rates = {} if dropout is None else {"dropout": dropout}
             return self.default_block(**numbers, **rates)
 
-        prototype = self._prototype("block", given, self.block_kind, OF_BLOCK, make)
+        several = given if isinstance(given, list | tuple) else [given]
+        if not several or number % len(several):
+            refuse(self, "block", f"one, or as many as divide num_layers={number}", len(several))
+        prototypes = [
+            self._prototype("block", each, self.block_kind, OF_BLOCK, make) for each in several
+        ]
+        first = prototypes[0].layer
         if dropout is None:
-            self._settle(dropout=prototype.layer.dropout)
+            self._settle(dropout=first.dropout)
         dropout = rate(self, "dropout", self._settings["dropout"])
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
-        blocks = [prototype.copy(self, f"{name}_{i}") for i in range(self._settings["num_layers"])]
+        turns = zip(range(number), itertools.cycle(prototypes), strict=False)
+        blocks = [prototype.copy(self, f"{name}_{i}") for i, prototype in turns]
         for block in blocks:
             block.dropout = dropout
-        pre_norm = prototype.layer.norm_first
-        return blocks, prototype.layer.copied_norm(self, "norm") if pre_norm else None
+        return blocks, first.copied_norm(self, "norm") if first.norm_first else None
 
     @property
     def padding_id(self) -> int:

@@ -24,12 +24,14 @@ class AttentionHooks(AttentionSettings):
         Returns:
             Same shape.
         """
+        query = self.score.normalize_query(query)
         if self.position is not None:
             query = self.position.transform(query, positions)
         return self.score.prepare_query(query)
 
     def prepare_key(self, key: Tensor, positions: Tensor | None) -> Tensor:
         """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
+        key = self.score.normalize_key(key)
         if self.position is not None:
             key = self.position.transform(key, positions)
         return self.score.prepare_key(key)

@@ -101,6 +101,10 @@ class LocalAttention(CausalSelfAttention):
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1
         batch, length = ops.shape(query)[0], ops.shape(query)[2]
+        if query.shape[2] is None:
+            block = ops.minimum(block, length)
+        elif length <= block:  # all of it is near
+            block, before, after = length, 0, 0
         real = ops.ones((1, length), "bool") if mask is None else mask
         real = ops.broadcast_to(real[:, None, :, None], (batch, 1, length, 1))
         ends = (before * block, -length % block + after * block)

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.masks import as_mask, combine_masks
 from keras_transformers.layers.portable import KERNELS
@@ -18,9 +18,10 @@ from keras_transformers.layers.projections import swap_heads
 class Score(Arguments, keras.layers.Layer):
     """Base of the alignment scores `a(q, k)`; by itself the dot product.
 
-    A score of one's own overrides what differs: `prepare_query` and `prepare_key` see each vector
-    once, `compare` each pair. Keys are kept prepared in the cache of step-by-step decoding. Weights
-    are made in `build`, from the two shapes.
+    A score of one's own overrides what differs: `normalize_query` and `normalize_key` see each
+    vector before positions turn it, `prepare_query` and `prepare_key` after that, `compare` each
+    pair. Keys are kept prepared in the cache of step-by-step decoding. Weights are made in `build`,
+    from the two shapes.
 
     Call arguments:
         query: `(batch, heads, queries, key_dim)`.
@@ -48,6 +49,14 @@ class Score(Arguments, keras.layers.Layer):
     def build(self, query_shape: Shape, key_shape: Shape) -> None:
         pass
 
+    def normalize_query(self, query: Tensor) -> Tensor:
+        """What positions are shown of `(batch, heads, queries, key_dim)`; the same shape."""
+        return query
+
+    def normalize_key(self, key: Tensor) -> Tensor:
+        """What positions are shown of `(batch, key_value_heads, keys, key_dim)`; the same shape."""
+        return key
+
     def prepare_query(self, query: Tensor) -> Tensor:
         """What `compare` is shown of `(batch, heads, queries, key_dim)`; the same shape."""
         return query
@@ -67,6 +76,7 @@ class Score(Arguments, keras.layers.Layer):
         return product(query, key, transposed=True)
 
     def call(self, query: Tensor, key: Tensor) -> Tensor:
+        query, key = self.normalize_query(query), self.normalize_key(key)
         return self.compare(self.prepare_query(query), self.prepare_key(key))
 
     def compute_output_shape(self, query_shape: Shape, key_shape: Shape) -> Shape:
@@ -94,6 +104,9 @@ class DotScore(Score):
 class ScaledDotScore(Score):
     """`a(q, k) = q^T k / sqrt(d_k)` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762, eq. 1).
 
+    Args:
+        scale: What the product is multiplied by instead of `1 / sqrt(d_k)`.
+
     Call arguments, returns: see `Score`.
 
     Example:
@@ -103,8 +116,16 @@ class ScaledDotScore(Score):
     [[[[6.0, 6.0]]]]
     """
 
+    def __init__(self, scale: float | None = None, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.scale = scale
+
     def prepare_query(self, query: Tensor) -> Tensor:
-        return query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        return query * ops.cast(scale, query.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": self.scale}
 
 
 def product(x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:

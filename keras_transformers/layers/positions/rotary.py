@@ -1,15 +1,18 @@
 """Rotary position embedding."""
 
-import math
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array, Index, LayerOptions, Shape, Tensor
+from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
+from keras_transformers.layers.positions.rotary_scaling import RotaryScaling, YarnScaling
 from keras_transformers.layers.positions.sequence import check_wavelength
+
+Scaling: TypeAlias = Literal["linear", "ntk", "yarn"] | RotaryScaling | dict[str, Any]
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -25,14 +28,16 @@ class RotaryEmbedding(AttentionPositionEncoding):
     the positions by `s` (Chen et al. 2023, https://arxiv.org/abs/2306.15595); "ntk" makes the
     wavelengths longer, the longest `s` times, the shortest hardly, `w' = w s^(d/(d-2))` (described
     in Peng et al. 2023, https://arxiv.org/abs/2309.00071, section 3.1); "yarn" divides only the
-    features that turn slowly and makes the scores sharper (the same, section 3.2 and 3.4).
+    features that turn slowly and makes the scores sharper (the same, section 3.2 and 3.4). An
+    object is another way, `Llama3Scaling`, `LongRopeScaling` or YaRN with settings, `YarnScaling`.
 
     Args:
         max_wavelength: `w` above, a float.
         rotary_dim: Number of features of a head that are turned, even; all by default.
         interleaved: Whether a pair is features `2i` and `2i + 1`, as in the paper and GPT-J; else
             `i` and `i + d/2`, as in GPT-NeoX and Llama.
-        scaling: None, "linear", "ntk" or "yarn".
+        scaling: None, "linear", "ntk", "yarn", or a `RotaryScaling`, beside which there is neither
+            `scaling_factor` nor `original_length`.
         scaling_factor: `s` above.
         original_length: For "yarn": the length the model was trained for.
 
@@ -61,29 +66,36 @@ class RotaryEmbedding(AttentionPositionEncoding):
         max_wavelength: float = 10000.0,
         rotary_dim: int | None = None,
         interleaved: bool = False,
-        scaling: Literal["linear", "ntk", "yarn"] | None = None,
+        scaling: Scaling | None = None,
         scaling_factor: float = 1.0,
         original_length: int | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         check_wavelength(self, max_wavelength)
-        wrong = None
-        if scaling not in (None, "linear", "ntk", "yarn"):
-            wrong = ("scaling", "None, 'linear', 'ntk' or 'yarn'", repr(scaling))
-        elif scaling_factor < 1:
-            wrong = ("scaling_factor", "at least 1", scaling_factor)
-        elif scaling == "yarn" and not original_length:
-            wrong = ("original_length", "given for scaling='yarn'", original_length)
-        if wrong:
-            self._refuse(*wrong)
+        if isinstance(scaling, dict):
+            scaling = keras.saving.deserialize_keras_object(scaling)
+        self._check_scaling(scaling, scaling_factor, original_length)
         self.max_wavelength = max_wavelength
         self.rotary_dim = rotary_dim
         self.interleaved = interleaved
-        self.scaling = scaling
+        self.scaling: Any = scaling
         self.scaling_factor = scaling_factor
         self.original_length = original_length
         self.supports_masking = True
+
+    def _check_scaling(self, scaling: Any, factor: float, length: int | None) -> None:
+        if isinstance(scaling, RotaryScaling):
+            if (factor, length) != (1.0, None):
+                expected = "left out beside an object, which has its own"
+                self._refuse("scaling_factor", expected, f"{factor}, original_length={length}")
+        elif scaling not in (None, "linear", "ntk", "yarn"):
+            expected = "None, 'linear', 'ntk', 'yarn' or a RotaryScaling"
+            self._refuse("scaling", expected, repr(scaling))
+        elif factor < 1:
+            self._refuse("scaling_factor", "at least 1", factor)
+        elif scaling == "yarn" and not length:
+            self._refuse("original_length", "given for scaling='yarn'", length)
 
     def build(self, query_shape: Shape) -> None:
         width = query_shape[-1]
@@ -91,37 +103,33 @@ class RotaryEmbedding(AttentionPositionEncoding):
         if turned % 2 or not 0 < turned <= width:
             expected = f"even and at most {width}, the width of a head"
             self._refuse("rotary_dim", expected, turned)
-        self._rates, self._gain = self._rates_and_gain(turned)
-
-    def _rates_and_gain(self, width: int) -> tuple[Array, float]:
-        """Radians a position for each pair, float32, and what cosine and sine are multiplied by."""
-        pairs, factor, wavelength = np.arange(width // 2), self.scaling_factor, self.max_wavelength
-        if self.scaling == "ntk":
-            wavelength = wavelength * factor ** (width / max(width - 2, 1))
-        rates = np.power(float(wavelength), -2 * pairs / width)
-        if self.scaling == "linear":
+        scaling, factor, wavelength = self.scaling, self.scaling_factor, float(self.max_wavelength)
+        if scaling == "yarn":
+            scaling = YarnScaling(factor, self.original_length or 0)
+        if scaling == "ntk":
+            wavelength = wavelength * factor ** (turned / max(turned - 2, 1))
+        rates = np.power(wavelength, -2 * np.arange(turned // 2) / turned)
+        if scaling == "linear":
             rates = rates / factor
-        if self.scaling != "yarn":
-            return rates.astype("float32"), 1.0
-        # Pairs that turn more than 32 times within the original length keep their rates, those
-        # that turn less than once are divided, and those between are mixed.
-        first, last = (
-            width
-            * math.log((self.original_length or 0) / (turns * 2 * math.pi))
-            / (2 * math.log(wavelength))
-            for turns in (32, 1)
-        )
-        first, last = max(math.floor(first), 0), min(math.ceil(last), width - 1)
-        divided = np.clip((pairs - first) / max(last - first, 1e-3), 0, 1)
-        rates = rates * (1 - divided) + rates / factor * divided
-        return rates.astype("float32"), 0.1 * math.log(factor) + 1
+        self._gain, self._beyond = 1.0, None  # radians a position in longer texts, or None
+        if isinstance(scaling, RotaryScaling):
+            self._gain, self._beyond = scaling.gain, scaling.beyond(rates)
+            rates = scaling.scaled(rates, wavelength)
+        self._rates = rates.astype("float32")  # radians a position for each pair
+
+    def _rates_at(self, positions: Tensor) -> Any:
+        """The rates of a text with tokens at these positions."""
+        if self._beyond is None:
+            return self._rates
+        longer = ops.max(positions) >= self.scaling.original_length
+        return ops.where(longer, self._beyond.astype("float32"), self._rates)
 
     def call(self, x: Tensor, start: Index = 0) -> Tensor:
         positions = ops.arange(ops.shape(x)[2], dtype="int32") + start
         return self.transform(x, positions)
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
-        angles = ops.cast(positions, "float32")[:, None] * self._rates  # (length, pairs)
+        angles = ops.cast(positions, "float32")[:, None] * self._rates_at(positions)  # (length, pairs)
         cosine, sine = (
             ops.cast(function(angles) * self._gain, x.dtype) for function in (ops.cos, ops.sin)
         )
@@ -142,12 +150,15 @@ class RotaryEmbedding(AttentionPositionEncoding):
         return query_shape
 
     def get_config(self) -> dict[str, Any]:
+        scaling = self.scaling
+        if isinstance(scaling, RotaryScaling):
+            scaling = serialized(scaling)
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
             "rotary_dim": self.rotary_dim,
             "interleaved": self.interleaved,
-            "scaling": self.scaling,
+            "scaling": scaling,
             "scaling_factor": self.scaling_factor,
             "original_length": self.original_length,
         }
