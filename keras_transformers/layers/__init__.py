@@ -19,6 +19,7 @@ from keras_transformers.layers.attention.scores import (
     masked_softmax,
 )
 from keras_transformers.layers.attention.self_attention import SelfAttention
+from keras_transformers.layers.attention.shaped_scores import NormalizedScore, SoftCapScore
 from keras_transformers.layers.attention.windows import (
     WindowAttention,
     merge_windows,
@@ -34,6 +35,7 @@ from keras_transformers.layers.blocks.feed_forward import (
 )
 from keras_transformers.layers.blocks.pooling_block import PoolingBlock
 from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
+from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
 from keras_transformers.layers.blocks.swin import SwinBlock
 from keras_transformers.layers.class_token import ClassToken
 from keras_transformers.layers.embeddings import TokenEmbedding
@@ -49,6 +51,7 @@ from keras_transformers.layers.mixing.convolution import ConvolutionMixing
 from keras_transformers.layers.mixing.lstm import LSTMMixing
 from keras_transformers.layers.mixing.mixers import FourierMixing, MLPMixing
 from keras_transformers.layers.mixing.synthesizer import RandomSynthesizer
+from keras_transformers.layers.offset_norm import OffsetRMSNormalization
 from keras_transformers.layers.positions.box import relative_coordinates, sinusoidal_coordinates
 from keras_transformers.layers.positions.grid import (
     GridPositionEmbedding,
@@ -68,9 +71,6 @@ from keras_transformers.layers.positions.in_attention import (
     ShawRelativePosition,
 )
 from keras_transformers.layers.positions.rotary import RotaryEmbedding
-from keras_transformers.layers.attention.shaped_scores import NormalizedScore, SoftCapScore
-from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
-from keras_transformers.layers.offset_norm import OffsetRMSNormalization
 from keras_transformers.layers.positions.rotary_scaling import (
     Llama3Scaling,
     LongRopeScaling,

@@ -18,6 +18,7 @@ from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
+from keras_transformers.pretrained.llama import LLAMA
 from keras_transformers.pretrained.marian import MARIAN
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.roberta import ROBERTA
@@ -31,6 +32,7 @@ from keras_transformers.saving.limits import within
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, GPT2)
+ALL += (LLAMA,)
 ALL += (VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
@@ -57,7 +59,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    GPT-2, ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors
+    GPT-2, Llama (SmolLM too), ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors
     alone, one tensor at a time; nothing in the folder is executed. Ids, pictures and logits are
     those of the published model.
 

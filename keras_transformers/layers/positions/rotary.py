@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 from keras_transformers.layers.positions.rotary_scaling import RotaryScaling, YarnScaling
@@ -129,7 +129,9 @@ class RotaryEmbedding(AttentionPositionEncoding):
         return self.transform(x, positions)
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
-        angles = ops.cast(positions, "float32")[:, None] * self._rates_at(positions)  # (length, pairs)
+        angles = ops.cast(positions, "float32")[:, None] * self._rates_at(
+            positions
+        )  # (length, pairs)
         cosine, sine = (
             ops.cast(function(angles) * self._gain, x.dtype) for function in (ops.cos, ops.sin)
         )

@@ -209,11 +209,7 @@ class LongRopeScaling(RotaryScaling):
     """
 
     def __init__(
-        self,
-        short: Sequence[float],
-        long: Sequence[float],
-        original_length: int,
-        gain: float = 1.0,
+        self, short: Sequence[float], long: Sequence[float], original_length: int, gain: float = 1.0
     ) -> None:
         for name, factors in (("short", short), ("long", long)):
             if not len(factors) or not all(each > 0 for each in factors):
