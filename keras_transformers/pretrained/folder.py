@@ -17,9 +17,11 @@ from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
+from keras_transformers.pretrained.gemma2 import GEMMA2
 from keras_transformers.pretrained.gpt2 import GPT2
-from keras_transformers.pretrained.llama import LLAMA
+from keras_transformers.pretrained.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from keras_transformers.pretrained.marian import MARIAN
+from keras_transformers.pretrained.phi3 import PHI3
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.roberta import ROBERTA
 from keras_transformers.pretrained.sizes import check_sizes
@@ -29,10 +31,11 @@ from keras_transformers.pretrained.vit_mae import VIT_MAE
 from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
 
-CONFIG = "config.json"
+CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, GPT2)
-ALL += (LLAMA,)
+ALL += (LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)
 ALL += (VIT, DEIT, SWIN, SWINV2, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
@@ -59,9 +62,9 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
-    GPT-2, Llama (SmolLM too), ViT, DeiT, Swin, Swin V2, masked autoencoders and DETR. Weights are read from safetensors
-    alone, one tensor at a time; nothing in the folder is executed. Ids, pictures and logits are
-    those of the published model.
+    GPT-2, Llama (SmolLM too), Mistral, Qwen 2 and 3, Gemma 2, Phi-3, ViT, DeiT, Swin, Swin V2,
+    masked autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time;
+    nothing in the folder is executed. Ids, pictures and logits are those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
@@ -79,6 +82,10 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
         ValueError: If the architecture or a setting is not known or has no counterpart here, a
             tensor is missing or of another shape than `config.json` says, a file is broken, or the
             weights are in a pickle.
+
+    Warns:
+        UserWarning: If a setting is read by no published model; or if there is a chat template,
+            which is not applied.
 
     Example:
     >>> import tempfile
@@ -135,7 +142,20 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
         raise ValueError(f"{where}: {error}") from None
     weights = family.weights
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
+    if isinstance(model, models.LanguageModel) and _has_chat_template(folder):
+        warnings.warn(
+            f"{folder} has a chat template, by which turns of a conversation become one text. It is "
+            "not applied: give the model texts as the template writes them.",
+            stacklevel=3,
+        )
     return model
+
+
+def _has_chat_template(folder: pathlib.Path) -> bool:
+    if any((folder / name).exists() for name in CHAT_TEMPLATES):
+        return True
+    there = (folder / TOKENIZER).is_file()
+    return there and read_json(folder, TOKENIZER).get("chat_template") is not None
 
 
 def _family_of(folder: pathlib.Path, config: dict[str, Any]) -> Family:

@@ -40,19 +40,32 @@ def tables(model: LanguageModel) -> Mappings:
     ]
 
 
-def _mappings(model: LanguageModel) -> Mappings:
-    names = [f"{LAYER}.self_attn.{name}_proj" for name in "qkvo"]
+def projections() -> Mappings:
+    """The mappings of attention and feed-forward network, with the biases that there may be."""
     return [
-        *tables(model),
-        *rms_norm("decoder_{i}/mixer_norm", f"{LAYER}.input_layernorm"),
-        *attention("decoder_{i}/mixer", *names),
-        *rms_norm("decoder_{i}/mixer/score/query_norm", f"{LAYER}.self_attn.q_norm"),
-        *rms_norm("decoder_{i}/mixer/score/key_norm", f"{LAYER}.self_attn.k_norm"),
-        *rms_norm("decoder_{i}/feed_forward_norm", f"{LAYER}.post_attention_layernorm"),
+        *attention("decoder_{i}/mixer", *(f"{LAYER}.self_attn.{name}_proj" for name in "qkvo")),
         *linear("decoder_{i}/feed_forward/gate", f"{LAYER}.mlp.gate_proj"),
         *linear("decoder_{i}/feed_forward/hidden", f"{LAYER}.mlp.up_proj"),
         *linear("decoder_{i}/feed_forward/output", f"{LAYER}.mlp.down_proj"),
+    ]
+
+
+def norms() -> Mappings:
+    """The mappings of the norms in front of each branch, and of the last."""
+    return [
+        *rms_norm("decoder_{i}/mixer_norm", f"{LAYER}.input_layernorm"),
+        *rms_norm("decoder_{i}/feed_forward_norm", f"{LAYER}.post_attention_layernorm"),
         *rms_norm("norm", "model.norm"),
+    ]
+
+
+def _mappings(model: LanguageModel) -> Mappings:
+    return [
+        *tables(model),
+        *projections(),
+        *norms(),
+        *rms_norm("decoder_{i}/mixer/score/query_norm", f"{LAYER}.self_attn.q_norm"),
+        *rms_norm("decoder_{i}/mixer/score/key_norm", f"{LAYER}.self_attn.k_norm"),
     ]
 
 
@@ -146,14 +159,10 @@ def _family(
     )
 
 
-WEIGHTS_OF_LLAMA = Weights(
-    mappings=_mappings,
-    sizes={
-        "model.embed_tokens.weight": ("vocab_size", "hidden_size"),
-        "model.layers.0.mlp.gate_proj.weight": ("intermediate_size", "hidden_size"),
-    },
-    layers={"num_hidden_layers": "model.layers."},
-)
+TABLE = {"model.embed_tokens.weight": ("vocab_size", "hidden_size")}
+SIZES = {**TABLE, "model.layers.0.mlp.gate_proj.weight": ("intermediate_size", "hidden_size")}
+LAYERS = {"num_hidden_layers": "model.layers."}
+WEIGHTS_OF_LLAMA = Weights(mappings=_mappings, sizes=SIZES, layers=LAYERS)
 # Of Llama 2 7B, as its configuration class has them.
 OF_LLAMA = {"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008}
 OF_LLAMA |= {"num_hidden_layers": 32, "num_attention_heads": 32}
@@ -165,8 +174,8 @@ LLAMA = _family(
     OF_LLAMA,
     combined=(rope(2048),),
     settings=(flag("attention_bias", "attention_bias", False), flag("mlp_bias", "mlp_bias", False)),
-    # How a product was cut, when it was trained.
-    without_effect=frozenset({"pretraining_tp"}),
+    # How a product was cut, when it was trained; and of SmolLM's files.
+    without_effect=frozenset({"pretraining_tp", "is_llama_config", "rope_interleaved"}),
 )
 MISTRAL = _family(
     "mistral",

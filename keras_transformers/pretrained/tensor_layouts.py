@@ -104,6 +104,8 @@ class PatchConvolution:
 class FusedPart:
     """The query's, key's or value's part (0, 1 or 2) of a fused QKV, along its last axis."""
 
+    axis = -1
+
     def __init__(self, number: int, layout: Layout) -> None:
         self.number, self.layout = number, layout
 
@@ -113,6 +115,32 @@ class FusedPart:
 
     def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
         return self.layout.ours(np.split(tensor, 3, axis=-1)[self.number], shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return self.layout.theirs(weight)
+
+
+class Stacked:
+    """One of several tensors of these numbers of rows that lie as one, along the first axis.
+
+    Args:
+        number: Which of them it is.
+        rows: Of each, their numbers of rows.
+        layout: How it lies by itself.
+    """
+
+    axis = 0
+
+    def __init__(self, number: int, rows: tuple[int, ...], layout: Layout) -> None:
+        self.number, self.rows, self.layout = number, rows, layout
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        _, *rest = self.layout.their_shape(shape)
+        return (sum(self.rows), *rest)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        start = sum(self.rows[: self.number])
+        return self.layout.ours(tensor[start : start + self.rows[self.number]], shape)
 
     def theirs(self, weight: Array) -> Array:
         return self.layout.theirs(weight)

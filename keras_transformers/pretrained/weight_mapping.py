@@ -206,10 +206,13 @@ def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dic
     `bare_prefix` is left out in front of names.
     """
     parts: dict[str, dict[int, Array]] = collections.defaultdict(dict)
+    axes: dict[str, int] = {}
     for weight, mapping, name, _ in paired(model, mappings):
         value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
-        parts[name.removeprefix(bare_prefix)][getattr(mapping.layout, "number", 0)] = value
+        name = name.removeprefix(bare_prefix)
+        parts[name][getattr(mapping.layout, "number", 0)] = value
+        axes[name] = getattr(mapping.layout, "axis", -1)
     return {
-        name: np.concatenate([found[i] for i in range(len(found))], axis=-1)
+        name: np.concatenate([found[i] for i in range(len(found))], axis=axes[name])
         for name, found in parts.items()
     }
