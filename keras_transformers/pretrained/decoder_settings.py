@@ -66,11 +66,11 @@ def _read_rope(config: Config, partial: bool) -> dict[str, Any]:
         "scaling_factor": 1.0,
         "original_length": None,
     }
-    if kind == "linear":
-        return {**found, "scaling": "linear", "scaling_factor": float(given["factor"])}
     if kind == "default":
         return found
     try:
+        if kind == "linear":
+            return {**found, "scaling": "linear", "scaling_factor": float(given["factor"])}
         return {**found, "scaling": serialized(_scaling(kind, given, config))}
     except KeyError as error:
         message = f"`{name}` of type {kind} must have {error}. Received: {str(given)[:200]}"

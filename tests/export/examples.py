@@ -106,6 +106,9 @@ MAKE = {
     "translator, recurrent": _recurrent,
     "text generator, gpt2": lambda: _generator(Sampling(seed=3, top_p=0.9), "gpt2"),
     "text generator, modern": lambda: _generator(BeamSearch(2), "modern"),
+    "text generator, all parts": lambda: export.TextGenerator(
+        writer_of_all_parts(tokenizer().vocab_size), tokenizer(), BeamSearch(2), 11, (4, 8)
+    ),
     "text classifier": _text_classifier,
     "mask filler": lambda: export.MaskFiller(
         _encoder("masked_language"), word_pieces(), lengths=(8, 16)
@@ -115,7 +118,7 @@ MAKE = {
     "detector": _detector,
 }
 
-ONE_OF_EACH = ("translator, beams", "text generator, gpt2", *list(MAKE)[6:])
+ONE_OF_EACH = ("translator, beams", "text generator, gpt2", *list(MAKE)[7:])
 IN_FEWER_BITS = {
     f"{name}, {precision}": functools.partial(make, precision)
     for name, make in {
