@@ -16,7 +16,13 @@ from keras_transformers.pretrained.bart import BART, M2M_100, MBART, PEGASUS
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.family import Family
-from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
+from keras_transformers.pretrained.files import (
+    Tensors,
+    has_chat_template,
+    read_json,
+    write_json,
+    write_tensors,
+)
 from keras_transformers.pretrained.gemma2 import GEMMA2
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.llama import LLAMA, MISTRAL, QWEN2, QWEN3
@@ -31,8 +37,7 @@ from keras_transformers.pretrained.vit_mae import VIT_MAE
 from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
 
-CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
-CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, BERT, DISTILBERT, ROBERTA, GPT2)
 ALL += (LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)
@@ -142,20 +147,13 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
         raise ValueError(f"{where}: {error}") from None
     weights = family.weights
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
-    if isinstance(model, models.LanguageModel) and _has_chat_template(folder):
+    if isinstance(model, models.LanguageModel) and has_chat_template(folder):
         warnings.warn(
             f"{folder} has a chat template, by which turns of a conversation become one text. It is "
             "not applied: give the model texts as the template writes them.",
             stacklevel=3,
         )
     return model
-
-
-def _has_chat_template(folder: pathlib.Path) -> bool:
-    if any((folder / name).exists() for name in CHAT_TEMPLATES):
-        return True
-    there = (folder / TOKENIZER).is_file()
-    return there and read_json(folder, TOKENIZER).get("chat_template") is not None
 
 
 def _family_of(folder: pathlib.Path, config: dict[str, Any]) -> Family:

@@ -127,6 +127,7 @@ def _family(
     combined: tuple[Combined, ...],
     settings: tuple[Setting, ...] = (),
     fixed: Mapping[str, Any] | None = None,
+    settled: Mapping[str, Any] | None = None,
     without_effect: frozenset[str] = frozenset(),
 ) -> Family:
     """One whose tensors are called as Llama's.
@@ -135,7 +136,7 @@ def _family(
         name: Its `model_type`.
         kind: Published class.
         defaults: What settings are where nothing is said.
-        combined, without_effect: As for `Configuration`.
+        combined, settled, without_effect: As for `Configuration`.
         settings: Those beside `sizes_of_decoder`, of which they replace those of the same name.
         fixed: As for `Configuration`, beside what all have.
     """
@@ -147,7 +148,7 @@ def _family(
             settings=(*sizes_of_decoder(defaults), *settings),
             combined=combined,
             fixed={**{k: v for k, v in FIXED.items() if k not in said}, **(fixed or {})},
-            settled=SETTLED,
+            settled={**SETTLED, **(settled or {})},
             without_effect=without_effect,
         ),
         weights=WEIGHTS_OF_LLAMA,
@@ -175,7 +176,8 @@ LLAMA = _family(
     combined=(rope(2048),),
     settings=(flag("attention_bias", "attention_bias", False), flag("mlp_bias", "mlp_bias", False)),
     # How a product was cut, when it was trained; and of SmolLM's files.
-    without_effect=frozenset({"pretraining_tp", "is_llama_config", "rope_interleaved"}),
+    settled={"rope_interleaved": (False,)},
+    without_effect=frozenset({"pretraining_tp", "is_llama_config"}),
 )
 MISTRAL = _family(
     "mistral",
@@ -189,6 +191,7 @@ QWEN2 = _family(
     OF_QWEN,
     combined=(rope(32768), windows_of_layers(4096, last=True)),
     fixed={"attention_bias": OF_HEADS},
+    settled={"use_mrope": (False,)},
 )
 QWEN3 = _family(
     "qwen3",

@@ -12,6 +12,7 @@ from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer, encode_pairs, packed
 from keras_transformers.training import SmoothedCrossEntropy
 from keras_transformers.vision import Preprocessing
+from tests.writers import writer_of_all_parts
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
 LINES = [" ".join(np.random.default_rng(i).choice(WORDS, 1 + i % 13)) for i in range(70)]
