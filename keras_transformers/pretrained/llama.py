@@ -71,7 +71,7 @@ def _mappings(model: LanguageModel) -> Mappings:
 
 def flag(theirs: str, ours: str, default: bool) -> Setting:
     """A setting that is true or false."""
-    return Setting(theirs, ours, default, _flag)
+    return Setting(theirs, ours, default, _flag, _flag)
 
 
 def _flag(value: Any) -> bool:
