@@ -141,7 +141,8 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     tensors = Tensors(folder)
     check_sizes(family, config, tensors, where)
     try:
-        with within(sum(map(math.prod, tensors.shapes.values()))):
+        values = sum(map(math.prod, tensors.shapes.values()))
+        with within(values, zeros=True):
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

@@ -81,7 +81,10 @@ PHI3 = Family(
     ),
     weights=Weights(
         mappings=_mappings,
-        sizes={**TABLE, "model.layers.0.mlp.down_proj.weight": ("hidden_size", "intermediate_size")},
+        sizes={
+            **TABLE,
+            "model.layers.0.mlp.down_proj.weight": ("hidden_size", "intermediate_size"),
+        },
         layers=LAYERS,
     ),
     model=LanguageModel,

@@ -1,4 +1,4 @@
-"""Claims about scores of normalised vectors and scores with a soft cap, against NumPy in float64."""
+"""Claims about scores of normalised vectors, and with a soft cap, against NumPy in float64."""
 
 import keras
 import numpy as np

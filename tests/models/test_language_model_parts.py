@@ -1,4 +1,4 @@
-"""Claims about language models of parts: blocks in turn, heads with a table or a cap of their own."""
+"""Claims about language models of parts: blocks in turn, heads with a table or a cap."""
 
 import keras
 import numpy as np
