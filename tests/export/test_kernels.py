@@ -118,9 +118,10 @@ def test_caches_that_grow_change_no_token(kind, rows, search):
     ids = np.random.default_rng(2).integers(3, 31, (rows or 3, prompt)).astype("int32")
     writes = kind != "translator"
     if writes:
-        model = LanguageModel(31, **sizes) if kind == "writer" else writer_of_all_parts()
-        prompts = ids
-        model.build((None, None))
+        model, prompts = writer_of_all_parts(), ids
+        if kind == "writer":
+            model = LanguageModel(31, **sizes)
+            model.build((None, None))
     else:
         model, prompts = Transformer(31, **sizes), None
         model.build({"source": (None, None), "target": (None, None)})

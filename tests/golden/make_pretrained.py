@@ -3,7 +3,8 @@
     pip install torch==2.13.0 transformers sentencepiece
     python tests/golden/make_pretrained.py [--published] [--only roberta]
 
-Written by torch 2.13.0 and transformers 5.23.0, RoBERTa's cases by 5.24.0. For each case: the
+Written by torch 2.13.0 and transformers 5.23.0, those of RoBERTa and of Llama's kin
+by 5.24.0. For each case: the
 `config.json` and the names and shapes of the tensors that `save_pretrained` writes, inputs, logits,
 losses, and what `generate` writes. Weights are not in the files: `tests.published` makes them from
 names and shapes; each case has a file. With `--published` it makes pretrained/large/ instead, of
@@ -88,6 +89,8 @@ def run_gpt2(model, case):
         labels=torch.tensor(np.where(mask, ids, -100)),
     )
     found = {"ids": ids, "mask": mask, "logits": numpy(result.logits), "loss": numpy(result.loss)}
+    if not case.get("generates", True):
+        return found
     prompts = ids[:, :4]
     for name, beams in (("greedy", 1), ("beam", 4)):
         found[name] = generated(model, case, torch.tensor(prompts), beams)

@@ -55,6 +55,7 @@ ODD_LLAMA = {
 }
 
 SMALL_MISTRAL = {**SMALL_LLAMA, "num_key_value_heads": 1, "sliding_window": 4}
+SMALL_MISTRAL |= {"rms_norm_eps": 1e-5}
 ODD_MISTRAL = {
     **SMALL_MISTRAL,
     "hidden_size": 20,
@@ -161,6 +162,10 @@ CASES = {
             "config": config,
             "max_length": 23,
             "end_id": 30,
+            # Two programs a case are compiled for it.
+            "generates": not ending,
+            # Without a window or a part of each head that turns, Llama has the same parts.
+            "family": name if name in ("mistral", "phi3") else None,
         }
         for name, (kind, *configs) in OF_LLAMA.items()
         for ending, config in zip(("", "_odd"), configs, strict=True)
