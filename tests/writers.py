@@ -16,7 +16,7 @@ from keras_transformers.models import LanguageHead, LanguageModel, TextEmbedding
 
 
 def writer_of_all_parts(vocab_size=31, soft_cap=4.0):
-    """Built: blocks with a window and without in turn, each with other norms and scores."""
+    """Blocks with a window and without in turn, each with other norms and scores."""
     turned = RotaryEmbedding(scaling=Llama3Scaling(8.0, 16))
     common = {"key_dim": 6, "num_key_value_heads": 2, "use_bias": ("query", "key", "value")}
     common["position"] = turned
@@ -34,6 +34,4 @@ def writer_of_all_parts(vocab_size=31, soft_cap=4.0):
     )
     embedding = TextEmbedding(vocab_size, 12, None, scale=True)
     head = LanguageHead(soft_cap=soft_cap)
-    model = LanguageModel(num_layers=2, block=[windowed, plain], embedding=embedding, head=head)
-    model.build((None, None))
-    return model
+    return LanguageModel(num_layers=2, block=[windowed, plain], embedding=embedding, head=head)

@@ -150,8 +150,8 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
     if isinstance(model, models.LanguageModel) and has_chat_template(folder):
         warnings.warn(
-            f"{folder} has a chat template, by which turns of a conversation become one text. It is "
-            "not applied: give the model texts as the template writes them.",
+            f"{folder} has a chat template, by which turns of a conversation become one text. It "
+            "is not applied: give the model texts as the template writes them.",
             stacklevel=3,
         )
     return model

@@ -4,10 +4,7 @@ from typing import Any
 
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.configuration import Combined, Configuration, activation
-from keras_transformers.pretrained.decoder_parts import (
-    language_model_keywords,
-    make_language_model,
-)
+from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
 from keras_transformers.pretrained.decoder_settings import rope, windows_of_layers
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.llama import (

@@ -180,10 +180,7 @@ LLAMA = _family(
     without_effect=frozenset({"pretraining_tp", "is_llama_config"}),
 )
 MISTRAL = _family(
-    "mistral",
-    "MistralForCausalLM",
-    OF_MISTRAL,
-    combined=(rope(131072), one_window(4096)),
+    "mistral", "MistralForCausalLM", OF_MISTRAL, combined=(rope(131072), one_window(4096))
 )
 QWEN2 = _family(
     "qwen2",

@@ -2,10 +2,7 @@
 
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.configuration import Configuration, activation, number
-from keras_transformers.pretrained.decoder_parts import (
-    language_model_keywords,
-    make_language_model,
-)
+from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
 from keras_transformers.pretrained.decoder_settings import one_window, rope
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.llama import (

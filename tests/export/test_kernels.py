@@ -118,10 +118,9 @@ def test_caches_that_grow_change_no_token(kind, rows, search):
     ids = np.random.default_rng(2).integers(3, 31, (rows or 3, prompt)).astype("int32")
     writes = kind != "translator"
     if writes:
-        model, prompts = writer_of_all_parts(), ids
-        if kind == "writer":
-            model = LanguageModel(31, **sizes)
-            model.build((None, None))
+        model = LanguageModel(31, **sizes) if kind == "writer" else writer_of_all_parts()
+        model.build((None, None))
+        prompts = ids
     else:
         model, prompts = Transformer(31, **sizes), None
         model.build({"source": (None, None), "target": (None, None)})

@@ -40,6 +40,7 @@ def test_blocks_are_copies_of_the_given_ones_in_turn():
 
 def test_a_cap_bends_the_logits_of_the_heads_table(writer):
     plain = writer_of_all_parts(soft_cap=None)
+    plain.build((None, None))
     plain.set_weights(writer.get_weights())
     logits, expected = to_numpy(writer(IDS)), to_numpy(plain(IDS))
     assert np.abs(logits).max() <= 4 < np.abs(expected).max()
