@@ -59,8 +59,9 @@ def _read_rope(config: Config, partial: bool) -> dict[str, Any]:
     part = given.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if part != 1.0 and not partial:
         raise ValueError(f"`partial_rotary_factor` must be 1.0. Received: {part!r}")
+    theta: Any = given.get("rope_theta", config.get("rope_theta", 10000.0))
     found = {
-        "max_wavelength": float(given.get("rope_theta", config.get("rope_theta", 10000.0))),
+        "max_wavelength": float(theta),
         "rotary_dim": None if part == 1.0 else int(config["head_dim"] * part),
         "scaling": None,
         "scaling_factor": 1.0,
@@ -90,7 +91,7 @@ def _scaling(kind: str, given: Config, config: Config) -> RotaryScaling:
         if gain is None:
             gain = math.sqrt(1 + math.log(max(factor, 1)) / math.log(original))
         return LongRopeScaling(given["short_factor"], given["long_factor"], original, gain)
-    scales = [given.get(name) for name in ("mscale", "mscale_all_dim")]
+    scales: list[Any] = [given.get(name) for name in ("mscale", "mscale_all_dim")]
     if gain is None and all(scales):
         above, below = (0.1 * scale * math.log(max(factor, 1)) + 1 for scale in scales)
         gain = above / below

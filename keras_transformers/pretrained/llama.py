@@ -141,7 +141,7 @@ def _family(
         fixed: As for `Configuration`, beside what all have.
     """
     settings = (activation("hidden_act", "activation", "silu"), *settings)
-    said = {each.ours for each in (*settings, *combined)}
+    said = {each.ours for each in settings} | {each.ours for each in combined}
     return Family(
         configuration=Configuration(
             name=name,
