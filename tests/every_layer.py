@@ -64,6 +64,10 @@ LAYERS = {
         lambda **kw: layers.FirstEncoderBlock(HEADS, 13, norm_first=True, **kw)
     ),
     "DecoderBlock": _mixer(lambda **kw: layers.DecoderBlock(HEADS, 13, **kw), CONTEXT),
+    "SandwichDecoderBlock": _mixer(
+        lambda **kw: layers.SandwichDecoderBlock(HEADS, 13, **kw), CONTEXT
+    ),
+    "OffsetRMSNormalization": _tokens(lambda **kw: layers.OffsetRMSNormalization(**kw)),
     "FourierMixing": _tokens(layers.FourierMixing),  # refuses masks, or ignores them when told
     "MLPMixing": _mixer(lambda **kw: layers.MLPMixing(11, max_length=9, **kw)),
     "RandomSynthesizer": _mixer(lambda **kw: layers.RandomSynthesizer(HEADS, 9, **kw)),
@@ -116,9 +120,10 @@ SCORES = {
     score.__name__: _attention(score=score())
     for score in (
         layers.ScaledDotScore, layers.DotScore, layers.GeneralScore, layers.AdditiveScore,
-        layers.ScaledCosineScore,
+        layers.ScaledCosineScore, layers.NormalizedScore,
     )
 }  # fmt: skip
+SCORES["SoftCapScore"] = _attention(score=layers.SoftCapScore(cap=2.0))
 TERMS = {
     "RotaryEmbedding": _attention(position=layers.RotaryEmbedding()),
     "ALiBi": _attention(position=layers.ALiBi()),

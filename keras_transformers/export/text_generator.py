@@ -72,7 +72,7 @@ class TextGenerator(Served):
             raise ValueError(
                 f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
             )
-        positions = getattr(model, "most_positions", None) or float("inf")
+        positions = getattr(model, "most_decodable", None) or float("inf")
         room = positions - new_tokens
         if prompt_lengths is None:
             prompt_lengths = [length for length in LENGTHS if length <= room] or LENGTHS[:1]

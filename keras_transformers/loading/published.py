@@ -100,7 +100,7 @@ def _check_start(folder: pathlib.Path, start: int | None, words: Any) -> None:
 
 def _generator(folder: pathlib.Path, model: Any, words: Any) -> export.TextGenerator:
     # Half the positions are left for the prompt, where there are few.
-    new_tokens = min(NEW_TOKENS, (model.most_positions or 2 * NEW_TOKENS) // 2)
+    new_tokens = min(NEW_TOKENS, (model.most_decodable or 2 * NEW_TOKENS) // 2)
     return export.TextGenerator(model, words, pretrained.load_search(folder), new_tokens)
 
 

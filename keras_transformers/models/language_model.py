@@ -177,6 +177,17 @@ class LanguageModel(CachedDecoding, TextModel):
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
         return (*ids, self.embedding.vocab_size)
 
+    @property
+    def most_decodable(self) -> int | None:
+        """How long a text may be that is decoded token by token, None without end.
+
+        The number of positions; and of positions that turn by other angles in longer texts
+        (`LongRopeScaling`) the length up to which they do not.
+        """
+        terms = (getattr(block.mixer, "position", None) for block in self.decoder_blocks)
+        ends = [self.most_positions, *(getattr(term, "most_cached", None) for term in terms)]
+        return min((end for end in ends if end is not None), default=None)
+
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index
     ) -> tuple[DecodingState, None]:
@@ -195,10 +206,10 @@ class LanguageModel(CachedDecoding, TextModel):
             `(state, None)`: a `DecodingState`.
 
         Raises:
-            ValueError: If there may be more steps than positions.
+            ValueError: If there may be more steps than `most_decodable`.
         """
         # A tensor is what nobody knows while tracing; who traces sees to it.
-        most = self.most_positions
+        most = self.most_decodable
         if isinstance(max_length, int) and most is not None and max_length > most:
             raise ValueError(
                 f"LanguageModel '{self.name}': `max_length` must be at most the model's, "

@@ -52,7 +52,7 @@ class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite,
             rates = {} if dropout is None else {"dropout": dropout}
             return self.default_block(**numbers, **rates)
 
-        several = given if isinstance(given, list | tuple) else [given]
+        several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
         if not several or number % len(several):
             refuse(self, "block", f"one, or as many as divide num_layers={number}", len(several))
         prototypes = [

@@ -118,12 +118,31 @@ def _number(value: Any) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
+class Combined:
+    """An argument of our model that several published settings say together.
+
+    Args:
+        ours: Name of our argument.
+        theirs: Their names in `config.json`.
+        read: From `config.json`, in which each `Setting` has its value, to our argument; ValueError
+            with a sentence.
+        write: From our arguments to the published settings; ValueError likewise.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    read: Callable[[dict[str, Any]], Any]
+    write: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Configuration:
     """Between the `config.json` of a family of published models and arguments of ours.
 
     Args:
         name: Their `model_type`.
         settings: The `Setting`s.
+        combined: The `Combined` ones.
         fixed: Arguments that our model is given whatever `config.json` says; a model with others
             cannot be saved.
         settled: Published setting -> values with which it changes nothing here.
@@ -137,6 +156,14 @@ class Configuration:
     settled: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     without_effect: frozenset[str] = frozenset()
     inner: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    combined: tuple[Combined, ...] = ()
+
+    @property
+    def known(self) -> set[str]:
+        """Every published setting of which it is known what it does."""
+        found = {name for each in self.settings for name in (each.theirs, *each.also)}
+        found |= {name for each in self.combined for name in each.theirs}
+        return found | SETTLED.keys() | self.settled.keys() | WITHOUT_EFFECT | self.without_effect
 
     def read(self, config: dict[str, Any], where: Any) -> dict[str, Any]:
         """Our arguments for a published configuration.
@@ -156,9 +183,7 @@ class Configuration:
                 `tests/pretrained/test_settings_that_are_read.py` holds against it.
         """
         settled = {**SETTLED, **self.settled}
-        known = {name for each in self.settings for name in (each.theirs, *each.also)}
-        known |= settled.keys() | WITHOUT_EFFECT | self.without_effect
-        unknown = [f"`{each}`" for each in config if each not in known]
+        unknown = [f"`{each}`" for each in config if each not in self.known]
         if unknown:
             warnings.warn(
                 f"{where}: {', '.join(unknown)} is read by no published model of type {self.name}, "
@@ -180,6 +205,12 @@ class Configuration:
                 raise ValueError(
                     f"{where}: `{each.theirs}` must be {error}. Received: {value!r}"
                 ) from None
+        values = {each.theirs: self.value(config, each.theirs) for each in self.settings}
+        for one in self.combined:
+            try:
+                arguments[one.ours] = one.read({**config, **values})
+            except (ValueError, TypeError, ZeroDivisionError) as error:
+                raise ValueError(f"{where}: {error}") from None
         return arguments
 
     def read_setting(self, config: dict[str, Any], theirs: str) -> Any:
@@ -232,6 +263,11 @@ class Configuration:
                 ) from None
             if value is not None or each.default is None:  # else the default, which it stands for
                 config[each.theirs] = value
+        for one in self.combined:
+            try:
+                config |= one.write(arguments)
+            except ValueError as error:
+                raise ValueError(f"save: for models of type {self.name} {error}") from None
         return config
 
 

@@ -12,6 +12,8 @@ from keras_transformers.saving.strict_json import parse_json
 from keras_transformers.saving.tensor_file import entries, open_tensors
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+TOKENIZER = "tokenizer_config.json"
+CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".msgpack", ".h5")
 MOST_JSON = 64 << 20  # bytes; the largest vocabularies have some ten million
 
@@ -29,6 +31,14 @@ def read_json(folder: StrPath, name: StrPath) -> dict[str, Any]:
     if path.stat().st_size > MOST_JSON:
         raise ValueError(f"{path} has more than {MOST_JSON >> 20} MiB, too much for a JSON file.")
     return parse_json(path.read_bytes(), MOST_JSON, path, containers=math.inf)
+
+
+def has_chat_template(folder: StrPath) -> bool:
+    """Whether it says how the turns of a conversation become one text."""
+    if any(pathlib.Path(folder, name).exists() for name in CHAT_TEMPLATES):
+        return True
+    there = pathlib.Path(folder, TOKENIZER).is_file()
+    return there and read_json(folder, TOKENIZER).get("chat_template") is not None
 
 
 class Tensors:

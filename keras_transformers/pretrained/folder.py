@@ -19,10 +19,19 @@ from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_transformers.pretrained.electra import ELECTRA
 from keras_transformers.pretrained.family import Family
-from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
+from keras_transformers.pretrained.files import (
+    Tensors,
+    has_chat_template,
+    read_json,
+    write_json,
+    write_tensors,
+)
+from keras_transformers.pretrained.gemma2 import GEMMA2
 from keras_transformers.pretrained.gpt2 import GPT2
+from keras_transformers.pretrained.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from keras_transformers.pretrained.marian import MARIAN
 from keras_transformers.pretrained.modernbert import MODERNBERT
+from keras_transformers.pretrained.phi3 import PHI3
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.roberta import ROBERTA, XLM_ROBERTA
 from keras_transformers.pretrained.segformer import SEGFORMER
@@ -37,8 +46,8 @@ from keras_transformers.saving.limits import within
 CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, T5, MT5, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
-ALL += (ELECTRA, MODERNBERT, GPT2, VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT)
-ALL += (SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
+ALL += (ELECTRA, MODERNBERT, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)
+ALL += (VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT, SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
 FAMILIES = {family.name: family for family in ALL}
 
 
@@ -66,10 +75,10 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
-    DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2,
-    SegFormer's encoder, masked autoencoders and DETR. Weights are read from safetensors alone, one
-    tensor at a time; nothing in the folder is executed. Ids, pictures and logits are those of the
-    published model.
+    DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, Llama (SmolLM too), Mistral, Qwen 2 and
+    3, Gemma 2, Phi-3, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer's encoder, masked
+    autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in
+    the folder is executed. Ids, pictures and logits are those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
@@ -87,6 +96,10 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
         ValueError: If the architecture or a setting is not known or has no counterpart here, a
             tensor is missing or of another shape than `config.json` says, a file is broken, or the
             weights are in a pickle.
+
+    Warns:
+        UserWarning: If a setting is read by no published model; or if there is a chat template,
+            which is not applied.
 
     Example:
     >>> import tempfile
@@ -139,12 +152,19 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     arguments |= family.weights.arguments(tensors.shapes)
     check_sizes(family, config, tensors, where)
     try:
-        with within(sum(map(math.prod, tensors.shapes.values()))):
+        values = sum(map(math.prod, tensors.shapes.values()))
+        with within(values, zeros=True):
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     weights = family.weights
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
+    if isinstance(model, models.LanguageModel) and has_chat_template(folder):
+        warnings.warn(
+            f"{folder} has a chat template, by which turns of a conversation become one text. It "
+            "is not applied: give the model texts as the template writes them.",
+            stacklevel=3,
+        )
     return model
 
 

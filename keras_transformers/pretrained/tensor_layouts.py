@@ -140,5 +140,31 @@ class FusedPart:
         return self.layout.theirs(weight)
 
 
+class Stacked:
+    """One of several tensors of these numbers of rows that lie as one, along the first axis.
+
+    Args:
+        number: Which of them it is.
+        rows: Of each, their numbers of rows.
+        layout: How it lies by itself.
+    """
+
+    axis = 0
+
+    def __init__(self, number: int, rows: tuple[int, ...], layout: Layout) -> None:
+        self.number, self.rows, self.layout = number, rows, layout
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        _, *rest = self.layout.their_shape(shape)
+        return (sum(self.rows), *rest)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        start = sum(self.rows[: self.number])
+        return self.layout.ours(tensor[start : start + self.rows[self.number]], shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return self.layout.theirs(weight)
+
+
 AS_IS, FLAT, LINEAR, OUTPUT, CONVOLUTION = AsIs(), Flat(), Matrix(), Matrix(2), Convolution()
 DEPTHWISE = Depthwise()

@@ -44,7 +44,7 @@ def encoder_keywords(
     Raises:
         ValueError: If no keywords make such a model; the message names the part.
     """
-    found = _numbers(model, model.encoder_blocks[0])
+    found = numbers_of(model, model.encoder_blocks[0])
     names = ("vocab_size", "hidden_dim", "max_length", "token_types", "padding_id")
     of_embedding = (*names, "first_position", "embedding_dim", "norm_epsilon", "style")
     found |= {name: getattr(model.embedding, name) for name in of_embedding[:-2]}
@@ -60,7 +60,11 @@ def encoder_keywords(
 def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
     """What `LanguageModel.from_variant` makes such a model of; raises as `encoder_keywords`."""
     block = model.decoder_blocks[0]
-    found = _numbers(model, block)
+    found = numbers_of(model, block)
+    settings = model.get_config()
+    if model.head is not None or isinstance(settings["block"], list | tuple):
+        received = "another head" if model.head is not None else "blocks of several kinds"
+        raise refused(model, received, "such that keywords of `from_variant` make it")
     of_embedding = ("vocab_size", "hidden_dim", "max_length", "padding_id", "style")
     found |= {name: getattr(model.embedding, name) for name in of_embedding[:-1]}
     found["num_key_value_heads"] = getattr(block.mixer, "num_key_value_heads", None)
@@ -72,8 +76,8 @@ def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
     return _styled(model, block, found, ("gpt2", "modern"), makers)
 
 
-def _numbers(model: Any, block: Any) -> dict[str, Any]:
-    """Those that a block of any style has."""
+def numbers_of(model: Any, block: Any) -> dict[str, Any]:
+    """The keywords that are numbers of a block of any style."""
     mixer, network = block.mixer, block.feed_forward
     found = {
         "num_layers": model.get_config()["num_layers"],

@@ -181,6 +181,7 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
                     "weight serves both."
                 )
         weight.assign(mapping.layout.ours(tensor, tuple(weight.shape)))
+        del tensor  # before the next is read
         used |= set(there)
     for mapping in mappings:
         if isinstance(mapping, Computed):

@@ -19,6 +19,8 @@ class within:
     Args:
         values: Number of values in the file.
         layers: Number of entries in the file that stand for a layer, or None not to count layers.
+        zeros: Whether weights begin with zeros, for each gets a value of the file: to draw them
+            would take time, and memory beside them.
 
     Raises:
         ValueError: If the model has more than twice the values, or four times the layers; at the
@@ -27,9 +29,10 @@ class within:
 
     _one_at_a_time = threading.RLock()
 
-    def __init__(self, values: int, layers: int | None = None) -> None:
+    def __init__(self, values: int, layers: int | None = None, zeros: bool = False) -> None:
         # Twice as much, for a weight that is missing is an error with another message.
         self.values = 2 * values + 2**20
+        self.zeros = zeros
         self.layers = math.inf if layers is None else 4 * layers + 1000
         self.refused: str | None = None
         self.thread = threading.get_ident()
@@ -45,6 +48,8 @@ class within:
         ) -> Any:
             if threading.get_ident() == self.thread:
                 self._take_values(layer, shape, kwargs.get("name"))
+                if self.zeros and not args:
+                    kwargs["initializer"] = "zeros"
             return self.add_weight(layer, shape, *args, **kwargs)
 
         @functools.wraps(self.init)

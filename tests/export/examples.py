@@ -12,6 +12,7 @@ from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer, encode_pairs, packed
 from keras_transformers.training import SmoothedCrossEntropy
 from keras_transformers.vision import Preprocessing
+from tests.writers import writer_of_all_parts
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
 LINES = [" ".join(np.random.default_rng(i).choice(WORDS, 1 + i % 13)) for i in range(70)]
@@ -106,6 +107,9 @@ MAKE = {
     "translator, recurrent": _recurrent,
     "text generator, gpt2": lambda: _generator(Sampling(seed=3, top_p=0.9), "gpt2"),
     "text generator, modern": lambda: _generator(BeamSearch(2), "modern"),
+    "text generator, all parts": lambda: export.TextGenerator(
+        writer_of_all_parts(tokenizer().vocab_size), tokenizer(), BeamSearch(2), 11, (4, 8)
+    ),
     "text classifier": _text_classifier,
     "mask filler": lambda: export.MaskFiller(
         _encoder("masked_language"), word_pieces(), lengths=(8, 16)
@@ -115,7 +119,7 @@ MAKE = {
     "detector": _detector,
 }
 
-ONE_OF_EACH = ("translator, beams", "text generator, gpt2", *list(MAKE)[6:])
+ONE_OF_EACH = ("translator, beams", "text generator, gpt2", *list(MAKE)[7:])
 IN_FEWER_BITS = {
     f"{name}, {precision}": functools.partial(make, precision)
     for name, make in {

@@ -11,6 +11,7 @@ from keras_transformers.generation import BeamSearch, Greedy, Request, decode, g
 from keras_transformers.layers import LocalAttention
 from keras_transformers.layers.portable import portable
 from keras_transformers.models import LanguageModel, Transformer
+from tests.writers import writer_of_all_parts
 
 ROWS = [1, 2, FEW, FEW + 1]
 NEVER_ENDS = 1000
@@ -99,17 +100,27 @@ def test_a_window_over_a_cache_of_any_size_is_that_of_the_whole_pass(positions, 
         close(run(x, positions).numpy(), expected)
 
 
-@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3)], ids=["greedy", "beam"])
-@pytest.mark.parametrize("rows", [1, None])
-@pytest.mark.parametrize("kind", ["translator", "writer"])
+EVERY_WAY = [
+    (kind, rows, search)
+    for kind in ("translator", "writer")
+    for rows in (1, None)
+    for search in (Greedy(), BeamSearch(3))
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "search"), [*EVERY_WAY, ("writer of all parts", None, BeamSearch(3))]
+)
 def test_caches_that_grow_change_no_token(kind, rows, search):
     keras.utils.set_random_seed(1)
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 2}
     prompt, most = 5, 77  # twice the first growth, and not a multiple of it
     ids = np.random.default_rng(2).integers(3, 31, (rows or 3, prompt)).astype("int32")
-    if kind == "writer":
-        model, prompts = LanguageModel(31, **sizes), ids
+    writes = kind != "translator"
+    if writes:
+        model = LanguageModel(31, **sizes) if kind == "writer" else writer_of_all_parts()
         model.build((None, None))
+        prompts = ids
     else:
         model, prompts = Transformer(31, **sizes), None
         model.build({"source": (None, None), "target": (None, None)})
@@ -122,9 +133,9 @@ def test_caches_that_grow_change_no_token(kind, rows, search):
     def run(ids, most):
         batch = ops.shape(ids)[0]
         forced = tf.zeros([batch, most], tf.int32)
-        if kind == "writer":
+        if writes:
             forced = tf.concat([ids, forced[:, prompt:]], axis=1)
-        request = Request(forced, 1, NEVER_ENDS, prompt_length=prompt if kind == "writer" else 0)
+        request = Request(forced, 1, NEVER_ENDS, prompt_length=prompt if writes else 0)
         with portable(TensorFlowKernels()):
             return decode(model, ids, search, request, stages=None)["tokens"]
 

@@ -246,9 +246,8 @@ def test_what_is_not_used_is_listed_and_tied_tables_must_agree(folder):
 
 
 def test_a_model_that_the_published_code_does_not_know_is_not_written(tmp_path):
-    model = LanguageModel.from_variant(
-        "small", 31, hidden_dim=12, num_heads=3, mlp_dim=20, num_layers=1, style="modern"
-    )
+    sizes = {"hidden_dim": 12, "num_heads": 3, "mlp_dim": 20, "num_layers": 1}
+    model = LanguageModel.from_variant("small", 31, **sizes, style="modern")
     model.build((None, None))
     with pytest.raises(ValueError, match="models of type gpt2 must have style='gpt2'"):
-        pretrained.save(model, tmp_path)
+        pretrained.save(model, tmp_path, family="gpt2")

@@ -477,10 +477,80 @@ SEGFORMER = {
 }
 ENCODERS = (XLM_R, ELECTRA, MODERNBERT, DINOV2, REGISTERS, BEIT, SEGFORMER)
 
+# Llama 3.2 1B, and what SmolLM 2, Mistral 7B, Qwen 2.5, Qwen 3, Gemma 2 and Phi-3 have otherwise.
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 128000,
+    "eos_token_id": [128001, 128008, 128009],
+    "head_dim": 64,
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "initializer_range": 0.02,
+    "intermediate_size": 8192,
+    "max_position_embeddings": 131072,
+    "mlp_bias": False,
+    "model_type": "llama",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 16,
+    "num_key_value_heads": 8,
+    "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": {
+        "factor": 32.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.45.0.dev0",
+    "use_cache": True,
+    "vocab_size": 128256,
+}
+OF_LLAMA_ALONE = ("attention_bias", "mlp_bias", "pretraining_tp", "rope_scaling", "head_dim")
+PLAIN = {name: value for name, value in LLAMA.items() if name not in OF_LLAMA_ALONE}
+SMOLLM = {**LLAMA, "is_llama_config": True, "rope_interleaved": False, "rope_scaling": None}
+MISTRAL = {**PLAIN, "architectures": ["MistralForCausalLM"], "model_type": "mistral"}
+MISTRAL |= {"sliding_window": 4096}
+QWEN2 = {**PLAIN, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
+QWEN2 |= {"max_window_layers": 24, "sliding_window": 32768, "use_sliding_window": False}
+QWEN3 = {**QWEN2, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+QWEN3 |= {"attention_bias": False, "head_dim": 128, "rope_scaling": None, "sliding_window": None}
+QWEN2 |= {"use_mrope": False}
+GEMMA2 = {**PLAIN, "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2"}
+GEMMA2 |= {
+    "attention_bias": False,
+    "attn_logit_softcapping": 50.0,
+    "cache_implementation": "hybrid",
+    "final_logit_softcapping": 30.0,
+    "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "pad_token_id": 0,
+    "query_pre_attn_scalar": 256,
+    "sliding_window": 4096,
+}
+PHI3 = {**PLAIN, "architectures": ["Phi3ForCausalLM"], "model_type": "phi3"}
+PHI3 |= {
+    "_name_or_path": "Phi-3-mini-4k-instruct",
+    "attention_bias": False,
+    "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
+    "embd_pdrop": 0.0,
+    "original_max_position_embeddings": 4096,
+    "pad_token_id": 32000,
+    "resid_pdrop": 0.0,
+    "rope_scaling": None,
+    "sliding_window": 2047,
+}
+DECODERS = [GPT2, LLAMA, SMOLLM, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3]
+
 
 @pytest.mark.parametrize(
     "config",
-    [OPUS, BERT, DISTILBERT, GPT2, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
+    [OPUS, BERT, DISTILBERT, *DECODERS, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
     + [T5, FLAN_T5, MT5, NLLB],
     ids=lambda config: config["model_type"],
 )

@@ -10,7 +10,6 @@ import pytest
 
 from keras_transformers import pretrained
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.configuration import SETTLED, WITHOUT_EFFECT
 from keras_transformers.pretrained.folder import FAMILIES
 from tests.pretrained.test_bad_folders import edit
 
@@ -37,17 +36,11 @@ def read_by(kind):
     return found
 
 
-def known(family):
-    own = family.configuration
-    names = {name for each in own.settings for name in (each.theirs, *each.also)}
-    return names | SETTLED.keys() | own.settled.keys() | WITHOUT_EFFECT | own.without_effect
-
-
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_every_setting_that_the_published_code_reads_is_known(kind):
     family, other = FAMILIES[kind], hf.CONFIG_MAPPING[kind].attribute_map
     read = {other.get(name, name) for name in read_by(kind)} - OF_THE_CODE
-    assert read <= known(family), sorted(read - known(family))
+    assert read <= family.configuration.known, sorted(read - family.configuration.known)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -62,7 +55,7 @@ def test_every_setting_that_the_published_configuration_has_is_known(kind):
         and not inspect.isroutine(getattr(each, name, None))
     }
     fields = hf.CONFIG_MAPPING[kind]().to_dict().keys()
-    assert fields & names <= known(FAMILIES[kind])
+    assert fields & names <= FAMILIES[kind].configuration.known
 
 
 @pytest.fixture

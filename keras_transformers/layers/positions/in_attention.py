@@ -25,6 +25,8 @@ class AttentionPositionEncoding(Arguments, keras.layers.Layer):
             others, as it counts positions anew in each of its blocks.
         shareable: Whether the term is a `bias` alone, and one that is made without the query, so
             that the blocks of a stack can share one, as those of `models.Transformer` do.
+        most_cached: Number of tokens of a text up to which what was made of the first ones stays
+            right, as decoding token by token keeps it; None without end.
 
     Example: a penalty of one for every other position.
     >>> import keras
@@ -43,6 +45,7 @@ class AttentionPositionEncoding(Arguments, keras.layers.Layer):
 
     relative = True
     shareable = False
+    most_cached: int | None = None
     _refuse = refuse
 
     def build(self, query_shape: Shape) -> None:

@@ -114,6 +114,7 @@ class RotaryEmbedding(AttentionPositionEncoding):
         self._gain, self._beyond = 1.0, None  # radians a position in longer texts, or None
         if isinstance(scaling, RotaryScaling):
             self._gain, self._beyond = scaling.gain, scaling.beyond(rates)
+            self.most_cached = None if self._beyond is None else scaling.original_length
             rates = scaling.scaled(rates, wavelength)
         self._rates = rates.astype("float32")  # radians a position for each pair
 
