@@ -19,7 +19,8 @@ from keras_transformers.models import DETR, MAE, LanguageModel, Transformer
 from recipes.data.translation import load as load_pairs
 from tests.contract import assert_close
 from tests.pretrained.cases import CASES, images, sequences
-from tests.pretrained.test_published import SMALL_FILE, Published
+from tests.pretrained.test_published import GOLDEN as CASE_FILES
+from tests.pretrained.test_published import Published
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch")
@@ -31,15 +32,16 @@ GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_token
 def test_transformers_computes_the_same_with_what_we_write(name, tmp_path):
     case = CASES[name]
     (tmp_path / "theirs").mkdir()
-    published = Published(SMALL_FILE, name, case, tmp_path / "theirs")
-    folder = pretrained.save(published.model, tmp_path / "ours")
+    published = Published(CASE_FILES / f"{name}.npz", case, tmp_path / "theirs")
+    folder = pretrained.save(published.model, tmp_path / "ours", family=case.get("family"))
     kind = getattr(hf, case["class"])
     outputs = []
     for path in (tmp_path / "theirs", folder):
         model = kind.from_pretrained(path, attn_implementation="eager").eval()
         with torch.no_grad():
             outputs.append(_output(model, published))
-    assert_close(outputs[1], outputs[0], 1e-6)
+    # Products of weights that lie otherwise in their file are not the same to the last bit.
+    assert_close(outputs[1], outputs[0], 1e-5)
 
 
 def _output(model, published):
