@@ -141,6 +141,16 @@ def _written(scaling: Any, factor: float) -> dict[str, Any]:
     raise ValueError(f"no published code has this scaling of rotary positions. Received: {scaling}")
 
 
+def _write_padding(given: dict[str, Any]) -> dict[str, Any]:
+    if given["padding_id"] != -1:
+        raise ValueError(f"padding_id must be -1. Received: {given['padding_id']}")
+    return {"pad_token_id": None}  # the default of some is beyond a smaller vocabulary
+
+
+# No id is set aside for padding: of many of these models it is that of END.
+NO_PADDING = Combined("padding_id", (), lambda config: -1, _write_padding)
+
+
 def one_window(default: int | None) -> Combined:
     """`windows` of a family whose layers all have the same `sliding_window`, or none."""
 

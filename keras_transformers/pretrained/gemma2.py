@@ -5,7 +5,7 @@ from typing import Any
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.configuration import Combined, Configuration, activation
 from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
-from keras_transformers.pretrained.decoder_settings import rope, windows_of_layers
+from keras_transformers.pretrained.decoder_settings import NO_PADDING, rope, windows_of_layers
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.llama import (
     LAYER,
@@ -88,13 +88,14 @@ GEMMA2 = Family(
             flag("attention_bias", "attention_bias", False),
         ),
         combined=(
+            NO_PADDING,
             rope(8192),
             windows_of_layers(4096, last=False),
             _scale(256),
             _cap("attn_logit_softcapping", "score_cap", 50.0),
             _cap("final_logit_softcapping", "logits_cap", 30.0),
         ),
-        fixed={"padding_id": -1, "normalized": False, "gemma": True, "mlp_bias": False},
+        fixed={"normalized": False, "gemma": True, "mlp_bias": False},
         settled={**SETTLED, "use_bidirectional_attention": (None, False)},
         # Of older files, which say beside it what is computed.
         without_effect=frozenset({"hidden_act", "cache_implementation"}),

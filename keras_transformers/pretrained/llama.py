@@ -16,7 +16,12 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
-from keras_transformers.pretrained.decoder_settings import one_window, rope, windows_of_layers
+from keras_transformers.pretrained.decoder_settings import (
+    NO_PADDING,
+    one_window,
+    rope,
+    windows_of_layers,
+)
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, attention, linear
 
@@ -113,8 +118,7 @@ def sizes_of_decoder(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
     )
 
 
-# No id is set aside for padding: of many of these models it is that of END.
-FIXED = {"padding_id": -1, "windows": None, "normalized": False}
+FIXED = {"windows": None, "normalized": False}
 FIXED |= {"gemma": False, "score_scale": None, "score_cap": None, "logits_cap": None}
 FIXED |= {"attention_bias": False, "mlp_bias": False}
 SETTLED = {"tie_word_embeddings": (True, False)}
@@ -146,7 +150,7 @@ def _family(
         configuration=Configuration(
             name=name,
             settings=(*sizes_of_decoder(defaults), *settings),
-            combined=combined,
+            combined=(NO_PADDING, *combined),
             fixed={**{k: v for k, v in FIXED.items() if k not in said}, **(fixed or {})},
             settled={**SETTLED, **(settled or {})},
             without_effect=without_effect,

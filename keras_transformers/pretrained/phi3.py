@@ -3,7 +3,7 @@
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.configuration import Configuration, activation, number
 from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
-from keras_transformers.pretrained.decoder_settings import one_window, rope
+from keras_transformers.pretrained.decoder_settings import NO_PADDING, one_window, rope
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.llama import (
     FIXED,
@@ -70,7 +70,7 @@ PHI3 = Family(
             activation("hidden_act", "activation", "silu"),
             number("resid_pdrop", "dropout", 0.0),
         ),
-        combined=(rope(4096, partial=True, original_length=4096), one_window(None)),
+        combined=(NO_PADDING, rope(4096, partial=True, original_length=4096), one_window(None)),
         fixed={name: value for name, value in FIXED.items() if name != "windows"},
         settled=SETTLED,
         # Nobody reads them: no projection has a bias, and code in a folder is never run.

@@ -40,7 +40,8 @@ def test_transformers_computes_the_same_with_what_we_write(name, tmp_path):
         model = kind.from_pretrained(path, attn_implementation="eager").eval()
         with torch.no_grad():
             outputs.append(_output(model, published))
-    assert_close(outputs[1], outputs[0], 1e-6)
+    # Products of weights that lie otherwise in their file are not the same to the last bit.
+    assert_close(outputs[1], outputs[0], 1e-5)
 
 
 def _output(model, published):
