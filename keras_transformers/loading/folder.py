@@ -23,22 +23,26 @@ WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
 MOST_SHOWN = 8  # names of files, in a message
 
 
-def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
+def load(
+    folder: StrPath, signature: str = "serving_default", revision: str | None = None
+) -> Predictor:
     """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
         folder: One of three: the folder of a run of `recipes`; one with published weights, as the
             Hugging Face hub lays it out; a SavedModel of `keras_transformers.export`, or the
-            folder of its versions, of which the newest is taken.
+            folder of its versions, of which the newest is taken. Or the name of a published model,
+            "organization/model", see `pretrained.find`.
         signature: Which of a SavedModel's programs answers: "serving_default", or "xla", compiled,
             where there is one. What is published is always compiled.
+        revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
         A predictor, see `keras_transformers.predictors`: `predict` answers, and `model`,
         `tokenizer` and `preprocessing` are the parts, where the folder has them.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
+        FileNotFoundError: If there is no such folder, and no model of that name can be had.
         ValueError: If it is none of the three, the model gives no answer (a masked autoencoder), or
             there is no such signature.
         ImportError: If a text model is to be loaded without tensorflow-text.
@@ -57,9 +61,7 @@ def load(folder: StrPath, signature: str = "serving_default") -> Predictor:
     >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
-    folder = pathlib.Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"load: there is no folder {folder}.")
+    folder = pretrained.find(folder, revision)
     if (found := saved_model.newest(folder)) is not None:
         return saved_model.predictor(found, signature)
     if (folder / CONFIG).is_file() and any(path.suffix in WEIGHTS for path in folder.iterdir()):

@@ -19,6 +19,7 @@ from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors, read_json, write_json, write_tensors
 from keras_transformers.pretrained.gpt2 import GPT2
 from keras_transformers.pretrained.marian import MARIAN
+from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.roberta import ROBERTA
 from keras_transformers.pretrained.sizes import check_sizes
@@ -42,18 +43,28 @@ Task: TypeAlias = Literal[
 
 
 @overload
-def load(folder: StrPath, task: Literal["translation", "summarization"]) -> models.Transformer: ...
+def load(
+    folder: StrPath, task: Literal["translation", "summarization"], revision: str | None = None
+) -> models.Transformer: ...
 @overload
-def load(folder: StrPath, task: Literal["language_model"]) -> models.LanguageModel: ...
+def load(
+    folder: StrPath, task: Literal["language_model"], revision: str | None = None
+) -> models.LanguageModel: ...
 @overload
-def load(folder: StrPath, task: Literal["tagging", "masked_language"]) -> TextEncoder: ...
+def load(
+    folder: StrPath, task: Literal["tagging", "masked_language"], revision: str | None = None
+) -> TextEncoder: ...
 @overload
-def load(folder: StrPath, task: Literal["reconstruction"]) -> models.MAE: ...
+def load(
+    folder: StrPath, task: Literal["reconstruction"], revision: str | None = None
+) -> models.MAE: ...
 @overload
-def load(folder: StrPath, task: Literal["detection"]) -> models.DETR: ...
+def load(
+    folder: StrPath, task: Literal["detection"], revision: str | None = None
+) -> models.DETR: ...
 @overload
-def load(folder: StrPath, task: Task | None = None) -> Any: ...
-def load(folder: StrPath, task: Task | None = None) -> Any:
+def load(folder: StrPath, task: Task | None = None, revision: str | None = None) -> Any: ...
+def load(folder: StrPath, task: Task | None = None, revision: str | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, BERT, DistilBERT, RoBERTa,
@@ -62,11 +73,13 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     those of the published model.
 
     Args:
-        folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
+        folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a
+            name on the hub, "organization/model", see `pretrained.find`.
         task: None for what `config.json` says the weights were made for; or "features" for the
             model without its head, "classification", "tagging", "masked_language",
             "language_model", "translation", "summarization", "reconstruction", "detection", or
             "distilled_classification" (DeiT), if the file has what that needs.
+        revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
         A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `MAE` or
@@ -88,6 +101,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     >>> again.count_params() == model.count_params(), again.unused_tensors
     (True, ())
     """
+    folder = find(folder, revision)
     model = read_model(folder, task)
     if isinstance(model, TextEncoder) and model.head is None:
         _warn_of_pooling(folder)
@@ -185,7 +199,8 @@ def class_names(folder: StrPath) -> list[str]:
     >>> pretrained.class_names(pretrained.save(model, tempfile.mkdtemp(), classes=["cat", "dog"]))
     ['cat', 'dog']
     """
-    return _classes(read_json(folder, CONFIG), f"{pathlib.Path(folder, CONFIG)}")
+    folder = find(folder, weights=False)
+    return _classes(read_json(folder, CONFIG), f"{folder / CONFIG}")
 
 
 def _classes(config: dict[str, Any], where: Any) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import MOST_JSON, read_json
+from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
@@ -26,7 +27,7 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
     """The arguments with which `export.SentenceEncoder` answers as `sentence_transformers` does.
 
     Args:
-        folder: Path of the folder, with `modules.json`, or with `1_Pooling/config.json` alone; of
+        folder: Path of the folder, or its name on the hub, with `modules.json`, or with `1_Pooling/config.json` alone; of
             one with neither there is nothing to say.
 
     Returns:
@@ -47,7 +48,7 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
     >>> pretrained.load_pooling(folder)
     {'pooling': 'token', 'normalize': True}
     """
-    folder = pathlib.Path(folder)
+    folder = find(folder, weights=False)
     if not (folder / MODULES).is_file():
         if not (folder / POOLING).is_file():
             return {}

@@ -14,6 +14,7 @@ from keras_transformers.pretrained.fast_tokenizer import (
     the_model,
 )
 from keras_transformers.pretrained.files import read_json, write_json
+from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
@@ -46,7 +47,9 @@ NEEDED = {
 }
 
 
-def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer:
+def load_tokenizer(
+    folder: StrPath, revision: str | None = None
+) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. What is not imitated
@@ -57,7 +60,9 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
             DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json` and
             `merges.txt`, or `tokenizer.json`. Beside them `tokenizer_config.json` and
-            `added_tokens.json` are read, and of `config.json` whose tokenizer it is.
+            `added_tokens.json` are read, and of `config.json` whose tokenizer it is. Or a name on
+            the hub, "organization/model", see `pretrained.find`.
+        revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
         A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a
@@ -76,8 +81,8 @@ def load_tokenizer(folder: StrPath) -> MarianTokenizer | WordPieceTokenizer | By
     >>> pretrained.load_tokenizer(folder).tokenize(["the cat"], start=True, end=True).to_list()
     [[2, 5, 6, 3]]
     """
-    folder = pathlib.Path(folder)
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    folder = find(folder, revision, weights=False)
+    there = {path.name for path in folder.iterdir()}
     settings = read_settings(folder)
     name = class_of(folder, settings)
     fast = read_json(folder, TOKENIZER) if TOKENIZER in there else {}
