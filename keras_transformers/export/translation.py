@@ -25,18 +25,18 @@ class Translator(Served):
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
     search's, and `truncated` bool, whether the end of the sentence was cut off, each `(batch,)`. An
-    empty sentence gets an empty translation. One of n pieces, END included, gets a translation of
-    at most `min(2 n + 10, n + 50)` (n + 50: Vaswani et al. 2017, section 6.1). For XLA sentences
+    empty sentence gets an empty translation. One of n ids, marks included, gets a translation of at
+    most `min(2 n + 10, n + 50)` (n + 50: Vaswani et al. 2017, section 6.1). For XLA sentences
     are sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
     met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
     not copied: used during training it translates with the weights of the moment.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
-        tokenizer: A `text.SentencePieceTokenizer` or `text.MarianTokenizer`, whose padding is the
-            model's.
+        tokenizer: A `text.SentencePieceTokenizer`, `text.PieceTokenizer`, `text.MarianTokenizer` or
+            `text.BytePairTokenizer`, whose padding is the model's.
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
-        source_lengths: Lengths in pieces, END included, to which sources are padded; what exceeds
+        source_lengths: Lengths in ids, marks included, to which sources are padded; what exceeds
             the last is cut off, and said so in `truncated`. By default 16, 32, 64 and 128.
 
     Raises:
@@ -71,22 +71,32 @@ class Translator(Served):
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         self._hold(model)
         self._tokenizer = tokenizer
+        # Of tokenizers that do not say it, END stands behind a source, and nothing before it.
+        self._marks = getattr(tokenizer, "source_marks", ((), (tokenizer.end_id,)))
+        if sum(map(len, self._marks)) > self._lengths[-1]:
+            raise ValueError(
+                "Translator: `source_lengths` must have room for what stands before and behind a "
+                f"source, {self._marks}. Received: {self._lengths}"
+            )
         self._search = BeamSearch() if search is None else without_draft("Translator", search)
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
         text, cut = bounded(text, longest)
         ids = self._tokenizer.tokenize(text)
-        lengths = ids.row_lengths()
-        end = tf.fill([ids.nrows(), 1], self._tokenizer.end_id)
-        sources = tf.concat([ids[:, : longest - 1], end], axis=1)
+        lengths, room = ids.row_lengths(), longest - sum(map(len, self._marks))
+        before, after = (
+            tf.tile(tf.constant([marks], tf.int32, [1, len(marks)]), [ids.nrows(), 1])
+            for marks in self._marks
+        )
+        sources = tf.concat([before, ids[:, :room], after], axis=1)
 
         found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)
         empty = lengths == 0
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
-            "truncated": (lengths > longest - 1) | cut,
+            "truncated": (lengths > room) | cut,
         }
 
     def _translate(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
@@ -116,7 +126,8 @@ class Translator(Served):
         most = most_tokens(pieces, tf.minimum)
         fewest, most = self._search.constraints.limits(pieces, most)
         forced = tf.fill([source.shape[0] or tf.shape(source)[0], _most(source)], padding)
-        start: Any = self._tokenizer.start_id
+        boundaries = self._search.constraints.boundaries
+        start: Any = boundaries.start_of(self._tokenizer.start_id)
         end = self._tokenizer.end_id
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
         found = decode(self._model, source, self._search, request, stages)

@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+from typing import TypeVar
 
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.request import Request, limits_of, prompt_lengths, take_at
+
+StartId = TypeVar("StartId", int, int | None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +25,8 @@ class Boundaries:
         last: Id that stands where a sequence reaches its limit on tokens, mostly END's. None leaves
             it cut.
         banned_first: Ids that are not chosen first: behind the prompt, or behind `first`.
+        start: Id that stands before the first token, in place of the `start_id` that is asked for;
+            it is none of the result. Where that is None, texts have no such token.
 
     Raises:
         ValueError: If an id is negative; while searching, if one is beyond the vocabulary.
@@ -37,6 +42,7 @@ class Boundaries:
     first: int | None = None
     last: int | None = None
     banned_first: tuple[int, ...] = ()
+    start: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ends", tuple(dict.fromkeys(self.ends)))
@@ -47,8 +53,13 @@ class Boundaries:
     @property
     def ids(self) -> tuple[int, ...]:
         """All ids that are named here."""
-        single = tuple(token for token in (self.first, self.last) if token is not None)
+        named = (self.first, self.last, self.start)
+        single = tuple(token for token in named if token is not None)
         return (*self.ends, *single, *self.banned_first)
+
+    def start_of(self, start_id: StartId) -> int | StartId:
+        """The id before the first token, where `start_id` is asked for."""
+        return start_id if start_id is None or self.start is None else self.start
 
     def end_of(self, request: Request) -> int:
         """The id that is forced where a sequence must end."""

@@ -13,10 +13,10 @@ from keras_transformers.generation.inputs import (
     CacheType,
     buckets,
     check_cache_dtype,
-    check_marks,
     checked_ids,
     forced_ids,
     prompt_positions,
+    start_in,
 )
 from keras_transformers.generation.request import (
     Decodable,
@@ -80,9 +80,9 @@ def generate(
         search: `Greedy()` (default), `BeamSearch(...)`, `Sampling(...)` or `Speculative(...)`.
         max_length: Limit on tokens, END included, where sequences are cut; by default
             `2 * source_length + 10`.
-        start_id: The token before the first. None where texts have none, as with GPT-2: then
-            prompts must have a token at least.
-        end_id: The token that ends a sequence, unless the search's `Boundaries` say otherwise.
+        start_id: The token before the first, unless the search's `Boundaries` say otherwise. None
+            where texts have none, as with GPT-2: then prompts must have a token at least.
+        end_id: The token that ends a sequence, likewise.
         cache_dtype: In what keys and values of the tokens before are held: "float16", "bfloat16",
             or "int8" with a scale for each of a head; by default in the model's compute dtype.
         prompt_scores: Whether scores count the tokens of `prompt`. A language model then computes
@@ -109,9 +109,9 @@ def generate(
     (1, 6)
     """
     padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
-    check_marks("generate", model, start_id, max_length)
     check_cache_dtype("generate", model, cache_dtype)
     search = search or Greedy()
+    start_id = start_in("generate", model, search, start_id, max_length)
     if source is not None:
         shape = "integer ids of shape (batch, length)"
         source = checked_ids("generate", "source", source, shape, of_sources, padding)
@@ -239,7 +239,7 @@ def generate_all(
     2
     """
     search, padding = search or Greedy(), padding_of(model)
-    check_marks("generate_all", model, start_id, max_length)
+    start_id = start_in("generate_all", model, search, start_id, max_length)
     check_cache_dtype("generate_all", model, cache_dtype)
     if batch_size < 1:
         raise ValueError(f"generate_all: `batch_size` must be positive. Received: {batch_size}")

@@ -6,7 +6,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from keras_transformers.annotations import Array, Ids
+from keras_transformers.generation.boundaries import StartId
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
+from keras_transformers.generation.search import Search
 
 CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
 CacheType: TypeAlias = CacheDtype | None
@@ -73,13 +75,20 @@ def check_vocabulary(
         raise ValueError(f"{owner}: ids of `{name}` must {within}. Received: {wrong.flat[0]}")
 
 
-def check_marks(owner: str, model: Decodable, start_id: int | None, max_length: int | None) -> None:
-    """ValueError if START is no token of a model, or nothing may be decoded."""
+def start_in(
+    owner: str, model: Decodable, search: Search, start_id: StartId, max_length: int | None
+) -> int | StartId:
+    """The id that decoding starts with, where `start_id` is asked for.
+
+    Raises:
+        ValueError: If it is no token of the model, or nothing may be decoded.
+    """
     if start_id is not None:
         _, vocab = vocabularies_of(model)
         check_vocabulary(owner, "start_id", np.asarray([start_id]), vocab, padding_of(model))
     if max_length is not None and max_length < 1:
         raise ValueError(f"{owner}: `max_length` must be at least 1. Received: {max_length}")
+    return search.constraints.boundaries.start_of(start_id)
 
 
 def buckets(

@@ -74,7 +74,7 @@ KEYS = {
     # ids
     "pad_token_id": "stands behind END, where ours has `padding_id`, which is never chosen",
     "bos_token_id": "is the tokenizer's `start_id`",
-    "decoder_start_token_id": IMITATED,  # what our tokenizers begin with is `pad_token_id`
+    "decoder_start_token_id": IMITATED,
     # speculation
     "use_mtp": SPECULATION,
     "prompt_lookup_num_tokens": SPECULATION,

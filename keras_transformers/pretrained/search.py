@@ -14,7 +14,7 @@ from keras_transformers.pretrained.names import find
 GENERATION, CONFIG = "generation_config.json", "config.json"
 
 
-def load_search(folder: StrPath) -> Search:
+def load_search(folder: StrPath, language_id: int | None = None) -> Search:
     """The search that a published folder asks for, to the token that of `transformers`' `generate`.
 
     Read from `generation_config.json`, or `config.json` where older folders have it. Limits on the
@@ -23,10 +23,13 @@ def load_search(folder: StrPath) -> Search:
 
     Args:
         folder: Path of the folder, or its name on the hub.
+        language_id: For translators of many languages, the token that a translation begins with,
+            `language_id` of a `text.PieceTokenizer`; by default the folder's `forced_bos_token_id`.
 
     Returns:
-        `Greedy`, `BeamSearch` or `Sampling`. Its `Constraints` end sequences with the folder's
-        `eos_token_id`, one or several, whatever `end_id` is asked of it.
+        `Greedy`, `BeamSearch` or `Sampling`. Its `Constraints` start sequences with the folder's
+        `decoder_start_token_id`, and end them with its `eos_token_id`, one or several, whatever
+        `start_id` and `end_id` are asked of it.
 
     Raises:
         FileNotFoundError: If there is neither file.
@@ -50,7 +53,10 @@ def load_search(folder: StrPath) -> Search:
     found = {key: value for key, value in read_json(folder, name).items() if value is not None}
     asked = _GenerationConfig(folder / name, found)
     asked.refuse_what_is_not_imitated()
-    constraints, copies = _constraints(asked), asked.number("num_return_sequences", 1, 1)
+    constraints, copies = (
+        _constraints(asked, language_id),
+        asked.number("num_return_sequences", 1, 1),
+    )
     if asked.mode == "sampling":
         top_p = asked.number("top_p", 1.0)
         return Sampling(
@@ -128,12 +134,9 @@ class _GenerationConfig:
             if self.get(key) not in rule.values:
                 expected = " or ".join(repr(value) for value in (*rule.values, None))
                 raise self.error(key, f"{expected}, for no search of ours does otherwise")
-        start, padding = self.get("decoder_start_token_id"), self.get("pad_token_id")
-        if None not in (start, padding) and start != padding:
-            raise self.error("decoder_start_token_id", f"`pad_token_id`, {padding}")
 
 
-def _constraints(asked: _GenerationConfig) -> Constraints:
+def _constraints(asked: _GenerationConfig, language_id: int | None) -> Constraints:
     ends = asked.ids("eos_token_id")
     words = asked.get("bad_words_ids", [])
     if not all(isinstance(word, list) and word for word in words):
@@ -144,8 +147,10 @@ def _constraints(asked: _GenerationConfig) -> Constraints:
         tuple(token for token in asked.ids(key) if token >= 0)
         for key in ("suppress_tokens", "begin_suppress_tokens")
     )
-    start, end = (asked.id(key) for key in ("forced_bos_token_id", "forced_eos_token_id"))
-    if {start, end} & set(banned):
+    last, begin = asked.id("forced_eos_token_id"), language_id
+    if begin is None:
+        begin = asked.id("forced_bos_token_id")
+    if {begin, last} & set(banned):
         raise asked.error("suppress_tokens", "none of the forced tokens")
     fewest = asked.number("min_new_tokens", 0, 0)
     return Constraints(
@@ -153,6 +158,6 @@ def _constraints(asked: _GenerationConfig) -> Constraints:
         min_new=fewest,
         no_repeat_ngram=asked.number("no_repeat_ngram_size", 0, 0),
         banned=(*banned, *words),
-        boundaries=Boundaries(ends, start, end, banned_first=first),
+        boundaries=Boundaries(ends, begin, last, first, start=asked.id("decoder_start_token_id")),
         renormalize=bool(asked.get("renormalize_logits", False)),
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
+SENTENCE_PIECES = "sentence pieces"
 # Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
 CLASSES = dict.fromkeys(
     ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
@@ -23,16 +24,23 @@ CLASSES = dict.fromkeys(
     WORD_PIECES,
 )
 CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
-CLASSES |= {"RobertaTokenizer": BYTE_PAIRS}
+CLASSES |= {"RobertaTokenizer": BYTE_PAIRS, "BartTokenizer": BYTE_PAIRS}
+CLASSES |= dict.fromkeys(
+    ("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer", "M2M100Tokenizer")
+    + ("PegasusTokenizer", "T5Tokenizer"),
+    SENTENCE_PIECES,
+)
 # Those that are whatever tokenizer.json says.
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")
 MODEL_TYPES = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert"), "BertTokenizer")
 MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
-MODEL_TYPES |= {"roberta": "RobertaTokenizer"}
+MODEL_TYPES |= {"roberta": "RobertaTokenizer", "bart": "BartTokenizer"}
+MODEL_TYPES |= {"mbart": "MBartTokenizer", "m2m_100": "M2M100Tokenizer"}
+MODEL_TYPES |= {"pegasus": "PegasusTokenizer", "t5": "T5Tokenizer", "mt5": "T5Tokenizer"}
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 END = "<|endoftext|>"
 # Of each kind, and of classes that differ, the names of special tokens where nothing is said.
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     WORD_PIECES: {
         "unk_token": "[UNK]",
         "sep_token": "[SEP]",
@@ -51,7 +59,13 @@ DEFAULTS = {
         "mask_token": "<mask>",
     },
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
+    SENTENCE_PIECES: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
 }
+DEFAULTS["BartTokenizer"] = DEFAULTS["RobertaTokenizer"]
+DEFAULTS["PegasusTokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "mask_token": "<mask_2>"}
+OF_FAIRSEQ = {**DEFAULTS["RobertaTokenizer"], "mask_token": {"content": "<mask>", "lstrip": True}}
+DEFAULTS |= dict.fromkeys(("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer"), OF_FAIRSEQ)
+DEFAULTS["M2M100Tokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "bos_token": "<s>"}
 # Settings with other values than these give other ids.
 SETTLED: dict[str, dict[str, Any]] = {
     WORD_PIECES: {
@@ -62,11 +76,18 @@ SETTLED: dict[str, dict[str, Any]] = {
     BYTE_PAIRS: {"add_prefix_space": (False, None), "add_bos_token": (False, None)}
     | {"add_eos_token": (False, None)},
     MARIAN: {"sp_model_kwargs": (None, {})},
+    SENTENCE_PIECES: {
+        "sp_model_kwargs": (None, {}),
+        "language_codes": ("m2m100", "wmt21"),
+        "offset": (103,),
+        "mask_token_sent": ("<mask_1>",),
+        "add_prefix_space": (True, None),
+    },
 }
 
 
-def defaults_of(name: str | None, kind: str) -> dict[str, str]:
-    """Names of the special tokens of a published class where nothing is said."""
+def defaults_of(name: str | None, kind: str) -> dict[str, Any]:
+    """Names, or entries, of the special tokens of a published class where nothing is said."""
     return {} if name in GENERIC else DEFAULTS.get(name or "", DEFAULTS[kind])
 
 
@@ -146,7 +167,7 @@ def lower_case(folder: pathlib.Path, settings: dict[str, Any]) -> bool:
 def added_tokens(
     folder: pathlib.Path,
     settings: dict[str, Any],
-    defaults: Mapping[str, str],
+    defaults: Mapping[str, Any],
     vocab: Mapping[str, int],
     in_tokenizer: list[dict[str, Any]] | None = None,
 ) -> list[AddedToken]:

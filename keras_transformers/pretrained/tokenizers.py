@@ -15,12 +15,14 @@ from keras_transformers.pretrained.fast_tokenizer import (
 )
 from keras_transformers.pretrained.files import read_json, write_json
 from keras_transformers.pretrained.names import find
+from keras_transformers.pretrained.piece_tokenizers import read_pieces, write_pieces
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
     END,
     GENERIC,
     MARIAN,
+    SENTENCE_PIECES,
     SETTINGS,
     TOKENIZER,
     WORD_PIECES,
@@ -38,18 +40,20 @@ from keras_transformers.pretrained.tokenizer_settings import (
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
     from keras_transformers.text.marian import MarianTokenizer
+    from keras_transformers.text.pieces import PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
     MARIAN: "source.spm, target.spm and vocab.json",
+    SENTENCE_PIECES: "spiece.model or sentencepiece.bpe.model",
 }
 
 
 def load_tokenizer(
-    folder: StrPath, revision: str | None = None
-) -> MarianTokenizer | WordPieceTokenizer | BytePairTokenizer:
+    folder: StrPath, languages: tuple[str, str] | None = None, revision: str | None = None
+) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. What is not imitated
@@ -58,19 +62,24 @@ def load_tokenizer(
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
-            DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2 and RoBERTa: `vocab.json` and
-            `merges.txt`, or `tokenizer.json`. Beside them `tokenizer_config.json` and
-            `added_tokens.json` are read, and of `config.json` whose tokenizer it is. Or a name on
-            the hub, "organization/model", see `pretrained.find`.
+            DistilBERT: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa and BART: `vocab.json` and
+            `merges.txt`, or `tokenizer.json`; mBART, NLLB and M2M-100: `sentencepiece.bpe.model`,
+            beside which the last has `vocab.json`; PEGASUS, T5 and mT5: `spiece.model`. Beside them
+            `tokenizer_config.json` and `added_tokens.json` are read, and of `config.json` whose
+            tokenizer it is. Or a name on the hub, "organization/model", see `pretrained.find`.
+        languages: Codes of the language of the texts and of that to translate to, as the published
+            tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
+            default what `tokenizer_config.json` says.
         revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
-        A `text.MarianTokenizer` (of the source; `for_targets()` gives the other), a
-        `text.WordPieceTokenizer` or a `text.BytePairTokenizer`.
+        A `text.MarianTokenizer` or `text.PieceTokenizer` (of the source; `for_targets()` gives the
+        other), a `text.WordPieceTokenizer` or a `text.BytePairTokenizer`.
 
     Raises:
         FileNotFoundError: If the files are missing.
-        ValueError: If they are broken, or hold a tokenizer of another kind.
+        ValueError: If they are broken, hold a tokenizer of another kind, or it has no such
+            languages.
 
     Example:
     >>> import pathlib, tempfile
@@ -93,6 +102,12 @@ def load_tokenizer(
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
     check_settings(folder, settings, kind)
+    if kind == SENTENCE_PIECES:
+        return read_pieces(folder, there, settings, name, languages)
+    if languages is not None:
+        raise ValueError(
+            f"{folder}: `languages` must be None for a tokenizer of {kind}. Received: {languages}"
+        )
     read = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}[kind]
     return cast(Any, read)(folder, there, settings, fast, name)
 
@@ -102,7 +117,8 @@ def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
     if fast or name in GENERIC:
         return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast) or "")
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
-    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS),)
+    files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({"spiece.model"}, SENTENCE_PIECES))
+    files += (({"sentencepiece.bpe.model"}, SENTENCE_PIECES),)
     return next((kind for needed, kind in files if needed <= there), None)
 
 
@@ -118,7 +134,7 @@ def _marian(
     folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> MarianTokenizer:
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
-    from keras_transformers.text.marian import SPECIAL
+    from keras_transformers.text.pieces import SPECIAL
 
     _require(folder, there, MARIAN, {"source.spm", "vocab.json"})
     apart = settings.get("separate_vocabs", False)
@@ -194,19 +210,20 @@ def _byte_pairs(
 
 
 def save_tokenizer(
-    tokenizer: MarianTokenizer | WordPieceTokenizer | BytePairTokenizer, folder: StrPath
+    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer, folder: StrPath
 ) -> pathlib.Path:
     """Writes a tokenizer as Hugging Face's `transformers` reads it.
 
     Args:
-        tokenizer: A `text.MarianTokenizer`, `text.WordPieceTokenizer` or `text.BytePairTokenizer`.
+        tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer` or
+            `text.BytePairTokenizer`.
         folder: Path of the folder.
 
     Returns:
         The path, a `pathlib.Path`.
 
     Raises:
-        ValueError: If it is of another kind.
+        ValueError: If it is of another kind, or no published class numbers its pieces so.
 
     Example:
     >>> import tempfile
@@ -217,7 +234,12 @@ def save_tokenizer(
     >>> sorted(path.name for path in folder.iterdir())
     ['tokenizer_config.json', 'vocab.txt']
     """
-    from keras_transformers.text import BytePairTokenizer, MarianTokenizer, WordPieceTokenizer
+    from keras_transformers.text import (
+        BytePairTokenizer,
+        MarianTokenizer,
+        PieceTokenizer,
+        WordPieceTokenizer,
+    )
 
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -243,9 +265,11 @@ def save_tokenizer(
             if vocab is not None:
                 write_json(folder, vocab, {piece: i for i, piece in enumerate(each.vocab)})
         settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
+    elif isinstance(tokenizer, PieceTokenizer):
+        settings = write_pieces(tokenizer, folder)
     else:
         raise ValueError(
-            "save_tokenizer: `tokenizer` must be a MarianTokenizer, WordPieceTokenizer or "
+            "save_tokenizer: `tokenizer` must be a PieceTokenizer, WordPieceTokenizer or "
             f"BytePairTokenizer. Received: {type(tokenizer).__name__}"
         )
     if tokenizer.added_tokens:

@@ -9,6 +9,7 @@ from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
 from keras_transformers.text.packing import balanced_lengths, packed
+from keras_transformers.text.pieces import Languages, PieceTokenizer
 from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
@@ -18,8 +19,10 @@ from keras_transformers.text.wordpiece import WordPieceTokenizer
 __all__ = [
     "AddedToken",
     "BytePairTokenizer",
+    "Languages",
     "MarianTokenizer",
     "PairCorpus",
+    "PieceTokenizer",
     "SentencePieceTokenizer",
     "SubwordSampler",
     "TextCorpus",

@@ -124,6 +124,11 @@ class BytePairTokenizer(tf.Module):
             for name in self._names
         ]
 
+    @property
+    def source_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids that stand before and behind a text that is translated or summarised."""
+        return (() if self.start_id is None else (self.start_id,)), (self.end_id,)
+
     @classmethod
     def load(cls, vocab: StrPath, merges: StrPath) -> Self:
         """Reads GPT-2's `vocab.json` and `merges.txt`.

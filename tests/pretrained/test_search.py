@@ -26,6 +26,7 @@ CHANGES = {
     "begin_suppress_tokens": ({}, [5]),
     "forced_bos_token_id": ({}, 5),
     "forced_eos_token_id": ({}, 5),
+    "decoder_start_token_id": ({}, 5),
     "eos_token_id": ({}, [5, 6]),
     "renormalize_logits": ({}, True),
 }
@@ -53,12 +54,17 @@ def test_every_key_of_transformers_is_in_the_table():
 
 
 def test_every_key_that_is_imitated_changes_the_search(search):
-    special = {"decoder_start_token_id"}  # is compared with another key
-    assert CHANGES.keys() == {key for key, rule in KEYS.items() if rule == IMITATED} - special
+    assert CHANGES.keys() == {key for key, rule in KEYS.items() if rule == IMITATED}
     for key, (others, value) in CHANGES.items():
         assert search(**others, **{key: value}) != search(**others), key
-    with pytest.raises(ValueError, match="`decoder_start_token_id` must be `pad_token_id`, 3"):
-        search(decoder_start_token_id=2, pad_token_id=3)
+
+
+def test_a_language_takes_the_place_of_the_first_token_that_a_folder_asks_for(tmp_path):
+    asked = {"forced_bos_token_id": 5, "decoder_start_token_id": 2}
+    (tmp_path / "generation_config.json").write_text(json.dumps(asked))
+    for language, first in ((None, 5), (7, 7)):
+        boundaries = pretrained.load_search(tmp_path, language).constraints.boundaries
+        assert (boundaries.first, boundaries.start) == (first, 2)
 
 
 @pytest.mark.parametrize("key", [key for key, rule in KEYS.items() if isinstance(rule, Only)])

@@ -1,0 +1,237 @@
+"""Published tokenizers that SentencePiece cuts: how each class numbers the pieces and its marks."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from keras_transformers.pretrained.fast_tokenizer import in_order
+from keras_transformers.pretrained.files import read_json, write_json
+from keras_transformers.pretrained.language_codes import M2M_100, MBART, MBART_50, NLLB, WMT_21
+from keras_transformers.pretrained.tokenizer_settings import (
+    SENTENCE_PIECES,
+    SETTINGS,
+    added_tokens,
+    defaults_of,
+)
+
+if TYPE_CHECKING:
+    from keras_transformers.text.pieces import PieceTokenizer
+
+OF_FAIRSEQ, OF_GOOGLE = "sentencepiece.bpe.model", "spiece.model"
+NUMBERS = "vocab.json"  # of M2M-100
+FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
+PEGASUS_OFFSET, EXTRA_IDS = 103, 100
+CODES = {"m2m100": M2M_100, "wmt21": WMT_21}
+# What a function of pieces and settings gives: the vocabulary, in the order of its ids.
+Numbering: TypeAlias = Callable[[list[str], dict[str, Any]], list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How a published class lays out its tokenizer.
+
+    Args:
+        file: Name of the SentencePiece model.
+        first: The pieces that this begins with.
+        vocab: Its `Numbering`.
+        special: Function of the settings that gives the special tokens besides named ones.
+        codes: Codes of its languages, or None.
+        source: The language of the texts where nothing is said.
+        behind: Whether a language's token stands behind END.
+    """
+
+    file: str
+    first: tuple[str, ...]
+    vocab: Numbering
+    special: Callable[[dict[str, Any]], Sequence[str]]
+    codes: Sequence[str] | None = None
+    source: str = ""
+    behind: bool = False
+
+    def codes_in(self, settings: dict[str, Any]) -> Sequence[str] | None:
+        """Codes of its languages by the settings."""
+        return CODES[settings["language_codes"]] if "language_codes" in settings else self.codes
+
+
+def _of_fairseq(codes: Sequence[str], source: str, behind: bool = False) -> Layout:
+    """One that numbers as fairseq does: its marks, the pieces, the languages, and the mask."""
+    return Layout(
+        OF_FAIRSEQ,
+        ("<unk>", "<s>", "</s>"),
+        lambda pieces, settings: [*FAIRSEQ, *pieces[3:], *codes, "<mask>"],
+        lambda settings: codes,
+        codes,
+        source,
+        behind,
+    )
+
+
+def _m2m_tokens(settings: dict[str, Any]) -> list[str]:
+    return [f"__{code}__" for code in CODES[settings.get("language_codes", "m2m100")]]
+
+
+def _unknown(settings: dict[str, Any]) -> list[str]:
+    return ["<mask_1>", *(f"<unk_{i}>" for i in range(2, PEGASUS_OFFSET))]
+
+
+def _extra(settings: dict[str, Any]) -> list[str]:
+    """Marks of T5 for what is left out of a text, the last one first."""
+    return [f"<extra_id_{i}>" for i in reversed(range(settings.get("extra_ids", EXTRA_IDS)))]
+
+
+LAYOUTS = {
+    "MBartTokenizer": _of_fairseq(MBART, "en_XX", behind=True),
+    "MBart50Tokenizer": _of_fairseq(MBART_50, "en_XX"),
+    "NllbTokenizer": _of_fairseq(NLLB, "eng_Latn"),
+    "M2M100Tokenizer": Layout(
+        OF_FAIRSEQ,
+        (),
+        lambda pieces, settings: [*settings["vocab"], *_m2m_tokens(settings)],
+        _m2m_tokens,
+        M2M_100,
+        "en",
+    ),
+    "PegasusTokenizer": Layout(
+        OF_GOOGLE,
+        ("<pad>", "</s>"),
+        lambda pieces, settings: [
+            "<pad>", "</s>", "<mask_1>", "<mask_2>", *_unknown(settings)[1:], *pieces[2:]
+        ],
+        _unknown,
+    ),
+    "T5Tokenizer": Layout(
+        OF_GOOGLE,
+        ("<pad>", "</s>", "<unk>"),
+        lambda pieces, settings: [*pieces, *_extra(settings)],
+        _extra,
+    ),
+}  # fmt: skip
+
+
+def read_pieces(
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], name: str | None,
+    languages: tuple[str, str] | None,
+) -> PieceTokenizer:  # fmt: skip
+    """The tokenizer of a folder with a SentencePiece model.
+
+    Args:
+        folder: Its path.
+        there: Names of its files.
+        settings: What `read_settings` gives.
+        name: The published class, one of `LAYOUTS`.
+        languages: Codes of the source's and the target's language, in place of the settings'.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a file is broken, or there are no such languages.
+    """
+    from keras_transformers.text import Languages, PieceTokenizer, SentencePieceTokenizer
+
+    if name not in LAYOUTS:
+        raise ValueError(
+            f"{folder}: {SETTINGS} or config.json must name the class of the tokenizer, one of "
+            f"{', '.join(LAYOUTS)}. Received: {name!r}"
+        )
+    layout = LAYOUTS[name]
+    needed = {layout.file, NUMBERS} if name == "M2M100Tokenizer" else {layout.file}
+    if not needed <= there:
+        raise FileNotFoundError(
+            f"{folder} must have {' and '.join(sorted(needed))}, for a {name}. "
+            f"Received: {', '.join(sorted(there)) or 'none'}"
+        )
+    proto = SentencePieceTokenizer.read(folder / layout.file)
+    pieces = _pieces(proto)
+    if tuple(pieces[: len(layout.first)]) != layout.first:
+        raise ValueError(
+            f"{folder / layout.file}: the first pieces must be {', '.join(layout.first)}, for a "
+            f"{name}. Received: {', '.join(pieces[: len(layout.first)])}"
+        )
+    if NUMBERS in needed:
+        settings["vocab"] = in_order(read_json(folder, NUMBERS), folder / NUMBERS)
+    codes = layout.codes_in(settings)
+    try:
+        asked = _asked(layout, codes, settings, languages)
+        vocab = layout.vocab(pieces, settings)
+        numbers = {piece: number for number, piece in enumerate(vocab)}
+        tokens = added_tokens(
+            folder, _listing(layout, settings), defaults_of(name, SENTENCE_PIECES), numbers
+        )
+        return PieceTokenizer(proto, vocab, tokens, asked and Languages(**asked))
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+
+
+def _listing(layout: Layout, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with all special tokens in the one list that `added_tokens` reads."""
+    settings, extra = dict(settings), [*layout.special(settings)]
+    for name in ("extra_special_tokens", "additional_special_tokens"):
+        more = settings.pop(name, None) or []
+        extra += more.values() if isinstance(more, dict) else more
+    unread = {"vocab", "mask_token_sent", "language_codes"}
+    kept = {key: value for key, value in settings.items() if key not in unread}
+    return {**kept, "extra_special_tokens": extra}
+
+
+def _asked(
+    layout: Layout, codes: Sequence[str] | None, settings: dict[str, Any],
+    languages: tuple[str, str] | None,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Arguments of `text.Languages`, or None."""
+    if codes is None:
+        if languages is not None:
+            raise ValueError(
+                f"`languages` must be None for such a tokenizer. Received: {languages}"
+            )
+        return None
+    pattern = "__{}__" if layout is LAYOUTS["M2M100Tokenizer"] else "{}"
+    source, target = languages or (settings.get("src_lang"), settings.get("tgt_lang"))
+    return {
+        "tokens": {code: pattern.format(code) for code in codes},
+        "source": source or layout.source,
+        "target": target,
+        "behind": settings.get("legacy_behaviour", False) or layout.behind,
+    }
+
+
+def _pieces(proto: bytes) -> list[str]:
+    import sentencepiece
+
+    model = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    return list(model.id_to_piece(list(range(model.get_piece_size()))))
+
+
+def write_pieces(tokenizer: PieceTokenizer, folder: pathlib.Path) -> dict[str, Any]:
+    """Writes the files of a tokenizer; returns what `tokenizer_config.json` must say.
+
+    Raises:
+        ValueError: If no published class numbers its pieces so.
+    """
+    vocab, languages = list(tokenizer.get_config()["vocab"]), tokenizer.languages
+    pieces = _pieces(tokenizer.proto)
+    for name, layout in LAYOUTS.items():
+        settings: dict[str, Any] = {"tokenizer_class": name}
+        if name == "T5Tokenizer":
+            settings["extra_ids"] = sum(piece.startswith("<extra_id_") for piece in vocab)
+        if name == "M2M100Tokenizer":
+            if languages is None or not vocab[-1].startswith("__"):
+                continue
+            if len(languages.tokens) == len(WMT_21):
+                settings["language_codes"] = "wmt21"
+            settings["vocab"] = vocab[: -len(languages.tokens)]
+        if layout.vocab(pieces, settings) != vocab:
+            continue
+        if languages is not None:
+            settings |= {"src_lang": languages.source, "tgt_lang": languages.target}
+            if name == "NllbTokenizer":
+                settings["legacy_behaviour"] = languages.behind
+        numbered = settings.pop("vocab", None)
+        if numbered is not None:
+            write_json(folder, NUMBERS, {piece: i for i, piece in enumerate(numbered)})
+        (folder / layout.file).write_bytes(tokenizer.proto)
+        return settings
+    raise ValueError(
+        f"save_tokenizer: the vocabulary must be numbered as in one of {', '.join(LAYOUTS)}."
+    )

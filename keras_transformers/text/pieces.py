@@ -1,0 +1,276 @@
+"""SentencePiece in the TensorFlow graph, whose pieces a vocabulary beside it numbers."""
+
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import tensorflow as tf
+
+from keras_transformers.annotations import Array, Strings
+from keras_transformers.text.added_tokens import (
+    AddedToken,
+    AddedTokens,
+    numbered,
+    read_added,
+    write_added,
+)
+from keras_transformers.text.given import GivenIds, given_ids, given_row
+
+SPACE = "▁"
+SPECIAL = ("</s>", "<unk>", "<pad>")
+
+
+@dataclasses.dataclass(frozen=True)
+class Languages:
+    """The languages of a translator of many, and the two that are translated between.
+
+    Each has a token, which stands in front of a text or behind its END.
+
+    Args:
+        tokens: Dict of code -> token of the vocabulary.
+        source: Code of the language of the texts.
+        target: Code of the language to translate to, or None where nobody has said it.
+        behind: Whether the token stands behind END, as in mBART's first version.
+
+    Raises:
+        ValueError: If a code is not one of `tokens`.
+
+    Example:
+    >>> from keras_transformers.text import Languages
+    >>> Languages({"en": "__en__", "fr": "__fr__"}, source="en", target="fr").source
+    'en'
+    """
+
+    tokens: Mapping[str, str]
+    source: str
+    target: str | None = None
+    behind: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            code = getattr(self, name)
+            if code not in self.tokens and not (code is None and name == "target"):
+                raise ValueError(
+                    f"Languages: `{name}` must be one of {', '.join(self.tokens)}. "
+                    f"Received: {code!r}"
+                )
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class PieceTokenizer(tf.Module):
+    """Strings to the ids of a published translator and back, inside `tf.data` and SavedModels.
+
+    SentencePiece cuts the text into pieces (Kudo & Richardson 2018,
+    https://arxiv.org/abs/1808.06226); a vocabulary beside it numbers them. So it is in mBART,
+    M2M-100, NLLB, PEGASUS and T5. The ids are those of Hugging Face's tokenizers of these names.
+
+    Args:
+        proto: The bytes of the SentencePiece model.
+        vocab: The pieces in the order of their ids, `</s>`, `<unk>` and `<pad>` among them.
+        added_tokens: `text.AddedToken`s, or dicts of their arguments: what is found in a text as it
+            is written, beside the special pieces. Those that `vocab` lacks get the ids behind it.
+        languages: `text.Languages`, or a dict of its arguments, of a translator of many languages.
+
+    Raises:
+        ValueError: If a special piece or the token of a language is missing, or a piece is there
+            twice.
+
+    Example: made by `keras_transformers.pretrained.load_tokenizer`.
+    >>> from keras_transformers.text import Languages, PieceTokenizer, SentencePieceTokenizer
+    >>> trained = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> pieces = [*trained.pieces(range(14)), "en_XX", "ro_RO"]
+    >>> codes = {code: code for code in ("en_XX", "ro_RO")}
+    >>> tokenizer = PieceTokenizer(trained.proto, pieces, languages=Languages(codes, "en_XX"))
+    >>> tokenizer.pieces(tokenizer.tokenize("a cat", end=True).numpy())
+    ['en_XX', '▁a', '▁', 'c', 'at', '</s>']
+    >>> tokenizer.between("en_XX", "ro_RO").language_id
+    15
+    """
+
+    def __init__(
+        self,
+        proto: bytes,
+        vocab: Sequence[str],
+        added_tokens: Sequence[AddedToken | dict[str, Any]] = (),
+        languages: Languages | dict[str, Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        owner = type(self).__name__
+        self.proto, self._learnt = bytes(proto), tuple(vocab)
+        self.added_tokens = read_added(owner, added_tokens)
+        self._numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
+        self.vocab = (*self._learnt, *list(self._numbers)[len(set(vocab)) :])
+        self.vocab_size = len(self.vocab)
+        self.languages = Languages(**languages) if isinstance(languages, dict) else languages
+        of_languages = self.languages.tokens.values() if self.languages else ()
+        missing = [piece for piece in (*SPECIAL, *of_languages) if piece not in self._numbers]
+        if missing or len(set(self.vocab)) < len(self.vocab):
+            raise ValueError(
+                f"{owner}: `vocab` must have </s>, <unk> and <pad>, the token of every language, "
+                f"and no piece twice. Missing: {missing[:5]}"
+            )
+        self.end_id, self.unknown_id, self.pad_id = (self._numbers[piece] for piece in SPECIAL)
+        given = {token.content for token in self.added_tokens}
+        marks = [each for each in (*SPECIAL, *of_languages) if each not in given]
+        marks = [AddedToken(each, special=True) for each in marks]
+        self.added_ids = tuple(self._numbers[token.content] for token in self.added_tokens)
+        self._added = AddedTokens((*marks, *self.added_tokens), self._numbers)
+        self._special = {token.content for token in (*marks, *self.added_tokens) if token.special}
+        self._hashes, self._order = _by_hash(self._learnt)
+
+    def for_targets(self) -> "PieceTokenizer":
+        """The tokenizer of the other language: what a model is trained to write."""
+        if self.languages is None or self.languages.target is None:
+            return self
+        return self.between(self.languages.target, None)
+
+    def between(self, source: str, target: str | None) -> "PieceTokenizer":
+        """The tokenizer of a translator from one language to another, named by their codes.
+
+        Raises:
+            ValueError: If there is no such language, or there are none.
+        """
+        if self.languages is None:
+            raise ValueError("PieceTokenizer.between: this tokenizer has no languages.")
+        languages = dataclasses.replace(self.languages, source=source, target=target)
+        return PieceTokenizer(self.proto, self._learnt, self.added_tokens, languages)
+
+    @property
+    def language_id(self) -> int | None:
+        """Id of the token of the language to translate to; None where there is none."""
+        if self.languages is None or self.languages.target is None:
+            return None
+        return self._numbers[self.languages.tokens[self.languages.target]]
+
+    @property
+    def start_id(self) -> int:
+        """What decoding starts with, unless a search's `Boundaries` say otherwise.
+
+        `<pad>`; with languages `</s>`, or the token of the target's where that stands behind END.
+        """
+        if self.languages is None:
+            return self.pad_id
+        if not self.languages.behind:
+            return self.end_id
+        code = self.languages.target or self.languages.source
+        return self._numbers[self.languages.tokens[code]]
+
+    @property
+    def source_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids that stand before and behind a text that is translated."""
+        if self.languages is None:
+            return (), (self.end_id,)
+        language = self._numbers[self.languages.tokens[self.languages.source]]
+        if self.languages.behind:
+            return (), (self.end_id, language)
+        return (language,), (self.end_id,)
+
+    def tokenize(
+        self, strings: Strings, start: bool = False, end: bool = False, sample: float | None = None
+    ) -> tf.RaggedTensor | tf.Tensor:
+        """Splits strings into ids; a special piece or added token in the text becomes its id.
+
+        Args:
+            strings: String tensor, or list, `(batch,)`, or one string `()`.
+            start: Whether to put START, with which decoding starts, in front of all.
+            end: Whether to put END behind, and the token of the language where it stands.
+            sample: As for `SentencePieceTokenizer.tokenize`.
+
+        Returns:
+            int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
+        """
+        strings = tf.convert_to_tensor(strings, tf.string)
+        text = tf.reshape(strings, [-1])
+        ids = self._added.ids(text, lambda text: self._ids_of_text(text, sample))
+        ids = ids if strings.shape.rank else ids[0]
+        before, after = self.source_marks if end else ((), ())
+        before = (self.start_id, *before) if start else before
+        parts = [self._rows_of(before, ids), ids, self._rows_of(after, ids)]
+        return tf.concat([part for part in parts if part is not None], axis=-1)
+
+    @staticmethod
+    def _rows_of(marks: tuple[int, ...], ids: tf.RaggedTensor | tf.Tensor) -> tf.Tensor | None:
+        """The marks as they stand before or behind every row of `ids`."""
+        if not marks:
+            return None
+        if isinstance(ids, tf.RaggedTensor):
+            return tf.tile(tf.constant([marks], tf.int32), [ids.nrows(), 1])
+        return tf.constant(marks, tf.int32)
+
+    def _ids_of_text(self, text: tf.Tensor, sample: float | None) -> tf.RaggedTensor:
+        """Ids of text without added tokens."""
+        return self._ids(self._op(sample).tokenize(text))
+
+    def _op(self, sample: float | None) -> Any:
+        """The tensorflow-text op, made anew wherever it is used; see `SentencePieceTokenizer`."""
+        sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
+        import tensorflow_text as tf_text  # only who tokenizes needs it
+
+        return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.string, **sampling)
+
+    def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Ids of ragged pieces; what is in no vocabulary is unknown."""
+        hashes = _hashed(pieces.flat_values)
+        positions = tf.minimum(tf.searchsorted(self._hashes, hashes), len(self._order) - 1)
+        known = tf.gather(tf.constant(self._hashes), positions) == hashes
+        ids = tf.where(known, tf.gather(tf.constant(self._order), positions), self.unknown_id)
+        return pieces.with_flat_values(ids)
+
+    def detokenize(self, ids: GivenIds) -> tf.Tensor:
+        """Joins ids to strings; special pieces vanish, as does all from the first `</s>` on.
+
+        Args:
+            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
+
+        Returns:
+            String tensor of the shape of `ids` without its last axis.
+
+        Raises:
+            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
+                `tf.errors.InvalidArgumentError`).
+        """
+        ids = given_ids(f"{type(self).__name__}.detokenize", ids, self.vocab_size, self.pad_id)
+        ended = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=-1) > 0
+        as_text = ["" if piece in self._special else piece for piece in self.vocab]
+        pieces = tf.where(ended, "", tf.gather(tf.constant(as_text), ids))
+        text = tf.strings.reduce_join(pieces, axis=-1)
+        return tf.strings.strip(tf.strings.regex_replace(text, SPACE, " "))
+
+    def pieces(self, ids: GivenIds) -> list[str]:
+        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
+
+        Raises:
+            ValueError: If an id is not in the vocabulary.
+        """
+        ids = given_row(f"{type(self).__name__}.pieces", ids, self.vocab_size)
+        return [self.vocab[index] for index in ids]
+
+    def get_config(self) -> dict[str, Any]:
+        languages = None if self.languages is None else dataclasses.asdict(self.languages)
+        return {
+            "proto": base64.b64encode(self.proto).decode(),
+            "vocab": list(self._learnt),
+            "added_tokens": write_added(self.added_tokens),
+            "languages": languages,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return cls(**{**config, "proto": base64.b64decode(config["proto"])})
+
+
+def _hashed(pieces: Any) -> tf.Tensor:
+    return tf.strings.to_hash_bucket_fast(pieces, (1 << 63) - 1)
+
+
+def _by_hash(vocab: Sequence[str]) -> tuple[Array, Array]:
+    """Sorted hashes of the pieces, and the id of each: a table that is no resource of a graph."""
+    hashes = _hashed(tf.constant(vocab)).numpy()
+    order = hashes.argsort()
+    hashes = hashes[order]
+    if (hashes[1:] == hashes[:-1]).any():
+        raise ValueError("PieceTokenizer: two pieces of `vocab` have one hash.")
+    return hashes, order.astype("int32")
