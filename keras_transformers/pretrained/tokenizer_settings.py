@@ -248,10 +248,6 @@ def _token(folder: pathlib.Path, entry: Any, special: set[Any], raw: set[Any]) -
     named = content in special
     if not isinstance(entry, dict):
         return AddedToken(content, normalized=content not in raw, special=named)
-    if entry.get("single_word", False):
-        raise ValueError(
-            f"{folder}: `single_word` of the added token {content!r} must be false. Received: true"
-        )
     is_special = bool(entry.get("special", False)) or named
     return AddedToken(
         content,
@@ -259,6 +255,7 @@ def _token(folder: pathlib.Path, entry: Any, special: set[Any], raw: set[Any]) -
         lstrip=bool(entry.get("lstrip", False)),
         rstrip=bool(entry.get("rstrip", False)),
         special=is_special,
+        single_word=bool(entry.get("single_word", False)),
     )
 
 
@@ -270,7 +267,7 @@ def write_added(tokenizer: Any) -> dict[str, Any]:
             "lstrip": token.lstrip,
             "normalized": token.normalized,
             "rstrip": token.rstrip,
-            "single_word": False,
+            "single_word": token.single_word,
             "special": token.special,
         }
         for number, token in zip(tokenizer.added_ids, tokenizer.added_tokens, strict=True)

@@ -5,6 +5,7 @@ from keras_transformers.text.batching import bucketed, encode_pairs, real_token_
 from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import PairCorpus, read_pairs
 from keras_transformers.text.documents import packed_documents
+from keras_transformers.text.fast import FastTokenizer
 from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
@@ -19,6 +20,7 @@ from keras_transformers.text.wordpiece import WordPieceTokenizer
 __all__ = [
     "AddedToken",
     "BytePairTokenizer",
+    "FastTokenizer",
     "Languages",
     "MarianTokenizer",
     "PairCorpus",

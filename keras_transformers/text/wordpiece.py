@@ -1,4 +1,4 @@
-"""WordPiece in the TensorFlow graph: BERT's ids from raw text, by tensorflow-text."""
+"""WordPiece: BERT's ids from raw text, by tensorflow-text in the graph, or by `tokenizers`."""
 
 import collections
 import pathlib
@@ -17,10 +17,13 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
+from keras_transformers.text.cutting import valid
 from keras_transformers.text.given import GivenIds, given_ids, given_row
+from keras_transformers.text.host import FromDefinition, check_ops, has_ops
 from keras_transformers.text.word_splitting import (
     MARKS,
     SPECIAL,
+    bert_definition,
     bert_words,
     normalized,
     split_words,
@@ -94,13 +97,15 @@ class WordPieceTokenizer(tf.Module):
             vocab.index, SPECIAL[1:]
         )
         self.start_id, self.end_id = self.class_id, self.separator_id
-        marked = [MARKS.get(piece, piece) for piece in vocab]
-        longest, unknown = 4 * max_word_length, MARKS["[UNK]"]  # in bytes of UTF-8
-        # With words split already, and no joining of ids.
-        import tensorflow_text as tf_text  # only who tokenizes needs it
+        self._host = FromDefinition("WordPieceTokenizer", self._definition)
+        if has_ops():
+            import tensorflow_text as tf_text
 
-        model = tf_text.build_fast_wordpiece_model(marked, longest, "##", unknown, True, False)
-        self._model = np.frombuffer(model, np.uint8)
+            marked = [MARKS.get(piece, piece) for piece in vocab]
+            longest, unknown = 4 * max_word_length, MARKS["[UNK]"]  # in bytes of UTF-8
+            # With words split already, and no joining of ids.
+            model = tf_text.build_fast_wordpiece_model(marked, longest, "##", unknown, True, False)
+            self._model = np.frombuffer(model, np.uint8)
 
     @classmethod
     def train(cls, strings: Iterable[Any], vocab_size: int = 8000, lower_case: bool = True) -> Self:
@@ -187,13 +192,23 @@ class WordPieceTokenizer(tf.Module):
     def _ids(self, strings: tf.Tensor) -> Any:
         """Ids of strings, without marks around them."""
         text = tf.reshape(strings, [-1])
-        if self._added is None:
+        if not has_ops():
+            ids = self._host.ids(valid(text, errors="ignore"))
+        elif self._added is None:
             ids = self._ids_of_words(bert_words(text, self.lower_case))
         else:
             ids = self._added.ids(
-                without_marks(text), lambda text: self._ids_of_words(split_words(text))
+                without_marks(text), lambda text, first: self._ids_of_words(split_words(text))
             )
         return ids if strings.shape.rank else ids[0]
+
+    def _definition(self) -> dict[str, Any]:
+        added = [(self.vocab.index(token.content), token) for token in self.added_tokens]
+        return bert_definition(self._learnt, self.lower_case, self.max_word_length, added)
+
+    def check_exportable(self) -> None:
+        """ImportError where it cannot become part of a SavedModel."""
+        check_ops("WordPieceTokenizer")
 
     def _normalized(self, text: tf.Tensor) -> tf.Tensor:
         return normalized(text, self.lower_case, ideographs=True)
