@@ -27,8 +27,8 @@ def load_pooling(folder: StrPath) -> dict[str, Any]:
     """The arguments with which `export.SentenceEncoder` answers as `sentence_transformers` does.
 
     Args:
-        folder: Path of the folder, or its name on the hub, with `modules.json`, or with `1_Pooling/config.json` alone; of
-            one with neither there is nothing to say.
+        folder: Path of the folder, or its name on the hub, with `modules.json`, or with
+            `1_Pooling/config.json` alone; of one with neither there is nothing to say.
 
     Returns:
         A dict of `pooling` ("mean" or "token") and `normalize`, and of `lengths` where long texts

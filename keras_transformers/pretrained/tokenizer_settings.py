@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
-SENTENCE_PIECES = "sentence pieces"
+SENTENCE_PIECES, FAST = "sentence pieces", "whatever tokenizer.json says"
 # Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
 CLASSES = dict.fromkeys(
     ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
@@ -60,6 +60,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
     SENTENCE_PIECES: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
+    FAST: {},
 }
 DEFAULTS["BartTokenizer"] = DEFAULTS["RobertaTokenizer"]
 DEFAULTS["PegasusTokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "mask_token": "<mask_2>"}
@@ -83,6 +84,7 @@ SETTLED: dict[str, dict[str, Any]] = {
         "mask_token_sent": ("<mask_1>",),
         "add_prefix_space": (True, None),
     },
+    FAST: {},
 }
 
 
@@ -122,17 +124,20 @@ def class_of(folder: pathlib.Path, settings: dict[str, Any]) -> str | None:
         name = said.get("tokenizer_class")
         if name is None:
             continue
-        if isinstance(name, str) and name.removesuffix("Fast") in (*CLASSES, *GENERIC):
+        known = isinstance(name, str) and name.removesuffix("Fast") in (*CLASSES, *GENERIC)
+        if known or isinstance(name, str) and (folder / TOKENIZER).is_file():
             return name.removesuffix("Fast")
         raise ValueError(
-            f"{folder / where}: `tokenizer_class` must be one of {', '.join(CLASSES)} or "
-            f"PreTrainedTokenizerFast. Received: {name!r}"
+            f"{folder / where}: without {TOKENIZER}, `tokenizer_class` must be one of "
+            f"{', '.join(CLASSES)} or PreTrainedTokenizerFast. Received: {name!r}"
         )
     kind = config.get("model_type")
     if kind is not None and kind not in MODEL_TYPES:
+        if (folder / TOKENIZER).is_file():
+            return None
         raise ValueError(
-            f"{folder}: a tokenizer must have a `tokenizer_class` in {SETTINGS}, or be of a model "
-            f"of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
+            f"{folder}: a tokenizer must have {TOKENIZER}, a `tokenizer_class` in {SETTINGS}, or be "
+            f"of a model of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
         )
     return None if kind is None else MODEL_TYPES[kind]
 

@@ -6,11 +6,13 @@ import pathlib
 from typing import TYPE_CHECKING, Any, cast
 
 from keras_transformers.annotations import StrPath
+from keras_transformers.pretrained.any_fast_tokenizer import read_fast, write_fast
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
     in_order,
-    model_type,
+    is_berts,
+    is_gpt2s,
     the_model,
 )
 from keras_transformers.pretrained.files import read_json, write_json
@@ -20,6 +22,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
     END,
+    FAST,
     GENERIC,
     MARIAN,
     SENTENCE_PIECES,
@@ -39,10 +42,12 @@ from keras_transformers.pretrained.tokenizer_settings import (
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
+    from keras_transformers.text.fast import FastTokenizer
     from keras_transformers.text.marian import MarianTokenizer
     from keras_transformers.text.pieces import PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
+WITHOUT_LANGUAGES = ("T5Tokenizer", "PegasusTokenizer")
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
@@ -53,12 +58,12 @@ NEEDED = {
 
 def load_tokenizer(
     folder: StrPath, languages: tuple[str, str] | None = None, revision: str | None = None
-) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer:
+) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FastTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
-    Tokens that were added to the vocabulary are found as they are written. What is not imitated
-    exactly - another class, another way to split, tokens that must be whole words - is refused by
-    name.
+    Tokens that were added to the vocabulary are found as they are written. A `tokenizer.json` of
+    any kind is read, with ids identical to those of the package `tokenizers`. Without it, what is
+    not imitated exactly - another class, another way to split - is refused by name.
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT and
@@ -74,7 +79,8 @@ def load_tokenizer(
 
     Returns:
         A `text.MarianTokenizer` or `text.PieceTokenizer` (of the source; `for_targets()` gives the
-        other), a `text.WordPieceTokenizer` or a `text.BytePairTokenizer`.
+        other), a `text.WordPieceTokenizer` or a `text.BytePairTokenizer`; of a `tokenizer.json`
+        that is neither BERT's nor GPT-2's, a `text.FastTokenizer`.
 
     Raises:
         FileNotFoundError: If the files are missing.
@@ -95,13 +101,15 @@ def load_tokenizer(
     settings = read_settings(folder)
     name = class_of(folder, settings)
     fast = read_json(folder, TOKENIZER) if TOKENIZER in there else {}
-    kind = CLASSES.get(name or "") or _kind_of_files(there, fast, name)
+    kind = _kind(there, fast, name)
     if kind is None:
         raise FileNotFoundError(
             f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
     check_settings(folder, settings, kind)
+    if kind == FAST:
+        return read_fast(folder, settings, fast, name or "")
     if kind == SENTENCE_PIECES:
         return read_pieces(folder, there, settings, name, languages)
     if languages is not None:
@@ -112,10 +120,18 @@ def load_tokenizer(
     return cast(Any, read)(folder, there, settings, fast, name)
 
 
-def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
-    """What kind of tokenizer the files make, where no class is named; None if none."""
-    if fast or name in GENERIC:
-        return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast) or "")
+def _kind(there: set[str], fast: Any, name: str | None) -> str | None:
+    """What kind of tokenizer the class and the files make; None if none."""
+    kind = CLASSES.get(name or "")
+    if kind == SENTENCE_PIECES and name in WITHOUT_LANGUAGES and fast:
+        # Today's files have no model of SentencePiece any more.
+        return kind if any(each.endswith(".model") for each in there) else FAST
+    if kind is not None:
+        return kind
+    if fast:
+        return WORD_PIECES if is_berts(fast) else BYTE_PAIRS if is_gpt2s(fast) else FAST
+    if name in GENERIC:
+        return None
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
     files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({"spiece.model"}, SENTENCE_PIECES))
     files += (({"sentencepiece.bpe.model"}, SENTENCE_PIECES),)
@@ -210,13 +226,14 @@ def _byte_pairs(
 
 
 def save_tokenizer(
-    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer, folder: StrPath
+    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FastTokenizer,
+    folder: StrPath,
 ) -> pathlib.Path:
     """Writes a tokenizer as Hugging Face's `transformers` reads it.
 
     Args:
-        tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer` or
-            `text.BytePairTokenizer`.
+        tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer`,
+            `text.BytePairTokenizer` or `text.FastTokenizer`.
         folder: Path of the folder.
 
     Returns:
@@ -236,6 +253,7 @@ def save_tokenizer(
     """
     from keras_transformers.text import (
         BytePairTokenizer,
+        FastTokenizer,
         MarianTokenizer,
         PieceTokenizer,
         WordPieceTokenizer,
@@ -243,6 +261,9 @@ def save_tokenizer(
 
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(tokenizer, FastTokenizer):
+        write_json(folder, SETTINGS, write_fast(tokenizer, folder))
+        return folder
     if isinstance(tokenizer, WordPieceTokenizer):
         tokenizer.save(folder / "vocab.txt")
         settings: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}

@@ -43,7 +43,7 @@ def pattern_of(part: Any, owner: str) -> tuple[str, str | None]:
         unknown = [each for each in parts if each not in BESIDE_LOOKAHEAD | {LOOKAHEAD}]
         if unknown or parts[-1] != r"\s+":
             raise Inexpressible(
-                f"{owner}: RE2 looks at nothing ahead, and beside {LOOKAHEAD!r} nothing is known of "
+                f"{owner}: RE2 looks at nothing ahead, and beside {LOOKAHEAD!r} knows nothing of "
                 f"{unknown[0] if unknown else parts[-1]!r}"
             )
         newlines = any(each.startswith(r"\s*[\r\n]") for each in parts)
