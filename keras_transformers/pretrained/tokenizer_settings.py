@@ -136,8 +136,8 @@ def class_of(folder: pathlib.Path, settings: dict[str, Any]) -> str | None:
         if (folder / TOKENIZER).is_file():
             return None
         raise ValueError(
-            f"{folder}: a tokenizer must have {TOKENIZER}, a `tokenizer_class` in {SETTINGS}, or be "
-            f"of a model of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
+            f"{folder}: a tokenizer must have {TOKENIZER}, a `tokenizer_class` in {SETTINGS}, or "
+            f"be of a model of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
         )
     return None if kind is None else MODEL_TYPES[kind]
 

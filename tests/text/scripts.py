@@ -218,8 +218,12 @@ KINDS = {
 SPECIAL = ["<unk>", "<s>", "</s>", "<mask>", "<pad>"]
 
 
-def learnt(name, vocab_size=700):
-    """A tokenizer of a kind, learnt from the texts, as the dict of its `tokenizer.json`."""
+# Some scripts are left out, so that much is unknown.
+LEARNT_FROM = ARTICLE[:9] + ARTICLE[12:14] + ODD[3:]
+
+
+def learnt(name, vocab_size=700, texts=LEARNT_FROM):
+    """A tokenizer of a kind, learnt from texts, as the dict of its `tokenizer.json`."""
     import tokenizers
     from tokenizers import trainers
 
@@ -247,8 +251,7 @@ def learnt(name, vocab_size=700):
     if kind == "Unigram":
         of["unk_token"] = "<unk>"
     trainer = getattr(trainers, f"{kind}Trainer")(**of)
-    # Without some scripts, so that much is unknown.
-    tokenizer.train_from_iterable(ARTICLE[:9] + ARTICLE[12:14] + ODD[3:], trainer)
+    tokenizer.train_from_iterable(texts, trainer)
     found = json.loads(tokenizer.to_str())
     if "end_of_word_suffix" in settings:
         found["model"] = _with_ends(found["model"])
