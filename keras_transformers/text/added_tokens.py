@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.text.cutting import SPACES, WORD, Numbers, cut_out, escaped
@@ -87,13 +88,13 @@ class AddedTokens:
         normalize: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> None:
         self._normalize = normalize
-        self._first = [(t.content, t) for t in tokens if not t.normalized]
+        tokens = list(tokens)
+        self._first = _Listed([(t.content, t) for t in tokens if not t.normalized], numbers)
         late = [t for t in tokens if t.normalized]
         contents = [t.content for t in late]
         if late and normalize is not None:
             contents = [each.decode() for each in normalize(tf.constant(contents)).numpy()]
-        self._late = list(zip(contents, late, strict=True))
-        self._numbers = {token.content: numbers[token.content] for token in tokens}
+        self._late = _Listed(list(zip(contents, late, strict=True)), numbers)
 
     def ids(
         self, strings: tf.Tensor, rest: Callable[[tf.Tensor, tf.Tensor], tf.RaggedTensor]
@@ -119,19 +120,16 @@ class AddedTokens:
         self,
         strings: tf.Tensor,
         first: tf.Tensor,
-        tokens: Sequence[tuple[str, AddedToken]],
+        listed: "_Listed",
         rest: Callable[[tf.Tensor, tf.Tensor], tf.RaggedTensor],
     ) -> tf.RaggedTensor:
-        if not tokens:
+        if not listed.tokens:
             return rest(strings, first)
-        contents = [content for content, _ in tokens]
-        pattern = "|".join(map(escaped, sorted(contents, key=len, reverse=True)))
-        parts = cut_out(strings, pattern)  # (batch, None)
-        parts, is_token, which = _found(parts, tokens)
-        text = tf.where(is_token, "", _stripped(parts, is_token, which, tokens))
-        numbers = tf.constant([self._numbers[token.content] for _, token in tokens], tf.int32)
+        parts, which = listed.found(strings)
+        is_token, which = which >= 0, tf.maximum(which, 0)
+        text = tf.where(is_token, "", _stripped(parts, is_token, which, listed.tokens))
         ids = tf.RaggedTensor.from_row_lengths(
-            tf.gather(numbers, tf.boolean_mask(which, is_token)), tf.cast(is_token, tf.int64)
+            tf.gather(listed.ids, tf.boolean_mask(which, is_token)), tf.cast(is_token, tf.int64)
         )
         row = parts.value_rowids()
         begins = tf.concat([[True], row[1:] != row[:-1]], 0)[: tf.size(row)]
@@ -140,15 +138,32 @@ class AddedTokens:
         return tf.RaggedTensor.from_row_splits(ids, parts.row_splits).merge_dims(1, 2)
 
 
-def _found(
-    parts: tf.RaggedTensor, tokens: Sequence[tuple[str, AddedToken]]
-) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-    """The parts, whether each is a token, and which; what must be a word and is none is text."""
-    text, row = parts.flat_values, parts.value_rowids()
-    numbers = Numbers({content: number for number, (content, _) in enumerate(tokens)})
-    which = numbers(text, -1)
-    alone = [token.single_word for _, token in tokens]
-    if any(alone):
+class _Listed:
+    """Tokens as they are looked for.
+
+    Args:
+        tokens: Pairs of how each is written in the text, and the token.
+        numbers: Dict of content -> id.
+    """
+
+    def __init__(
+        self, tokens: Sequence[tuple[str, AddedToken]], numbers: Mapping[str, int]
+    ) -> None:
+        self.tokens = tuple(token for _, token in tokens)
+        self.ids = np.array([numbers[token.content] for token in self.tokens], "int32")
+        contents = sorted((content for content, _ in tokens), key=len, reverse=True)
+        self._pattern = "|".join(map(escaped, contents))
+        if tokens:
+            self._which = Numbers({content: i for i, (content, _) in enumerate(tokens)})
+
+    def found(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The parts of strings, and which token each is, or -1; a word in others is none."""
+        parts = cut_out(strings, self._pattern)  # (batch, None)
+        text, row = parts.flat_values, parts.value_rowids()
+        which = self._which(text, -1)
+        alone = [token.single_word for token in self.tokens]
+        if not any(alone):
+            return parts, which
         same = row[1:] == row[:-1]
         before = tf.strings.regex_full_match(text, rf"(?s).*[{WORD}]")[:-1] & same
         after = tf.strings.regex_full_match(text, rf"(?s)[{WORD}].*")[1:] & same
@@ -157,26 +172,25 @@ def _found(
         which = tf.where(tf.gather(tf.constant(alone), tf.maximum(which, 0)) & beside, -1, which)
         # Texts that stand side by side then are one again.
         joins = tf.concat([[False], same & (which[1:] < 0) & (which[:-1] < 0)], 0)[: tf.size(row)]
-        kept = tf.cumsum(tf.cast(~joins, tf.int32)) - 1
+        group = tf.cumsum(tf.cast(~joins, tf.int32)) - 1
         text = tf.strings.unsorted_segment_join(
-            text, kept, tf.reduce_sum(tf.cast(~joins, tf.int32))
+            text, group, tf.reduce_sum(tf.cast(~joins, tf.int32))
         )
         which, row = tf.boolean_mask(which, ~joins), tf.boolean_mask(row, ~joins)
-        parts = tf.RaggedTensor.from_value_rowids(text, row, parts.nrows())
-    return parts, which >= 0, tf.maximum(which, 0)
+        return tf.RaggedTensor.from_value_rowids(text, row, parts.nrows()), which
 
 
 def _stripped(
     parts: tf.RaggedTensor,
     is_token: tf.RaggedTensor,
     which: tf.RaggedTensor,
-    tokens: Sequence[tuple[str, AddedToken]],
+    tokens: Sequence[AddedToken],
 ) -> tf.RaggedTensor:
     """The parts without the white space that the tokens beside them take."""
     text, row = parts.flat_values, parts.value_rowids()
     same = row[1:] == row[:-1]
     for side, name in ((0, "rstrip"), (1, "lstrip")):
-        takes = [getattr(token, name) for _, token in tokens]
+        takes = [getattr(token, name) for token in tokens]
         if not any(takes):
             continue
         taker = is_token & tf.gather(tf.constant(takes), which)

@@ -85,12 +85,12 @@ class WordPieceTokenizer(tf.Module):
         self.lower_case, self.max_word_length = lower_case, max_word_length
         self.added_tokens, self._added = read_added("WordPieceTokenizer", added_tokens), None
         self._learnt = tuple(vocab)
-        if self.added_tokens:
+        numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
+        if self.added_tokens and has_ops():
             given = {token.content for token in self.added_tokens}
             special = [AddedToken(each, special=True) for each in SPECIAL if each not in given]
-            numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
             self._added = AddedTokens((*special, *self.added_tokens), numbers, self._normalized)
-        self.vocab = (*vocab, *(list(numbers)[len(vocab) :] if self._added else ()))
+        self.vocab = tuple(numbers)
         self.added_ids = tuple(self.vocab.index(each.content) for each in self.added_tokens)
         self.vocab_size = len(self.vocab)
         self.unknown_id, self.class_id, self.separator_id, self.mask_id = map(
@@ -101,10 +101,9 @@ class WordPieceTokenizer(tf.Module):
         if has_ops():
             import tensorflow_text as tf_text
 
-            marked = [MARKS.get(piece, piece) for piece in vocab]
-            longest, unknown = 4 * max_word_length, MARKS["[UNK]"]  # in bytes of UTF-8
-            # With words split already, and no joining of ids.
-            model = tf_text.build_fast_wordpiece_model(marked, longest, "##", unknown, True, False)
+            # With words split already, and no joining of ids; lengths in bytes of UTF-8.
+            of = ([MARKS.get(piece, piece) for piece in vocab], 4 * max_word_length)
+            model = tf_text.build_fast_wordpiece_model(*of, "##", MARKS["[UNK]"], True, False)
             self._model = np.frombuffer(model, np.uint8)
 
     @classmethod
@@ -197,9 +196,8 @@ class WordPieceTokenizer(tf.Module):
         elif self._added is None:
             ids = self._ids_of_words(bert_words(text, self.lower_case))
         else:
-            ids = self._added.ids(
-                without_marks(text), lambda text, first: self._ids_of_words(split_words(text))
-            )
+            words = lambda text, first: self._ids_of_words(split_words(text))  # noqa: E731
+            ids = self._added.ids(without_marks(text), words)
         return ids if strings.shape.rank else ids[0]
 
     def _definition(self) -> dict[str, Any]:
@@ -219,9 +217,9 @@ class WordPieceTokenizer(tf.Module):
         words = words.with_flat_values(
             tf.where(length > self.max_word_length, MARKS["[UNK]"], words.flat_values)
         )
-        # Made anew wherever it is used: a tensor made beforehand could not enter every graph.
         import tensorflow_text as tf_text  # only who tokenizes needs it
 
+        # Made anew wherever it is used: a tensor made beforehand could not enter every graph.
         op = tf_text.FastWordpieceTokenizer(
             model_buffer=tf.constant(self._model), token_out_type=tf.int32
         )

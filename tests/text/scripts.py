@@ -81,7 +81,7 @@ O200K = (
 CLIP = (
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 )
-LETTERS = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+LETTERS = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False, "trim_offsets": True}
 
 
 def _split(pattern, behavior="Isolated", invert=False):
@@ -139,7 +139,7 @@ KINDS = {
         ),
         {"type": "WordPiece", "prefix": "##", "cleanup": False},
     ),
-    "gpt2": ("BPE", {}, None, {"type": "ByteLevel", "add_prefix_space": True}, LETTERS),
+    "gpt2": ("BPE", {}, None, {**LETTERS, "add_prefix_space": True, "use_regex": True}, LETTERS),
     "llama 3": (
         "BPE",
         {"ignore_merges": True},
@@ -237,8 +237,16 @@ def learnt(name, vocab_size=700, texts=LEARNT_FROM):
     if of_bytes:
         del model["unk_token"]
     definition = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": []}
-    definition |= {"normalizer": normalizer, "pre_tokenizer": before, "model": model}
-    definition |= {"post_processor": None, "decoder": decoder}
+    # As by SentencePiece, whose pieces have spaces at their beginnings alone.
+    of_words = {"normalizer": None, "pre_tokenizer": _metaspace()} if name == "llama 2" else {}
+    splitting = {"normalizer": normalizer, "pre_tokenizer": before}
+    definition |= {
+        "model": model,
+        "post_processor": None,
+        "decoder": decoder,
+        **splitting,
+        **of_words,
+    }
     tokenizer = tokenizers.Tokenizer.from_str(json.dumps(definition))
     special = SPECIAL + [f"<0x{byte:02X}>" for byte in range(256)] * ("byte" in str(settings))
     of = {"vocab_size": vocab_size, "special_tokens": special, "show_progress": False}
@@ -250,9 +258,9 @@ def learnt(name, vocab_size=700, texts=LEARNT_FROM):
         of["continuing_subword_prefix"] = "##"
     if kind == "Unigram":
         of["unk_token"] = "<unk>"
-    trainer = getattr(trainers, f"{kind}Trainer")(**of)
-    tokenizer.train_from_iterable(texts, trainer)
-    found = json.loads(tokenizer.to_str())
+    trainer = getattr(trainers, {"BPE": "Bpe"}.get(kind, kind) + "Trainer")(**of)
+    tokenizer.train_from_iterator(texts, trainer)
+    found = json.loads(tokenizer.to_str()) | splitting
     if "end_of_word_suffix" in settings:
         found["model"] = _with_ends(found["model"])
     found["model"] |= {key: value for key, value in settings.items() if key != "vocab"}

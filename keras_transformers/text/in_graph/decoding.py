@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.text.byte_pairs import byte_letters
+from keras_transformers.text.cutting import escaped
 from keras_transformers.text.in_graph.patterns import Inexpressible
 
 CLEANED = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"))
@@ -89,11 +90,9 @@ class Decoder:
         ids = tf.ragged.boolean_mask(ids, ids.with_values(visible))
         row = ids.value_rowids()
         first = tf.concat([[True], row[1:] != row[:-1]], 0)[: tf.size(row)]
-        pieces = tf.where(
-            first,
-            tf.gather(tf.constant(self._first), ids.values),
-            tf.gather(tf.constant(self._later), ids.values),
-        )
+        pieces = tf.gather(tf.constant(self._later), ids.values)
+        if self._first != self._later:
+            pieces = tf.where(first, tf.gather(tf.constant(self._first), ids.values), pieces)
         if self._fallback:
             pieces = self._bytes(pieces, row)
         text = tf.strings.reduce_join(
@@ -101,7 +100,7 @@ class Decoder:
         )
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
         for content, start, stop in self._strips:
-            letter = re.escape(content)
+            letter = escaped(content)
             text = tf.strings.regex_replace(text, f"^{letter}{{0,{start}}}", "")
             text = tf.strings.regex_replace(text, f"{letter}{{0,{stop}}}$", "")
         return text

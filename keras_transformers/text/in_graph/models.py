@@ -67,7 +67,7 @@ def _word_pieces(part: Mapping[str, Any]) -> Model:
     pieces = sorted(vocab, key=vocab.__getitem__)
     if [vocab[each] for each in pieces] != list(range(len(pieces))) or unknown not in vocab:
         raise Inexpressible("the model WordPiece: ids are not 0, 1, 2 ..., or unk_token has none")
-    mark = "\x00\ufffe"  # stands for the unknown piece, which no text must spell
+    mark = "\x02\x03\x02"  # stands for the unknown piece, which no text must spell
     pieces = [mark if each == unknown else each for each in pieces]
     built = tf_text.build_fast_wordpiece_model(pieces, 4 * longest, prefix, mark, True, False)
     buffer = np.frombuffer(built, np.uint8)

@@ -109,11 +109,10 @@ class Unigram:
 def _mixed(codes: Any) -> Any:
     """Numbers of 64 bits that look random, of code points: uint64 to uint64."""
     value = (codes + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
-    return _xor(value, value // np.uint64(1 << 29)) * np.uint64(0x94D049BB133111EB)
-
-
-def _xor(one: Any, other: Any) -> Any:
-    return tf.bitwise.bitwise_xor(one, other) if tf.is_tensor(one) else one ^ other
+    if tf.is_tensor(value):
+        shifted = tf.bitwise.right_shift(value, tf.constant(29, tf.uint64))
+        return tf.bitwise.bitwise_xor(value, shifted) * np.uint64(0x94D049BB133111EB)
+    return (value ^ (value >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)
 
 
 def _hash(piece: str) -> Array:
@@ -132,7 +131,7 @@ def _best(scores: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, longest: int
     """
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)
     starts, lengths = tf.gather(starts, order), tf.gather(lengths, order)
-    count, most = tf.size(lengths), tf.reduce_max(tf.concat([[0], lengths], 0))
+    count, most = tf.size(lengths), tf.reduce_max(tf.concat([tf.zeros([1], tf.int64), lengths], 0))
     ones = tf.range(longest, 0, -1, dtype=tf.int64)  # the longest piece first, which wins ties
     # The best sums up to the last `longest` characters, the oldest first.
     window = tf.concat(
