@@ -45,7 +45,7 @@ def load(
         FileNotFoundError: If there is no such folder, and no model of that name can be had.
         ValueError: If it is none of the three, the model gives no answer (a masked autoencoder), or
             there is no such signature.
-        ImportError: If a text model is to be loaded without tensorflow-text.
+        ImportError: If a SavedModel that takes text is to be loaded without tensorflow-text.
 
     Example:
     >>> import tempfile

@@ -1,4 +1,4 @@
-"""Tokenizers that run in the TensorFlow graph, texts from files, and batches of few shapes."""
+"""Tokenizers, in the TensorFlow graph too, texts from files, and batches of few shapes."""
 
 from keras_transformers.text.added_tokens import AddedToken
 from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share

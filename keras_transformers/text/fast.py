@@ -16,6 +16,8 @@ from keras_transformers.text.in_graph.patterns import Inexpressible
 from keras_transformers.text.in_graph.program import Program
 from keras_transformers.text.templates import Marks, read_template, read_truncation
 
+WITHOUT = "tensorflow-text is not installed"
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class FastTokenizer(tf.Module):
@@ -87,16 +89,17 @@ class FastTokenizer(tf.Module):
         except Inexpressible as error:
             return str(error)
         except ImportError:
-            return "tensorflow-text is not installed"
+            return WITHOUT
 
     def check_exportable(self) -> None:
         """Raises where it cannot become part of a SavedModel.
 
         Raises:
             ValueError: If ops do not give exactly its ids; the message names what they do not.
-            ImportError: If tensorflow-text is not installed.
+            ImportError: If they need tensorflow-text, and it is not installed.
         """
-        check_ops("FastTokenizer")
+        if self._program == WITHOUT:
+            check_ops("FastTokenizer")
         if isinstance(self._program, str):
             raise ValueError(
                 "FastTokenizer: a SavedModel tokenizes with TensorFlow's ops, which do not give "

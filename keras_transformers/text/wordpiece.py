@@ -43,8 +43,7 @@ class WordPieceTokenizer(tf.Module):
     to another class after its version 8 of 2015: those follow TensorFlow's newer tables. Text is
     always split, and `##` and the names of the special tokens are BERT's.
 
-    `[CLS]` is `start_id` and `[SEP]` is `end_id`, so that it can stand where a
-    `SentencePieceTokenizer` does.
+    As of a `SentencePieceTokenizer`, `[CLS]` is `start_id` and `[SEP]` is `end_id`.
 
     Args:
         vocab: The pieces in the order of their ids, as in BERT's `vocab.txt`: `[PAD]` first,
@@ -87,15 +86,14 @@ class WordPieceTokenizer(tf.Module):
         self._learnt = tuple(vocab)
         numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
         if self.added_tokens and has_ops():
-            given = {token.content for token in self.added_tokens}
+            given = [token.content for token in self.added_tokens]
             special = [AddedToken(each, special=True) for each in SPECIAL if each not in given]
             self._added = AddedTokens((*special, *self.added_tokens), numbers, self._normalized)
         self.vocab = tuple(numbers)
         self.added_ids = tuple(self.vocab.index(each.content) for each in self.added_tokens)
         self.vocab_size = len(self.vocab)
-        self.unknown_id, self.class_id, self.separator_id, self.mask_id = map(
-            vocab.index, SPECIAL[1:]
-        )
+        numbers_of_marks = map(vocab.index, SPECIAL[1:])
+        self.unknown_id, self.class_id, self.separator_id, self.mask_id = numbers_of_marks
         self.start_id, self.end_id = self.class_id, self.separator_id
         self._host = FromDefinition("WordPieceTokenizer", self._definition)
         if has_ops():
@@ -160,8 +158,8 @@ class WordPieceTokenizer(tf.Module):
 
     def save(self, path: StrPath) -> None:
         """Writes BERT's `vocab.txt`; `lower_case` and added tokens are not in it."""
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{piece}\n" for piece in self._learnt)
+        lines = "".join(f"{piece}\n" for piece in self._learnt)
+        pathlib.Path(path).write_text(lines, encoding="utf-8", newline="\n")
 
     def tokenize(
         self, strings: Strings, start: bool = False, end: bool = False, pair: Strings | None = None

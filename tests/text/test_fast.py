@@ -1,6 +1,9 @@
 """Claims about tokenizers of `tokenizer.json`: the package's ids, in the graph too, and back."""
 
+import base64
 import json
+import pathlib
+import random
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformers.text import FastTokenizer
+from keras_transformers.text.in_graph.normalizing import normalizer
 from tests.text import scripts
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -63,6 +67,27 @@ def test_both_ways_agree_on_any_text(name, texts):
     assert_same(name, texts)
 
 
+def test_sentencepieces_table_of_characters_is_applied_as_by_the_package():
+    """To one cluster of characters after another, and to a short one as a whole."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    golden = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")
+    proto = sentencepiece_model_pb2.ModelProto.FromString(golden["source.spm"].tobytes())
+    table = proto.normalizer_spec.precompiled_charsmap
+    part = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}
+    theirs = tokenizers.normalizers.Precompiled(table)
+    ours = normalizer(part)
+    marks = "\u0301\u0308\u0323\u200d\u200c\u3099\u0e33\u093f\u1038\r\n\u0600\u200b\ufb01\u2122"
+    draw = random.Random(0)
+    letters = "".join(
+        chr(draw.choice([*range(0x20, 0x3000), *range(0xF900, 0x10000)])) for _ in range(999)
+    )
+    texts = [*scripts.TEXTS, *scripts.fuzzed(100), letters]
+    texts += ["".join(draw.choices("aeoé ﬁｶ" + marks, k=9)) for _ in range(500)]
+    found = [text.decode() for text in ours(tf.constant(texts)).numpy()]
+    assert found == [theirs.normalize_str(text) for text in texts]
+
+
 def test_marks_and_truncation_are_the_files():
     definition = scripts.learnt("gpt2")
     texts, pairs = scripts.ARTICLE[:4], ["", "a", *scripts.ARTICLE[4:6]]
@@ -112,7 +137,7 @@ def test_what_ops_do_not_give_is_done_by_the_package_and_refused_for_export():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"normalizer": {"type": "Precompiled"}}, "normaliser Precompiled: it looks at clusters"),
+        ({"normalizer": {"type": "ByteLevel"}}, "normaliser ByteLevel: its letters for bytes"),
         ({"pre_tokenizer": scripts._split(r"\w+(?=a)")}, r"no exact counterpart of '\\\\\\\\w'"),
         ({"pre_tokenizer": scripts._split(r"a(?=b)")}, r"no exact counterpart of '\(\?=b'"),
         ({"pre_tokenizer": scripts._split(r"\s+(?!\S)|x|\s+")}, "knows nothing of 'x'"),

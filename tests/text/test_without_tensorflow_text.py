@@ -6,7 +6,6 @@ One process of its own is told that tensorflow-text is not installed.
 import json
 
 import pytest
-import tensorflow as tf
 
 from keras_transformers import pretrained, text
 from tests.pretrained.folders import bert, gpt2, marian
@@ -49,12 +48,12 @@ model.fit(ids, np.zeros(model(ids).shape), epochs=1, verbose=0)
 assert np.any(before != np.array(model.trainable_weights[0]))
 filler = keras_transformers.load(folder / "bert")
 found["filled"] = filler.predict("the [MASK] of the king")["text"]
-for name in ("bert", "fast"):
-    tokenizer = pretrained.load_tokenizer(folder / name)
-    try:
-        tokenizer.check_exportable()
-    except ImportError as error:
-        found[name + " export"] = str(error)
+pretrained.load_tokenizer(folder / "fast").check_exportable()
+try:
+    filler_of_bert = export.MaskFiller(model, pretrained.load_tokenizer(folder / "bert"))
+    filler_of_bert.save(folder / "saved")
+except ImportError as error:
+    found["export"] = str(error)
 print(json.dumps(found))
 """
 
@@ -86,6 +85,4 @@ def test_all_but_exports_works_and_gives_the_same(tmp_path):
     pieces = text.WordPieceTokenizer.train(lines, 40)
     assert found["pieces"] == pieces.tokenize(lines[:2]).to_list()
     assert isinstance(found["filled"], str)
-    for name in ("bert", "fast"):
-        assert "pip install tensorflow-text" in found[name + " export"]
-    assert tf.executing_eagerly()
+    assert "pip install tensorflow-text" in found["export"]

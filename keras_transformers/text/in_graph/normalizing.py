@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_transformers.text.cutting import SPACES
 from keras_transformers.text.in_graph.patterns import Inexpressible, pattern_of
+from keras_transformers.text.in_graph.precompiled import precompiled
 from keras_transformers.text.word_splitting import IDEOGRAPHS
 
 Normalizer: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
@@ -17,10 +18,7 @@ BLANKS = r"[\t\n\r\p{Z}]"
 # The same of SentencePiece's rules for translation (`Nmt`).
 NMT_NOTHING = r"[\x01-\x08\x0B\x0E-\x1F\x7F\x{8F}\x{9F}]"
 NMT_BLANKS = r"[\t\n\x0C\r\x{1680}\x{200B}-\x{200F}\x{2028}\x{2029}\x{2581}\x{FEFF}\x{FFFD}]"
-REASONS = {
-    "Precompiled": "it looks at clusters of characters, which no op finds",
-    "ByteLevel": "its letters for bytes are made by the pre-tokenizer here",
-}
+REASONS = {"ByteLevel": "its letters for bytes are made by the pre-tokenizer here"}
 
 
 def normalizer(part: Any) -> Normalizer:
@@ -112,4 +110,5 @@ KINDS: dict[str, Callable[[Any], Normalizer]] = {
     "Strip": _strip,
     "Nmt": _nmt,
     "BertNormalizer": _bert,
+    "Precompiled": precompiled,
 }
