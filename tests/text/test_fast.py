@@ -11,6 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keras_transformers import export, models
 from keras_transformers.text import FastTokenizer
 from keras_transformers.text.in_graph.normalizing import normalizer
 from tests.text import scripts
@@ -129,6 +130,11 @@ def test_what_ops_do_not_give_is_done_by_the_package_and_refused_for_export():
     ours = FastTokenizer({**definition, "pre_tokenizer": split}, **ROLES)
     with pytest.raises(ValueError, match="not give exactly the pre-tokenizer UnicodeScripts: it"):
         ours.check_exportable()
+    model = models.TextEncoder.from_variant("tiny", ours.vocab_size, head="masked_language")
+    filler = export.MaskFiller(model, ours, lengths=(16,))
+    assert isinstance(filler.predict("a <mask> of")["text"], str)
+    with pytest.raises(ValueError, match="UnicodeScripts"):
+        filler.save("nowhere")
     texts = scripts.ARTICLE[:3]
     data = tf.data.Dataset.from_tensor_slices(texts).batch(2).map(ours.tokenize).unbatch()
     assert [row.numpy().tolist() for row in data] == ours.tokenize(texts).to_list()
