@@ -86,3 +86,27 @@ def test_all_but_exports_works_and_gives_the_same(tmp_path):
     assert found["pieces"] == pieces.tokenize(lines[:2]).to_list()
     assert isinstance(found["filled"], str)
     assert "pip install tensorflow-text" in found["export"]
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_word_pieces_are_cut_the_same_both_ways(lower_case, monkeypatch):
+    added = [text.AddedToken("Würde", normalized=True), text.AddedToken("born", single_word=True)]
+    vocab = text.WordPieceTokenizer.train(scripts.LEARNT_FROM, 600, lower_case).vocab
+    pieces = text.WordPieceTokenizer(vocab, lower_case, added_tokens=added)
+    texts = [*scripts.TEXTS, *scripts.fuzzed(300)]
+    by_ops = pieces.tokenize(texts, start=True, pair=texts).to_list()
+    monkeypatch.setattr("keras_transformers.text.wordpiece.has_ops", lambda: False)
+    assert pieces.tokenize(texts, start=True, pair=texts).to_list() == by_ops
+
+
+@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"model_type": "bpe"}])
+def test_sentence_pieces_are_cut_the_same_both_ways(options, monkeypatch):
+    lines = [line.replace("\x00", "") for line in scripts.LEARNT_FROM]
+    pieces = text.SentencePieceTokenizer.train(lines, 700, **options)
+    texts = [*scripts.ARTICLE, *scripts.fuzzed(100)]
+    by_ops = pieces.tokenize(texts)
+    strings = pieces.detokenize(by_ops).numpy().tolist()
+    monkeypatch.setattr("keras_transformers.text.sentence_pieces.has_ops", lambda: False)
+    assert pieces.tokenize(texts).to_list() == by_ops.to_list()
+    assert pieces.detokenize(by_ops).numpy().tolist() == strings
+    assert pieces.pieces(by_ops[0]) and pieces.tokenize("a").shape.rank == 1
