@@ -224,8 +224,15 @@ def _numbers(definition: Mapping[str, Any]) -> dict[str, int]:
     vocab = definition["model"]["vocab"]
     if isinstance(vocab, list):
         vocab = {piece: number for number, (piece, _) in enumerate(vocab)}
-    added = {token["content"]: token["id"] for token in definition.get("added_tokens") or []}
-    numbers = {**vocab, **added}
+    numbers, size, most = dict(vocab), len(vocab), -1
+    for token in definition.get("added_tokens") or []:
+        most = max(most + 1, size) if token["content"] not in numbers else most
+        given = numbers.setdefault(token["content"], most)
+        if token["id"] != given:
+            raise ValueError(
+                f"the added token {token['content']!r} must have the id {given}, by the vocabulary "
+                f"and the tokens added before. Received: {token['id']}"
+            )
     if not numbers or not all(type(i) is int and 0 <= i < 1 << 31 for i in numbers.values()):
         raise ValueError("the vocabulary must map tokens to ids")
     return numbers

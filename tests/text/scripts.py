@@ -284,15 +284,12 @@ def _added(content, number, special=True, **flags):
 
 def with_tokens(definition):
     """The definition with more added tokens, with each flag that there is, and a template."""
-    number = 1 + max(number for _, number in _numbers(definition["model"]["vocab"]))
+    vocab = definition["model"]["vocab"]
+    vocab = {piece: i for i, (piece, _) in enumerate(vocab)} if isinstance(vocab, list) else vocab
     flags = [("word", {"single_word": True}), ("ÜBER", {"normalized": True})]
     flags += [("<sp>", {"lstrip": True, "rstrip": True}), ("don't", {"normalized": True})]
-    more = [_added(each, number + i, False, **of) for i, (each, of) in enumerate(flags)]
+    numbers = dict(vocab)
+    more = [_added(each, numbers.setdefault(each, len(numbers)), False, **of) for each, of in flags]
     added = [dict(each) for each in definition["added_tokens"]]
     added[3]["lstrip"] = True
     return {**definition, "added_tokens": added + more, "post_processor": _template("<s>", "</s>")}
-
-
-def _numbers(vocab):
-    pairs = enumerate(vocab) if isinstance(vocab, list) else vocab.items()
-    return [(piece, number) for number, piece in pairs] if isinstance(vocab, list) else list(pairs)

@@ -11,25 +11,26 @@ from keras_transformers.text.byte_pair_merging import Merging
 from keras_transformers.text.byte_pairs import byte_letters
 from keras_transformers.text.cutting import SEPARATOR, Numbers, separated
 from keras_transformers.text.in_graph.patterns import Inexpressible
+from keras_transformers.text.in_graph.splitting import cuts_punctuation, is_of_bytes
 from keras_transformers.text.in_graph.unigram import Unigram
 
 Model: TypeAlias = Callable[[tf.Tensor], tf.RaggedTensor]  # words (n,) to ids (n, None)
 SPACE = "▁"
 
 
-def model(part: Mapping[str, Any], of_bytes: bool) -> Model:
-    """The function of different words that a model is; `of_bytes` as `splitting.is_of_bytes`.
+def model(part: Mapping[str, Any], before: Any) -> Model:
+    """The function of different words that a model is, behind a pre-tokenizer.
 
     Raises:
         Inexpressible: If no ops give it exactly.
     """
-    kind = part.get("type")
+    kind, of_bytes = part.get("type"), is_of_bytes(before)
     if kind == "BPE":
         return BytePairs(part) if of_bytes else CharacterPairs(part)
     if of_bytes:
         raise Inexpressible(f"the model {kind}: its words are made of letters for bytes")
     if kind == "WordPiece":
-        return _word_pieces(part)
+        return _word_pieces(part, cuts_punctuation(before))
     if kind == "Unigram":
         return Unigram(part)
     if kind == "WordLevel":
@@ -59,7 +60,7 @@ def _words(part: Mapping[str, Any]) -> Model:
     )
 
 
-def _word_pieces(part: Mapping[str, Any]) -> Model:
+def _word_pieces(part: Mapping[str, Any], cut: bool) -> Model:
     import tensorflow_text as tf_text  # only who tokenizes needs it
 
     vocab, prefix = part["vocab"], part.get("continuing_subword_prefix", "##")
@@ -67,8 +68,14 @@ def _word_pieces(part: Mapping[str, Any]) -> Model:
     pieces = sorted(vocab, key=vocab.__getitem__)
     if [vocab[each] for each in pieces] != list(range(len(pieces))) or unknown not in vocab:
         raise Inexpressible("the model WordPiece: ids are not 0, 1, 2 ..., or unk_token has none")
-    mark = "\x02\x03\x02"  # stands for the unknown piece, which no text must spell
-    pieces = [mark if each == unknown else each for each in pieces]
+    if not cut or not re.fullmatch("[!-/:-@\\[-`{-~]+", prefix):
+        raise Inexpressible(
+            f"the model WordPiece: a word could begin with {prefix!r}, if the pre-tokenizer leaves "
+            "punctuation in words"
+        )
+    # What no text must spell: the unknown piece, and the prefix alone.
+    mark, never = "\x02\x03\x02", "\x02\x03\x03"
+    pieces = [{unknown: mark, prefix: never}.get(each, each) for each in pieces]
     built = tf_text.build_fast_wordpiece_model(pieces, 4 * longest, prefix, mark, True, False)
     buffer = np.frombuffer(built, np.uint8)
 

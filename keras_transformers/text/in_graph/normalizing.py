@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from keras_transformers.text.cutting import SPACES
+from keras_transformers.text.cutting import SPACES, cut_out
 from keras_transformers.text.in_graph.patterns import Inexpressible, pattern_of
 from keras_transformers.text.in_graph.precompiled import precompiled
 from keras_transformers.text.word_splitting import IDEOGRAPHS
@@ -55,8 +55,13 @@ def _form(text: tf.Tensor, form: str) -> tf.Tensor:
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
-    """Letter by letter: TensorFlow's own would make a last sigma of one at a word's end."""
-    return tf.strings.lower(tf.strings.regex_replace(text, "Σ", "σ"), "utf-8")
+    """Letter by letter: TensorFlow's own would make a last sigma of one at a word's end.
+
+    And it would end a text at a zero, for which the text is cut there.
+    """
+    parts = cut_out(tf.strings.regex_replace(text, "Σ", "σ"), r"\x00")
+    flat = tf.where(parts.values == "\x00", parts.values, tf.strings.lower(parts.values, "utf-8"))
+    return tf.strings.reduce_join(parts.with_values(flat), 1)
 
 
 def _replacing(pattern: str, content: str) -> Normalizer:

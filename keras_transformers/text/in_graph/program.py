@@ -10,7 +10,7 @@ from keras_transformers.text.in_graph.decoding import Decoder
 from keras_transformers.text.in_graph.models import model, unique
 from keras_transformers.text.in_graph.normalizing import normalizer
 from keras_transformers.text.in_graph.patterns import Inexpressible
-from keras_transformers.text.in_graph.splitting import is_of_bytes, splitter
+from keras_transformers.text.in_graph.splitting import splitter
 
 FLAGS = ("content", "normalized", "lstrip", "rstrip", "special", "single_word")
 
@@ -35,7 +35,7 @@ class Program:
             if definition.get("normalizer") is not None:
                 raise Inexpressible("the pre-tokenizer Metaspace: behind a normaliser, first only")
         self._split = splitter(before)
-        self._model = model(definition["model"], is_of_bytes(before))
+        self._model = model(definition["model"], before)
         self._decoder = Decoder(definition.get("decoder"), names, special)
         added = definition.get("added_tokens") or []
         tokens = [AddedToken(**{flag: token[flag] for flag in FLAGS}) for token in added]

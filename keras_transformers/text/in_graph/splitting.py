@@ -49,6 +49,15 @@ def is_of_bytes(part: Any) -> bool:
     return any(found)
 
 
+def cuts_punctuation(part: Any) -> bool:
+    """Whether every character of punctuation is a word of its own."""
+    kind = None if part is None else part.get("type")
+    if kind == "Sequence":
+        return any(map(cuts_punctuation, part["pretokenizers"]))
+    alone = kind == "Punctuation" and part.get("behavior", "Isolated") in ("Isolated", "Removed")
+    return alone or kind == "BertPreTokenizer"
+
+
 def whole(text: tf.Tensor) -> tf.RaggedTensor:
     """Each string as one word; an empty one has none."""
     return tf.RaggedTensor.from_row_lengths(

@@ -158,7 +158,7 @@ def _best(scores: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, longest: int
             taken, (starts[:active] + end - 1)[:, None], tf.gather(ones, which)
         )
         window = tf.concat([window[:active, 1:], best[:, None]], 1)
-        return end + 1, window, taken
+        return end + 1, tf.ensure_shape(window, [None, longest]), taken
 
     _, _, taken = tf.while_loop(
         lambda end, window, taken: end <= most,
