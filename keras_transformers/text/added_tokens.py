@@ -95,6 +95,8 @@ class AddedTokens:
         if late and normalize is not None:
             contents = [each.decode() for each in normalize(tf.constant(contents)).numpy()]
         self._late = _Listed(list(zip(contents, late, strict=True)), numbers)
+        # How each normalised token is written in a text that is normalised.
+        self.written = {token.content: text for token, text in zip(late, contents, strict=True)}
 
     def ids(
         self, strings: tf.Tensor, rest: Callable[[tf.Tensor, tf.Tensor], tf.RaggedTensor]

@@ -224,7 +224,7 @@ def _numbers(definition: Mapping[str, Any]) -> dict[str, int]:
     vocab = definition["model"]["vocab"]
     if isinstance(vocab, list):
         vocab = {piece: number for number, (piece, _) in enumerate(vocab)}
-    numbers, size, most = dict(vocab), len(vocab), -1
+    numbers, size, most = dict(vocab), len(definition["model"]["vocab"]), -1
     for token in definition.get("added_tokens") or []:
         most = max(most + 1, size) if token["content"] not in numbers else most
         given = numbers.setdefault(token["content"], most)

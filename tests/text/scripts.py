@@ -92,7 +92,7 @@ def _sequence(name, *parts):
     return {"type": "Sequence", name: list(parts)}
 
 
-def _template(start, end):
+def _template(start, end, numbers):
     def pieces(*names):
         return [
             {"Sequence": {"id": each, "type_id": 0}}
@@ -107,7 +107,7 @@ def _template(start, end):
         "pair": pieces(start, "A", end, "B", end),
         "special_tokens": {
             each: {"id": each, "ids": [number], "tokens": [each]}
-            for number, each in ((1, start), (2, end))
+            for each, number in ((start, numbers[start]), (end, numbers[end]))
         },
     }
 
@@ -133,9 +133,18 @@ KINDS = {
     "cased words": (
         "WordPiece",
         {"max_input_chars_per_word": 8},
-        _sequence("normalizers", {"type": "NFKC"}, {"type": "StripAccents"}, {"type": "Lowercase"}),
         _sequence(
-            "pretokenizers", {"type": "Whitespace"}, {"type": "Digits", "individual_digits": True}
+            "normalizers",
+            {"type": "Replace", "pattern": {"String": "\x00"}, "content": " "},
+            {"type": "NFKC"},
+            {"type": "StripAccents"},
+            {"type": "Lowercase"},
+        ),
+        _sequence(
+            "pretokenizers",
+            {"type": "Whitespace"},
+            {"type": "Punctuation"},
+            {"type": "Digits", "individual_digits": True},
         ),
         {"type": "WordPiece", "prefix": "##", "cleanup": False},
     ),
@@ -264,7 +273,6 @@ def learnt(name, vocab_size=700, texts=LEARNT_FROM):
     if "end_of_word_suffix" in settings:
         found["model"] = _with_ends(found["model"])
     found["model"] |= {key: value for key, value in settings.items() if key != "vocab"}
-    found["added_tokens"] = [_added(each, number) for number, each in enumerate(SPECIAL)]
     return with_tokens(found)
 
 
@@ -288,8 +296,13 @@ def with_tokens(definition):
     vocab = {piece: i for i, (piece, _) in enumerate(vocab)} if isinstance(vocab, list) else vocab
     flags = [("word", {"single_word": True}), ("ÜBER", {"normalized": True})]
     flags += [("<sp>", {"lstrip": True, "rstrip": True}), ("don't", {"normalized": True})]
-    numbers = dict(vocab)
-    more = [_added(each, numbers.setdefault(each, len(numbers)), False, **of) for each, of in flags]
-    added = [dict(each) for each in definition["added_tokens"]]
+    numbers, size = dict(vocab), len(definition["model"]["vocab"])
+    more = []
+    for each, of in flags:
+        more.append(_added(each, numbers.setdefault(each, size), False, **of))
+        size += numbers[each] == size
+    added = [_added(each, numbers[each]) for each in SPECIAL]
     added[3]["lstrip"] = True
-    return {**definition, "added_tokens": added + more, "post_processor": _template("<s>", "</s>")}
+    added = sorted(added + more, key=lambda token: token["id"])
+    template = _template("<s>", "</s>", numbers)
+    return {**definition, "added_tokens": added, "post_processor": template}

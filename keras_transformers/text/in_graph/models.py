@@ -66,6 +66,8 @@ def _word_pieces(part: Mapping[str, Any], cut: bool) -> Model:
     vocab, prefix = part["vocab"], part.get("continuing_subword_prefix", "##")
     unknown, longest = part.get("unk_token", "[UNK]"), part.get("max_input_chars_per_word", 100)
     pieces = sorted(vocab, key=vocab.__getitem__)
+    if any("\x00" in each for each in pieces):
+        raise Inexpressible("the model WordPiece: a piece has a zero in it, which ends it there")
     if [vocab[each] for each in pieces] != list(range(len(pieces))) or unknown not in vocab:
         raise Inexpressible("the model WordPiece: ids are not 0, 1, 2 ..., or unk_token has none")
     if not cut or not re.fullmatch("[!-/:-@\\[-`{-~]+", prefix):

@@ -36,11 +36,12 @@ class Program:
                 raise Inexpressible("the pre-tokenizer Metaspace: behind a normaliser, first only")
         self._split = splitter(before)
         self._model = model(definition["model"], before)
-        self._decoder = Decoder(definition.get("decoder"), names, special)
         added = definition.get("added_tokens") or []
         tokens = [AddedToken(**{flag: token[flag] for flag in FLAGS}) for token in added]
         numbers = {token["content"]: token["id"] for token in added}
         self._added = AddedTokens(tokens, numbers, normalizer(definition.get("normalizer")))
+        written = [self._added.written.get(name, name) for name in names]
+        self._decoder = Decoder(definition.get("decoder"), written, special)
 
     def ids(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Ids of valid UTF-8 strings `(n,)`: an int32 RaggedTensor `(n, None)`."""
