@@ -4,6 +4,7 @@ import base64
 import json
 import pathlib
 import random
+import unicodedata
 
 import numpy as np
 import pytest
@@ -33,19 +34,22 @@ def made(name):
         theirs = tokenizers.Tokenizer.from_str(json.dumps(definition))
         ours.check_exportable()
         signature = [tf.TensorSpec([None], tf.string)]
-        MADE[name] = ours, theirs, tf.function(ours.tokenize, input_signature=signature)
+        in_graph = tf.function(ours.tokenize, input_signature=signature)
+        ragged = [tf.RaggedTensorSpec([None, None], tf.int32, row_splits_dtype=tf.int64)]
+        back = tf.function(ours.detokenize, input_signature=ragged)
+        MADE[name] = ours, theirs, in_graph, back
     return MADE[name]
 
 
 def assert_same(name, texts):
-    ours, theirs, in_graph = made(name)
+    ours, theirs, in_graph, back = made(name)
     expected = [each.ids for each in theirs.encode_batch(texts, add_special_tokens=False)]
     assert ours.tokenize(texts).to_list() == expected
     found = in_graph(tf.constant(texts, tf.string, shape=[len(texts)])).to_list()
     for text, ids, others in zip(texts, found, expected, strict=True):
         assert ids == others, text
     visible = [[i for i in row if i != ours.end_id] for row in expected]
-    strings = [text.decode() for text in tf.function(ours.detokenize)(_ragged(visible)).numpy()]
+    strings = [text.decode() for text in back(_ragged(visible)).numpy()]
     assert strings == theirs.decode_batch(visible)
     assert [text.decode() for text in ours.detokenize(_ragged(visible)).numpy()] == strings
 
@@ -56,15 +60,28 @@ def _ragged(rows):
     )
 
 
-@pytest.mark.parametrize("name", scripts.KINDS)
+@pytest.mark.parametrize("name", ["bert", "llama 3", "llama 2", "unigram"])
 def test_ids_are_the_packages_both_ways_in_eighteen_languages(name):
-    assert_same(name, scripts.TEXTS + scripts.fuzzed(200))
+    assert_same(name, scripts.TEXTS + scripts.fuzzed(30))
 
 
-@pytest.mark.parametrize("name", ["bert", "llama 3", "llama 2", "unigram", "bytes of unigram"])
-@settings(max_examples=15, deadline=None)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", scripts.KINDS)
+def test_ids_of_every_kind_are_the_packages_both_ways(name):
+    assert_same(name, scripts.TEXTS + scripts.fuzzed(1000))
+
+
+@settings(max_examples=10, deadline=None)
 @given(texts=st.lists(st.lists(PARTS, max_size=4).map("".join), min_size=1, max_size=6))
-def test_both_ways_agree_on_any_text(name, texts):
+def test_both_ways_agree_on_any_text(texts):
+    assert_same("llama 3", texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert", "cased words", "llama 2", "unigram", "bytes of unigram"])
+@settings(max_examples=100, deadline=None)
+@given(texts=st.lists(st.lists(PARTS, max_size=4).map("".join), min_size=1, max_size=6))
+def test_both_ways_of_other_kinds_agree_on_any_text(name, texts):
     assert_same(name, texts)
 
 
@@ -80,9 +97,10 @@ def test_sentencepieces_table_of_characters_is_applied_as_by_the_package():
     ours = normalizer(part)
     marks = "\u0301\u0308\u0323\u200d\u200c\u3099\u0e33\u093f\u1038\r\n\u0600\u200b\ufb01\u2122"
     draw = random.Random(0)
-    letters = "".join(
-        chr(draw.choice([*range(0x20, 0x3000), *range(0xF900, 0x10000)])) for _ in range(999)
-    )
+    # What Unicode had no character for is new to one of both.
+    codes = [*range(0x20, 0x3000), *range(0xF900, 0x10000)]
+    codes = [chr(each) for each in codes if unicodedata.category(chr(each)) != "Cn"]
+    letters = "".join(draw.choices(codes, k=999))
     texts = [*scripts.TEXTS, *scripts.fuzzed(100), letters]
     texts += ["".join(draw.choices("aeoé ﬁｶ" + marks, k=9)) for _ in range(500)]
     found = [text.decode() for text in ours(tf.constant(texts)).numpy()]
@@ -112,7 +130,7 @@ def test_marks_and_truncation_are_the_files():
 
 
 def test_texts_end_at_end_and_broken_utf8_is_replaced():
-    ours, theirs, in_graph = made("llama 2")
+    ours, theirs, in_graph, _ = made("llama 2")
     texts = tf.constant([b"caf\xc3\xa9 \xff\xfe", b"\xe6\x97 x"])
     ids = ours.tokenize(texts)
     assert in_graph(texts).to_list() == ids.to_list()
@@ -161,7 +179,7 @@ def test_a_part_without_ops_is_named_with_the_reason(change, reason):
 
 
 def test_a_configuration_makes_the_same_tokenizer():
-    ours, _, _ = made("llama 3")
+    ours, _, _, _ = made("llama 3")
     twin = FastTokenizer.from_config(json.loads(json.dumps(ours.get_config())))
     assert twin.tokenize(scripts.TEXTS).to_list() == ours.tokenize(scripts.TEXTS).to_list()
     assert (twin.start_id, twin.end_id, twin.pad_id, twin.mask_id) == (1, 2, 4, 3)
@@ -185,7 +203,7 @@ def test_what_is_no_tokenizer_is_refused(definition, message):
 
 
 def test_it_is_saved_and_runs_without_this_project(tmp_path):
-    ours, theirs, _ = made("llama 2")
+    ours, theirs, _, _ = made("llama 2")
     module = tf.Module()
     signature = [tf.TensorSpec([None], tf.string)]
     module.ids = tf.function(lambda text: ours.tokenize(text).to_tensor(-1), signature)
