@@ -26,7 +26,6 @@ ROLES = {
     "padding": ("pad_token",),
     "mask": ("mask_token",),
 }
-EXPLICIT = ("add_bos_token", "add_eos_token")
 
 
 def read_fast(
@@ -71,8 +70,6 @@ def _definition(
         role: next((named[key] for key in keys if named[key] in numbers), None)
         for role, keys in ROLES.items()
     }
-    if any(key in settings for key in EXPLICIT):
-        definition["post_processor"] = _marks(settings, numbers, roles)
     return definition, roles
 
 
@@ -81,29 +78,6 @@ def _decoder(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         number: entry if isinstance(entry, dict) else {"content": entry}
         for number, entry in found.items()
-    }
-
-
-def _marks(
-    settings: dict[str, Any], numbers: dict[str, int], roles: dict[str, str | None]
-) -> dict[str, Any]:
-    """The template that `add_bos_token` and `add_eos_token` ask for."""
-    asked = [
-        roles[role] if settings.get(key) else None
-        for role, key in zip(("start", "end"), EXPLICIT, strict=True)
-    ]
-    start, end = (
-        [] if each is None else [{"SpecialToken": {"id": each, "type_id": 0}}] for each in asked
-    )
-    one, other = ([{"Sequence": {"id": each, "type_id": 0}}] for each in "AB")
-    tokens = {
-        each: {"id": each, "ids": [numbers[each]], "tokens": [each]} for each in asked if each
-    }
-    return {
-        "type": "TemplateProcessing",
-        "single": [*start, *one, *end],
-        "pair": [*start, *one, *end, *start, *other, *end],
-        "special_tokens": tokens,
     }
 
 

@@ -6,6 +6,7 @@ graph calls them through Python then, as `tf.data` can; a SavedModel cannot.
 
 import functools
 import json
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -96,6 +97,22 @@ def joined(function: Callable[[list[list[int]]], list[str]], ids: tf.RaggedTenso
         return tf.constant(strings, tf.string, shape=[len(strings)])
     found = tf.numpy_function(call, [ids.flat_values, ids.row_splits], tf.string)
     return tf.ensure_shape(found, [None])
+
+
+def decomposed(strings: tf.Tensor) -> tf.Tensor:
+    """Strings `(n,)` in Unicode's form NFD, by tensorflow-text, or by Python."""
+    if has_ops():
+        import tensorflow_text as tf_text
+
+        return tf_text.normalize_utf8(strings, "NFD")
+
+    def call(strings: Array) -> Array:
+        texts = [unicodedata.normalize("NFD", each.decode("utf-8")) for each in strings]
+        return np.array([text.encode("utf-8") for text in texts], object)
+
+    if tf.executing_eagerly():
+        return tf.constant(call(strings.numpy()).tolist(), tf.string, shape=strings.shape)
+    return tf.ensure_shape(tf.numpy_function(call, [strings], tf.string), [None])
 
 
 class FromDefinition:

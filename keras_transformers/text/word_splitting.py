@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Strings
 from keras_transformers.text.added_tokens import AddedToken
+from keras_transformers.text.host import decomposed
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What a special token is among the words: a control character, which cleaned text cannot hold.
@@ -59,9 +60,7 @@ def normalized(text: tf.Tensor, lower_case: bool, ideographs: bool = False) -> t
     if ideographs:
         text = replace(text, f"([{IDEOGRAPHS}])", r" \1 ")
     if lower_case:
-        import tensorflow_text as tf_text  # only who tokenizes needs it
-
-        text = replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
+        text = replace(decomposed(text), r"\p{Mn}", "")
         # Letter by letter: `lower` would make a last sigma of one at a word's end.
         text = tf.strings.lower(replace(text, "Σ", "σ"), "utf-8")
     return text

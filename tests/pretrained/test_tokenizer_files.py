@@ -260,11 +260,6 @@ def test_a_tokenizer_json_of_any_kind_is_read(kind, tmp_path):
     assert mine.tokenize(texts, **mine.framing).to_list() == theirs(texts)["input_ids"]
     ends = (theirs.bos_token_id, theirs.eos_token_id, theirs.pad_token_id)
     assert (mine.start_id, mine.end_id, mine.pad_id) == ends
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    write(tmp_path, tokenizer_config={**settings, "add_bos_token": False, "add_eos_token": True})
-    mine, theirs = assert_same_ids(tmp_path, texts, again=False)
-    assert mine.framing == {"start": False, "end": True}
-    assert mine.tokenize(texts, **mine.framing).to_list() == theirs(texts)["input_ids"]
 
 
 def test_a_damaged_tokenizer_json_is_refused(tmp_path):

@@ -270,6 +270,10 @@ def learnt(name, vocab_size=700, texts=LEARNT_FROM):
     trainer = getattr(trainers, {"BPE": "Bpe"}.get(kind, kind) + "Trainer")(**of)
     tokenizer.train_from_iterator(texts, trainer)
     found = json.loads(tokenizer.to_str()) | splitting
+    if kind == "Unigram":  # of a piece that is there twice, once
+        found["model"]["vocab"] = list(
+            {piece[0]: piece for piece in found["model"]["vocab"]}.values()
+        )
     if "end_of_word_suffix" in settings:
         found["model"] = _with_ends(found["model"])
     found["model"] |= {key: value for key, value in settings.items() if key != "vocab"}

@@ -34,7 +34,7 @@ def normalizer(part: Any) -> Normalizer:
         steps = [normalizer(each) for each in part["normalizers"]]
         return lambda text: _after(steps, text)
     if kind in FORMS:
-        return lambda text: _form(text, kind)
+        return _form(kind)
     made = KINDS.get(kind)
     if made is None:
         reason = REASONS.get(kind, "it is not known here")
@@ -48,10 +48,10 @@ def _after(steps: list[Normalizer], text: tf.Tensor) -> tf.Tensor:
     return text
 
 
-def _form(text: tf.Tensor, form: str) -> tf.Tensor:
+def _form(form: str) -> Normalizer:
     import tensorflow_text as tf_text  # only who tokenizes needs it
 
-    return tf_text.normalize_utf8(text, form)
+    return lambda text: tf_text.normalize_utf8(text, form)
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
@@ -101,7 +101,7 @@ def _bert(part: Any) -> Normalizer:
     if part.get("handle_chinese_chars", True):
         steps.append(lambda text: tf.strings.regex_replace(text, f"([{IDEOGRAPHS}])", r" \1 "))
     if lowers if accents is None else accents:
-        steps += [lambda text: _form(text, "NFD"), _replacing(r"\p{Mn}", "")]
+        steps += [_form("NFD"), _replacing(r"\p{Mn}", "")]
     if lowers:
         steps.append(lower)
     return lambda text: _after(steps, text)
