@@ -127,7 +127,7 @@ class Served(tf.Module):
                 tokenizer needs tensorflow-text.
         """
         tokenizer = getattr(self, "_tokenizer", None)
-        if hasattr(tokenizer, "check_exportable"):
+        if tokenizer is not None and hasattr(tokenizer, "check_exportable"):
             tokenizer.check_exportable()
         records = warm_up_records(self._request.name, warmup)
         if version is not None and (type(version) is not int or version < 1):

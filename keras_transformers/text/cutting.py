@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -57,7 +58,7 @@ class Numbers:
         ValueError: If two strings have one hash.
     """
 
-    def __init__(self, numbers: Mapping[str | bytes, int]) -> None:
+    def __init__(self, numbers: Mapping[Any, int]) -> None:
         hashes = self._hashed(tf.constant(list(numbers), tf.string)).numpy()
         order = hashes.argsort()
         self._hashes = hashes[order]

@@ -106,11 +106,11 @@ class FastTokenizer(tf.Module):
                 f"exactly {self._program}."
             )
 
-    def _by_ops(self) -> bool:
-        """Whether ops are to be used here."""
+    def _ops(self) -> Program | None:
+        """The ops, if they are to be used here."""
         if tf.executing_eagerly() and has_package("tokenizers"):
-            return False
-        return not isinstance(self._program, str)
+            return None
+        return None if isinstance(self._program, str) else self._program
 
     def tokenize(
         self,
@@ -170,7 +170,7 @@ class FastTokenizer(tf.Module):
     def _ids(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Ids of strings, without marks around them."""
         text = valid(tf.reshape(strings, [-1]))
-        program = self._program if self._by_ops() else None
+        program = self._ops()
         return self._host.ids(text) if program is None else program.ids(text)
 
     def detokenize(self, ids: GivenIds) -> tf.Tensor:
@@ -193,7 +193,7 @@ class FastTokenizer(tf.Module):
         if self.end is not None:
             real &= tf.cumsum(tf.cast(dense == self.end_id, tf.int32), axis=1) == 0
         rows = tf.ragged.boolean_mask(dense, real)
-        program = self._program if self._by_ops() else None
+        program = self._ops()
         strings = self._host.texts(rows) if program is None else program.texts(rows)
         return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 

@@ -84,7 +84,11 @@ def bert_definition(
     """
     tokens = {each: (vocab.index(each), AddedToken(each, special=True)) for each in SPECIAL}
     tokens |= {token.content: (number, token) for number, token in added}
-    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
+    model: dict[str, Any] = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+    }
     model |= {"max_input_chars_per_word": longest}
     model |= {"vocab": {piece: number for number, piece in enumerate(vocab)}}
     normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}

@@ -58,6 +58,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_all_but_exports_works_and_gives_the_same(tmp_path):
     for make in (bert, gpt2, marian):
         folder = tmp_path / make.__name__

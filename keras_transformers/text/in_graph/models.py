@@ -157,7 +157,8 @@ class CharacterPairs:
         self._merging = Merging(vocab, pairs) if pairs else None
         self._numbers = Numbers(vocab)
         self._whole = bool(part.get("ignore_merges"))
-        self._unknown = vocab.get(part.get("unk_token"))
+        unknown = part.get("unk_token")
+        self._unknown = None if unknown is None else vocab.get(unknown)
         self._fuse = bool(part.get("fuse_unk"))
         self._byte_ids = byte_fallback(vocab, "BPE") if part.get("byte_fallback") else None
         # What no merge makes may be cut: then words are short, and most are there many times.

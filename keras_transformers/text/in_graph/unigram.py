@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array
 from keras_transformers.text.in_graph.patterns import Inexpressible
 
 PENALTY = 10.0  # of an unknown character, below the worst piece
@@ -115,7 +114,7 @@ def _mixed(codes: Any) -> Any:
     return (value ^ (value >> np.uint64(29))) * np.uint64(0x94D049BB133111EB)
 
 
-def _hash(piece: str) -> Array:
+def _hash(piece: str) -> Any:
     """As `_lookups` computes it, of one piece."""
     with np.errstate(over="ignore"):
         value = np.uint64(0)
