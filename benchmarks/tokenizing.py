@@ -48,7 +48,7 @@ def _lines(path):
         else:
             with path.open("rb") as file:
                 texts = gettext.GNUTranslations(file)._catalog.values()
-    except (UnicodeDecodeError, OSError, ValueError):
+    except (UnicodeDecodeError, OSError, ValueError, LookupError):
         return []
     return [line for text in texts for line in text.splitlines() if line.strip()]
 
