@@ -251,31 +251,24 @@ def save_tokenizer(
     >>> sorted(path.name for path in folder.iterdir())
     ['tokenizer_config.json', 'vocab.txt']
     """
-    from keras_transformers.text import (
-        BytePairTokenizer,
-        FastTokenizer,
-        MarianTokenizer,
-        PieceTokenizer,
-        WordPieceTokenizer,
-    )
+    from keras_transformers import text  # only who tokenizes needs TensorFlow
 
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(tokenizer, FastTokenizer):
-        write_json(folder, SETTINGS, write_fast(tokenizer, folder))
-        return folder
-    if isinstance(tokenizer, WordPieceTokenizer):
+    if isinstance(tokenizer, text.WordPieceTokenizer):
         tokenizer.save(folder / "vocab.txt")
         settings: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
         settings["do_lower_case"] = tokenizer.lower_case
-    elif isinstance(tokenizer, BytePairTokenizer):
+    elif isinstance(tokenizer, text.FastTokenizer):
+        settings = write_fast(tokenizer, folder)
+    elif isinstance(tokenizer, text.BytePairTokenizer):
         tokenizer.save(folder / "vocab.json", folder / "merges.txt")
         settings = {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
         if tokenizer.padding is not None:
             settings |= {"cls_token": tokenizer.start, "sep_token": tokenizer.end}
             settings["pad_token"] = tokenizer.padding
         settings["tokenizer_class"] = class_with(BYTE_PAIRS, settings.keys())
-    elif isinstance(tokenizer, MarianTokenizer):
+    elif isinstance(tokenizer, text.MarianTokenizer):
         targets = tokenizer.for_targets()
         apart = targets.vocab != tokenizer.vocab
         for each, proto, vocab in (
@@ -286,14 +279,14 @@ def save_tokenizer(
             if vocab is not None:
                 write_json(folder, vocab, {piece: i for i, piece in enumerate(each.vocab)})
         settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
-    elif isinstance(tokenizer, PieceTokenizer):
+    elif isinstance(tokenizer, text.PieceTokenizer):
         settings = write_pieces(tokenizer, folder)
     else:
         raise ValueError(
             "save_tokenizer: `tokenizer` must be a PieceTokenizer, WordPieceTokenizer or "
             f"BytePairTokenizer. Received: {type(tokenizer).__name__}"
         )
-    if tokenizer.added_tokens:
+    if getattr(tokenizer, "added_tokens", ()):  # those of `tokenizer.json` are in it
         settings["added_tokens_decoder"] = write_added(tokenizer)
     write_json(folder, SETTINGS, settings)
     return folder
