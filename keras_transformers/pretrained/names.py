@@ -42,7 +42,7 @@ def find(name: StrPath, revision: str | None = None, weights: bool = True) -> pa
         ValueError: If `revision` is given with a folder, or is none.
 
     Example:
-    >>> import tempfile
+    >>> import pathlib, tempfile
     >>> from keras_transformers import pretrained
     >>> folder = tempfile.mkdtemp()
     >>> pretrained.find(folder) == pathlib.Path(folder)
