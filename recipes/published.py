@@ -7,7 +7,7 @@ import pathlib
 from keras_transformers import pretrained, saving
 from keras_transformers.models import DETR
 from keras_transformers.models.image_model import ImageModel
-from keras_transformers.pretrained.folder import FAMILIES
+from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.text import WordPieceTokenizer
 
 

@@ -64,6 +64,8 @@ IN_RECIPES_EXTRA = (
     "tensorflow_text",
     "tensorflow_datasets",
     "sentencepiece",
+    "tokenizers",
+    "huggingface_hub",
     "sacrebleu",
     "sklearn",
     "pycocotools",

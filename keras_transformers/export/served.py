@@ -121,10 +121,14 @@ class Served(tf.Module):
             The folder that holds `saved_model.pb`, a `pathlib.Path`.
 
         Raises:
-            ValueError: If `version` is not a positive integer, or a request of `warmup` is no list
-                or empty. Then nothing is written.
-            ImportError: If there is `warmup` and tensorflow-serving-api is not installed.
+            ValueError: If `version` is not a positive integer, a request of `warmup` is no list or
+                empty, or the tokenizer does what TensorFlow's ops cannot. Then nothing is written.
+            ImportError: If there is `warmup` and tensorflow-serving-api is not installed, or the
+                tokenizer needs tensorflow-text.
         """
+        tokenizer = getattr(self, "_tokenizer", None)
+        if tokenizer is not None and hasattr(tokenizer, "check_exportable"):
+            tokenizer.check_exportable()
         records = warm_up_records(self._request.name, warmup)
         if version is not None and (type(version) is not int or version < 1):
             raise ValueError(

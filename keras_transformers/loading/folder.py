@@ -24,28 +24,33 @@ MOST_SHOWN = 8  # names of files, in a message
 
 
 def load(
-    folder: StrPath, signature: str = "serving_default", languages: tuple[str, str] | None = None
+    folder: StrPath,
+    signature: str = "serving_default",
+    languages: tuple[str, str] | None = None,
+    revision: str | None = None,
 ) -> Predictor:
     """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
         folder: One of three: the folder of a run of `recipes`; one with published weights, as the
             Hugging Face hub lays it out; a SavedModel of `keras_transformers.export`, or the
-            folder of its versions, of which the newest is taken.
+            folder of its versions, of which the newest is taken. Or the name of a published model,
+            "organization/model", see `pretrained.find`.
         signature: Which of a SavedModel's programs answers: "serving_default", or "xla", compiled,
             where there is one. What is published is always compiled.
         languages: For a published translator of many languages, the codes of the source's and the
             target's, as it calls them: ("eng_Latn", "fra_Latn"). By default what its files say.
+        revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
         A predictor, see `keras_transformers.predictors`: `predict` answers, and `model`,
         `tokenizer` and `preprocessing` are the parts, where the folder has them.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
+        FileNotFoundError: If there is no such folder, and no model of that name can be had.
         ValueError: If it is none of the three, the model gives no answer (a masked autoencoder), or
             there is no such signature or language.
-        ImportError: If a text model is to be loaded without tensorflow-text.
+        ImportError: If a SavedModel that takes text is to be loaded without tensorflow-text.
 
     Example:
     >>> import tempfile
@@ -61,9 +66,7 @@ def load(
     >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
-    folder = pathlib.Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"load: there is no folder {folder}.")
+    folder = pretrained.find(folder, revision)
     exported = saved_model.newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():

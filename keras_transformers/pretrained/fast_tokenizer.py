@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any
 
-from keras_transformers.pretrained.tokenizer_settings import TOKENIZER
+from keras_transformers.pretrained.tokenizer_settings import END, TOKENIZER
 
 # Of byte pairs: what puts marks before and after a text, or does nothing to its ids.
 POST_PROCESSORS = (None, "ByteLevel", "TemplateProcessing", "RobertaProcessing")
@@ -15,6 +15,36 @@ def model_type(fast: Any) -> str | None:
     if "type" in model:
         return model["type"]
     return "BPE" if "merges" in model else "WordPiece" if "vocab" in model else None
+
+
+def is_berts(fast: Any) -> bool:
+    """Whether `tokenizer.json` splits and cuts as `text.WordPieceTokenizer` does."""
+    model = fast.get("model") or {}
+    normalizer, before = (fast.get(name) or {} for name in ("normalizer", "pre_tokenizer"))
+    lower = normalizer.get("lowercase", True)
+    return (
+        model_type(fast) == "WordPiece"
+        and (normalizer.get("type"), before.get("type")) == ("BertNormalizer", "BertPreTokenizer")
+        and normalizer.get("clean_text", True)
+        and normalizer.get("handle_chinese_chars", True)
+        and normalizer.get("strip_accents") in (None, lower)
+        and (model.get("unk_token", "[UNK]"), model.get("continuing_subword_prefix", "##"))
+        == ("[UNK]", "##")
+        and (model.get("vocab") or {}).get("[PAD]") == 0
+        and {"[UNK]", "[CLS]", "[SEP]", "[MASK]"} <= (model.get("vocab") or {}).keys()
+    )
+
+
+def is_gpt2s(fast: Any) -> bool:
+    """Whether `tokenizer.json` splits and cuts as `text.BytePairTokenizer` does."""
+    vocab = (fast.get("model") or {}).get("vocab")
+    if model_type(fast) != "BPE" or not isinstance(vocab, dict):
+        return False
+    try:
+        as_gpt2(pathlib.Path(), fast)
+    except ValueError:
+        return False
+    return END in vocab or any(t["content"] == END for t in fast.get("added_tokens") or [])
 
 
 def in_order(found: Any, where: Any) -> list[str]:

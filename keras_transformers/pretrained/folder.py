@@ -12,12 +12,8 @@ from keras_transformers import models
 from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
-from keras_transformers.pretrained.bart import BART, M2M_100, MBART, PEGASUS
-from keras_transformers.pretrained.beit import BEIT
-from keras_transformers.pretrained.bert import BERT, DISTILBERT
-from keras_transformers.pretrained.detr import DETR
-from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
-from keras_transformers.pretrained.electra import ELECTRA
+from keras_transformers.pretrained.classes import classes_of
+from keras_transformers.pretrained.families import ALL, FAMILIES
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import (
     Tensors,
@@ -26,29 +22,13 @@ from keras_transformers.pretrained.files import (
     write_json,
     write_tensors,
 )
-from keras_transformers.pretrained.gemma2 import GEMMA2
-from keras_transformers.pretrained.gpt2 import GPT2
-from keras_transformers.pretrained.llama import LLAMA, MISTRAL, QWEN2, QWEN3
-from keras_transformers.pretrained.marian import MARIAN
-from keras_transformers.pretrained.modernbert import MODERNBERT
-from keras_transformers.pretrained.phi3 import PHI3
+from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.pooling import load_pooling
-from keras_transformers.pretrained.roberta import ROBERTA, XLM_ROBERTA
-from keras_transformers.pretrained.segformer import SEGFORMER
 from keras_transformers.pretrained.sizes import check_sizes
-from keras_transformers.pretrained.swin import SWIN, SWINV2
-from keras_transformers.pretrained.t5 import MT5, T5
-from keras_transformers.pretrained.vit import DEIT, VIT
-from keras_transformers.pretrained.vit_mae import VIT_MAE
 from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
 
 CONFIG = "config.json"
-MOST_CLASSES = 1 << 20
-ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, T5, MT5, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
-ALL += (ELECTRA, MODERNBERT, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)
-ALL += (VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT, SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
-FAMILIES = {family.name: family for family in ALL}
 
 
 Task: TypeAlias = Literal[
@@ -59,19 +39,29 @@ Task: TypeAlias = Literal[
 
 @overload
 def load(
-    folder: StrPath, task: Literal["translation", "summarization", "text_to_text"]
+    folder: StrPath,
+    task: Literal["translation", "summarization", "text_to_text"],
+    revision: str | None = None,
 ) -> models.Transformer: ...
 @overload
-def load(folder: StrPath, task: Literal["language_model"]) -> models.LanguageModel: ...
+def load(
+    folder: StrPath, task: Literal["language_model"], revision: str | None = None
+) -> models.LanguageModel: ...
 @overload
-def load(folder: StrPath, task: Literal["tagging", "masked_language"]) -> TextEncoder: ...
+def load(
+    folder: StrPath, task: Literal["tagging", "masked_language"], revision: str | None = None
+) -> TextEncoder: ...
 @overload
-def load(folder: StrPath, task: Literal["reconstruction"]) -> models.MAE: ...
+def load(
+    folder: StrPath, task: Literal["reconstruction"], revision: str | None = None
+) -> models.MAE: ...
 @overload
-def load(folder: StrPath, task: Literal["detection"]) -> models.DETR: ...
+def load(
+    folder: StrPath, task: Literal["detection"], revision: str | None = None
+) -> models.DETR: ...
 @overload
-def load(folder: StrPath, task: Task | None = None) -> Any: ...
-def load(folder: StrPath, task: Task | None = None) -> Any:
+def load(folder: StrPath, task: Task | None = None, revision: str | None = None) -> Any: ...
+def load(folder: StrPath, task: Task | None = None, revision: str | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
@@ -81,11 +71,13 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     the folder is executed. Ids, pictures and logits are those of the published model.
 
     Args:
-        folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards).
+        folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a
+            name on the hub, "organization/model", see `pretrained.find`.
         task: None for what `config.json` says the weights were made for; or "features" for the
             model without its head, "classification", "tagging", "masked_language",
             "language_model", "translation", "summarization", "text_to_text" (T5), "reconstruction",
             "detection", or "distilled_classification" (DeiT), if the file has what that needs.
+        revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
         A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE` or
@@ -111,6 +103,7 @@ def load(folder: StrPath, task: Task | None = None) -> Any:
     >>> again.count_params() == model.count_params(), again.unused_tensors
     (True, ())
     """
+    folder = find(folder, revision)
     model = read_model(folder, task)
     if isinstance(model, TextEncoder) and model.head is None:
         _warn_of_pooling(folder)
@@ -143,7 +136,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     where = f"{folder / CONFIG}"
     arguments = family.configuration.read(config, where)
     if family.classes:
-        arguments["num_classes"] = len(_classes(config, where))
+        arguments["num_classes"] = len(classes_of(config, where))
     arguments |= family.architectures[architecture]
     if hasattr(family.model, "problem_type"):
         check_choice(str(where), {"problem_type": None, **config}, "problem_type", PROBLEMS)
@@ -197,44 +190,6 @@ def _architecture(
             f"; or give `task`. Received: {listed}"
         )
     return known[0]
-
-
-def class_names(folder: StrPath) -> list[str]:
-    """Names of the classes of a published model, a list in the order of its logits.
-
-    Args:
-        folder: Path of the folder.
-
-    Raises:
-        FileNotFoundError: If there is no `config.json`.
-        ValueError: If it does not name classes.
-
-    Example:
-    >>> import tempfile
-    >>> from keras_transformers import models, pretrained
-    >>> model = models.ViT.from_variant("Ti/16", 2, image_size=32, num_layers=1)
-    >>> model.build((None, 32, 32, 3))
-    >>> pretrained.class_names(pretrained.save(model, tempfile.mkdtemp(), classes=["cat", "dog"]))
-    ['cat', 'dog']
-    """
-    return _classes(read_json(folder, CONFIG), f"{pathlib.Path(folder, CONFIG)}")
-
-
-def _classes(config: dict[str, Any], where: Any) -> list[str]:
-    named = config.get("id2label")
-    if named is None:
-        number = config.get("num_labels", 2)
-        if not isinstance(number, int) or not 0 < number <= MOST_CLASSES:
-            raise ValueError(
-                f"{where}: `num_labels` must be from 1 to {MOST_CLASSES}. Received: {number!r}"
-            )
-        return [f"LABEL_{i}" for i in range(number)]
-    try:
-        return [str(named[str(i)]) for i in range(len(named))]
-    except (KeyError, TypeError):
-        raise ValueError(
-            f"{where}: `id2label` must map '0', '1', ... to names. Received: {str(named)[:100]}"
-        ) from None
 
 
 def save(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import read_json, write_json
+from keras_transformers.pretrained.names import find
 
 if TYPE_CHECKING:
     from keras_transformers.vision.preprocessing import Preprocessing
@@ -68,8 +69,9 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
     """
     from keras_transformers.vision import Preprocessing
 
+    folder = find(folder, weights=False)
     asked = {key: value for key, value in read_json(folder, NAME).items() if value is not None}
-    where = pathlib.Path(folder, NAME)
+    where = folder / NAME
     asked = _with_defaults(asked, where)
     for name, values in SETTLED.items():
         if asked.get(name, True) not in values:

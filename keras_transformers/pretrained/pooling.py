@@ -7,6 +7,7 @@ from typing import Any
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.files import MOST_JSON, read_json
+from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
@@ -37,8 +38,8 @@ def load_pooling(folder: StrPath, prompt: str | None = None) -> dict[str, Any]:
     """The arguments with which `export.SentenceEncoder` answers as `sentence_transformers` does.
 
     Args:
-        folder: Path of the folder, with `modules.json`, or with `1_Pooling/config.json` alone; of
-            one with neither there is nothing to say.
+        folder: Path of the folder, or its name on the hub, with `modules.json`, or with
+            `1_Pooling/config.json` alone; of one with neither there is nothing to say.
         prompt: Name of one of the `prompts` of `config_sentence_transformers.json`, which is put in
             front of every text, for instance "query"; by default its `default_prompt_name`, mostly
             none. Other prefixes, as a model's card has them, are `prompt` of
@@ -62,7 +63,7 @@ def load_pooling(folder: StrPath, prompt: str | None = None) -> dict[str, Any]:
     >>> pretrained.load_pooling(folder)
     {'pooling': 'token', 'normalize': True}
     """
-    folder = pathlib.Path(folder)
+    folder = find(folder, weights=False)
     if not (folder / MODULES).is_file():
         if not (folder / POOLING).is_file():
             return {"prompt": text} if (text := _prompt(folder, prompt)) else {}

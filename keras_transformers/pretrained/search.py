@@ -9,6 +9,7 @@ from keras_transformers.generation import BeamSearch, Boundaries, Constraints, G
 from keras_transformers.generation.search import Search
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.generation_keys import KEYS, Only
+from keras_transformers.pretrained.names import find
 
 GENERATION, CONFIG = "generation_config.json", "config.json"
 
@@ -21,7 +22,7 @@ def load_search(folder: StrPath, language_id: int | None = None) -> Search:
     `transformers` counts one, give it one less.
 
     Args:
-        folder: Path of the folder.
+        folder: Path of the folder, or its name on the hub.
         language_id: For translators of many languages, the token that a translation begins with,
             `language_id` of a `text.PieceTokenizer`; by default the folder's `forced_bos_token_id`.
 
@@ -46,7 +47,7 @@ def load_search(folder: StrPath, language_id: int | None = None) -> Search:
     >>> pretrained.load_search(folder).beam_size
     4
     """
-    folder = pathlib.Path(folder)
+    folder = find(folder, weights=False)
     there = [name for name in (GENERATION, CONFIG) if (folder / name).is_file()]
     name = there[0] if there else GENERATION
     found = {key: value for key, value in read_json(folder, name).items() if value is not None}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
 FAIRSEQ, SENTENCE_PIECES = "sentence pieces of XLM-R", "sentence pieces"
+FAST = "whatever tokenizer.json says"
 # Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
 CLASSES = dict.fromkeys(
     ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
@@ -61,6 +62,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
     SENTENCE_PIECES: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
+    FAST: {},
 }
 DEFAULTS[FAIRSEQ] = DEFAULTS["RobertaTokenizer"]
 DEFAULTS["BartTokenizer"] = DEFAULTS["RobertaTokenizer"]
@@ -86,6 +88,7 @@ SETTLED: dict[str, dict[str, Any]] = {
         "mask_token_sent": ("<mask_1>",),
         "add_prefix_space": (True, None),
     },
+    FAST: {},
 }
 
 
@@ -125,17 +128,20 @@ def class_of(folder: pathlib.Path, settings: dict[str, Any]) -> str | None:
         name = said.get("tokenizer_class")
         if name is None:
             continue
-        if isinstance(name, str) and name.removesuffix("Fast") in (*CLASSES, *GENERIC):
+        known = isinstance(name, str) and name.removesuffix("Fast") in (*CLASSES, *GENERIC)
+        if known or isinstance(name, str) and (folder / TOKENIZER).is_file():
             return name.removesuffix("Fast")
         raise ValueError(
-            f"{folder / where}: `tokenizer_class` must be one of {', '.join(CLASSES)} or "
-            f"PreTrainedTokenizerFast. Received: {name!r}"
+            f"{folder / where}: without {TOKENIZER}, `tokenizer_class` must be one of "
+            f"{', '.join(CLASSES)} or PreTrainedTokenizerFast. Received: {name!r}"
         )
     kind = config.get("model_type")
     if kind is not None and kind not in MODEL_TYPES:
+        if (folder / TOKENIZER).is_file():
+            return None
         raise ValueError(
-            f"{folder}: a tokenizer must have a `tokenizer_class` in {SETTINGS}, or be of a model "
-            f"of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
+            f"{folder}: a tokenizer must have {TOKENIZER}, a `tokenizer_class` in {SETTINGS}, or "
+            f"be of a model of type {', '.join(MODEL_TYPES)}. Received: model_type={kind!r}"
         )
     return None if kind is None else MODEL_TYPES[kind]
 
@@ -251,10 +257,6 @@ def _token(folder: pathlib.Path, entry: Any, special: set[Any], raw: set[Any]) -
     named = content in special
     if not isinstance(entry, dict):
         return AddedToken(content, normalized=content not in raw, special=named)
-    if entry.get("single_word", False):
-        raise ValueError(
-            f"{folder}: `single_word` of the added token {content!r} must be false. Received: true"
-        )
     is_special = bool(entry.get("special", False)) or named
     return AddedToken(
         content,
@@ -262,6 +264,7 @@ def _token(folder: pathlib.Path, entry: Any, special: set[Any], raw: set[Any]) -
         lstrip=bool(entry.get("lstrip", False)),
         rstrip=bool(entry.get("rstrip", False)),
         special=is_special,
+        single_word=bool(entry.get("single_word", False)),
     )
 
 
@@ -273,7 +276,7 @@ def write_added(tokenizer: Any) -> dict[str, Any]:
             "lstrip": token.lstrip,
             "normalized": token.normalized,
             "rstrip": token.rstrip,
-            "single_word": False,
+            "single_word": token.single_word,
             "special": token.special,
         }
         for number, token in zip(tokenizer.added_ids, tokenizer.added_tokens, strict=True)

@@ -6,25 +6,24 @@ import pathlib
 from typing import TYPE_CHECKING, Any, cast
 
 from keras_transformers.annotations import StrPath
+from keras_transformers.pretrained.any_fast_tokenizer import read_fast
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
     in_order,
-    model_type,
+    is_berts,
+    is_gpt2s,
     the_model,
 )
-from keras_transformers.pretrained.files import read_json, write_json
-from keras_transformers.pretrained.piece_tokenizers import (
-    OF_FAIRSEQ,
-    read_fairseq,
-    read_pieces,
-    write_pieces,
-)
+from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.names import find
+from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_fairseq, read_pieces
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
     END,
     FAIRSEQ,
+    FAST,
     GENERIC,
     MARIAN,
     SENTENCE_PIECES,
@@ -34,21 +33,21 @@ from keras_transformers.pretrained.tokenizer_settings import (
     added_tokens,
     check_settings,
     class_of,
-    class_with,
     content_of,
     defaults_of,
     lower_case,
     read_settings,
-    write_added,
 )
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
     from keras_transformers.text.fairseq import FairseqTokenizer
+    from keras_transformers.text.fast import FastTokenizer
     from keras_transformers.text.marian import MarianTokenizer
     from keras_transformers.text.pieces import PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
+WITHOUT_LANGUAGES = ("T5Tokenizer", "PegasusTokenizer")
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
@@ -59,13 +58,13 @@ NEEDED = {
 
 
 def load_tokenizer(
-    folder: StrPath, languages: tuple[str, str] | None = None
-) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer:
+    folder: StrPath, languages: tuple[str, str] | None = None, revision: str | None = None
+) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer | FastTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
-    Tokens that were added to the vocabulary are found as they are written. What is not imitated
-    exactly - another class, another way to split, tokens that must be whole words - is refused by
-    name.
+    Tokens that were added to the vocabulary are found as they are written. A `tokenizer.json` of
+    any kind is read, with ids identical to those of the package `tokenizers`. Without it, what is
+    not imitated exactly - another class, another way to split - is refused by name.
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
@@ -73,14 +72,17 @@ def load_tokenizer(
             `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
             `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5 and mT5:
             `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
-            and of `config.json` whose tokenizer it is.
+            and of `config.json` whose tokenizer it is. Or a name on the hub, "organization/model",
+            see `pretrained.find`.
         languages: Codes of the language of the texts and of that to translate to, as the published
             tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
             default what `tokenizer_config.json` says.
+        revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
         A `text.MarianTokenizer` or `text.PieceTokenizer` (of the source; `for_targets()` gives the
-        other), `text.WordPieceTokenizer`, `text.BytePairTokenizer` or `text.FairseqTokenizer`.
+        other), `text.WordPieceTokenizer`, `text.BytePairTokenizer` or `text.FairseqTokenizer`; of a
+        `tokenizer.json` that is neither BERT's nor GPT-2's, a `text.FastTokenizer`.
 
     Raises:
         FileNotFoundError: If the files are missing.
@@ -96,18 +98,20 @@ def load_tokenizer(
     >>> pretrained.load_tokenizer(folder).tokenize(["the cat"], start=True, end=True).to_list()
     [[2, 5, 6, 3]]
     """
-    folder = pathlib.Path(folder)
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    folder = find(folder, revision, weights=False)
+    there = {path.name for path in folder.iterdir()}
     settings = read_settings(folder)
     name = class_of(folder, settings)
     fast = read_json(folder, TOKENIZER) if TOKENIZER in there else {}
-    kind = CLASSES.get(name or "") or _kind_of_files(there, fast, name)
+    kind = _kind(there, fast, name)
     if kind is None:
         raise FileNotFoundError(
             f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
     check_settings(folder, settings, kind)
+    if kind == FAST:
+        return read_fast(folder, settings, fast, name or "")
     if kind == SENTENCE_PIECES:
         return read_pieces(folder, there, settings, name, languages)
     if languages is not None:
@@ -119,10 +123,18 @@ def load_tokenizer(
     return cast(Any, reads[kind])(folder, there, settings, fast, name)
 
 
-def _kind_of_files(there: set[str], fast: Any, name: str | None) -> str | None:
-    """What kind of tokenizer the files make, where no class is named; None if none."""
-    if fast or name in GENERIC:
-        return {"WordPiece": WORD_PIECES, "BPE": BYTE_PAIRS}.get(model_type(fast) or "")
+def _kind(there: set[str], fast: Any, name: str | None) -> str | None:
+    """What kind of tokenizer the class and the files make; None if none."""
+    kind = CLASSES.get(name or "")
+    if kind == SENTENCE_PIECES and name in WITHOUT_LANGUAGES and fast:
+        # Today's files have no model of SentencePiece any more.
+        return kind if any(each.endswith(".model") for each in there) else FAST
+    if kind is not None:
+        return kind
+    if fast:
+        return WORD_PIECES if is_berts(fast) else BYTE_PAIRS if is_gpt2s(fast) else FAST
+    if name in GENERIC:
+        return None
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
     files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({"spiece.model"}, SENTENCE_PIECES))
     files += (({OF_FAIRSEQ}, FAIRSEQ if name is None else SENTENCE_PIECES),)
@@ -214,77 +226,3 @@ def _byte_pairs(
         return BytePairTokenizer(vocab, pairs, tokens, start, end, named.get("pad_token"))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
-
-
-def save_tokenizer(
-    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer,
-    folder: StrPath,
-) -> pathlib.Path:
-    """Writes a tokenizer as Hugging Face's `transformers` reads it.
-
-    Args:
-        tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer`,
-            `text.BytePairTokenizer` or `text.FairseqTokenizer`.
-        folder: Path of the folder.
-
-    Returns:
-        The path, a `pathlib.Path`.
-
-    Raises:
-        ValueError: If it is of another kind, or no published class numbers its pieces so.
-
-    Example:
-    >>> import tempfile
-    >>> from keras_transformers import pretrained
-    >>> from keras_transformers.text import WordPieceTokenizer
-    >>> tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"])
-    >>> folder = pretrained.save_tokenizer(tokenizer, tempfile.mkdtemp())
-    >>> sorted(path.name for path in folder.iterdir())
-    ['tokenizer_config.json', 'vocab.txt']
-    """
-    from keras_transformers.text import (
-        BytePairTokenizer,
-        FairseqTokenizer,
-        MarianTokenizer,
-        PieceTokenizer,
-        WordPieceTokenizer,
-    )
-
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(tokenizer, WordPieceTokenizer):
-        tokenizer.save(folder / "vocab.txt")
-        settings: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
-        settings["do_lower_case"] = tokenizer.lower_case
-    elif isinstance(tokenizer, BytePairTokenizer):
-        tokenizer.save(folder / "vocab.json", folder / "merges.txt")
-        settings = {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
-        if tokenizer.padding is not None:
-            settings |= {"cls_token": tokenizer.start, "sep_token": tokenizer.end}
-            settings["pad_token"] = tokenizer.padding
-        settings["tokenizer_class"] = class_with(BYTE_PAIRS, settings.keys())
-    elif isinstance(tokenizer, FairseqTokenizer):
-        (folder / OF_FAIRSEQ).write_bytes(tokenizer.proto)
-        settings = {"tokenizer_class": "XLMRobertaTokenizer"}
-    elif isinstance(tokenizer, MarianTokenizer):
-        targets = tokenizer.for_targets()
-        apart = targets.vocab != tokenizer.vocab
-        for each, proto, vocab in (
-            (tokenizer, "source.spm", "vocab.json"),
-            (targets, "target.spm", "target_vocab.json" if apart else None),
-        ):
-            (folder / proto).write_bytes(each.proto)
-            if vocab is not None:
-                write_json(folder, vocab, {piece: i for i, piece in enumerate(each.vocab)})
-        settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
-    elif isinstance(tokenizer, PieceTokenizer):
-        settings = write_pieces(tokenizer, folder)
-    else:
-        raise ValueError(
-            "save_tokenizer: `tokenizer` must be a PieceTokenizer, WordPieceTokenizer, "
-            f"BytePairTokenizer or FairseqTokenizer. Received: {type(tokenizer).__name__}"
-        )
-    if tokenizer.added_tokens:
-        settings["added_tokens_decoder"] = write_added(tokenizer)
-    write_json(folder, SETTINGS, settings)
-    return folder

@@ -1,4 +1,4 @@
-"""Tokenizers that run in the TensorFlow graph, texts from files, and batches of few shapes."""
+"""Tokenizers, in the TensorFlow graph too, texts from files, and batches of few shapes."""
 
 from keras_transformers.text.added_tokens import AddedToken
 from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share
@@ -6,6 +6,7 @@ from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import PairCorpus, read_pairs
 from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.fairseq import FairseqTokenizer
+from keras_transformers.text.fast import FastTokenizer
 from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
@@ -21,6 +22,7 @@ __all__ = [
     "AddedToken",
     "BytePairTokenizer",
     "FairseqTokenizer",
+    "FastTokenizer",
     "Languages",
     "MarianTokenizer",
     "PairCorpus",

@@ -1,27 +1,27 @@
 """Tokens that were added to a vocabulary: found in a text before it is cut into pieces."""
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-# What Unicode calls white space, in a class of RE2.
-SPACES = r"\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}"
+from keras_transformers.text.cutting import SPACES, WORD, Numbers, cut_out, escaped
 
 
 @dataclasses.dataclass(frozen=True)
 class AddedToken:
     """A token that is found as it is written, wherever it stands in a text.
 
-    Hugging Face's tokens of that name, but for those that must be whole words.
+    Hugging Face's tokens of that name.
 
     Args:
         content: How it is written.
         normalized: Whether it is looked for after the text is normalised, as it is itself.
         lstrip, rstrip: Whether it takes the white space before and after it.
         special: Whether it is a mark and no text, which vanishes when ids are joined to strings.
+        single_word: Whether it is found only where no letter or digit stands beside it.
 
     Example:
     >>> from keras_transformers.text import AddedToken, WordPieceTokenizer
@@ -36,6 +36,7 @@ class AddedToken:
     lstrip: bool = False
     rstrip: bool = False
     special: bool = False
+    single_word: bool = False
 
 
 def read_added(owner: str, tokens: Iterable[AddedToken | dict[str, Any]]) -> tuple[AddedToken, ...]:
@@ -87,70 +88,111 @@ class AddedTokens:
         normalize: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> None:
         self._normalize = normalize
-        self._first = [(t.content, t) for t in tokens if not t.normalized]
+        tokens = list(tokens)
+        self._first = _Listed([(t.content, t) for t in tokens if not t.normalized], numbers)
         late = [t for t in tokens if t.normalized]
         contents = [t.content for t in late]
         if late and normalize is not None:
             contents = [each.decode() for each in normalize(tf.constant(contents)).numpy()]
-        self._late = list(zip(contents, late, strict=True))
-        self._numbers = {token.content: numbers[token.content] for token in tokens}
+        self._late = _Listed(list(zip(contents, late, strict=True)), numbers)
+        # How each normalised token is written in a text that is normalised.
+        self.written = {token.content: text for token, text in zip(late, contents, strict=True)}
 
     def ids(
-        self, strings: tf.Tensor, rest: Callable[[tf.Tensor], tf.RaggedTensor]
+        self, strings: tf.Tensor, rest: Callable[[tf.Tensor, tf.Tensor], tf.RaggedTensor]
     ) -> tf.RaggedTensor:
         """Ids of strings.
 
         Args:
             strings: `(batch,)`.
-            rest: Function of strings `(n,)`, normalised, that gives ids, an int32 RaggedTensor
-                `(n, None)`; of an empty string none.
+            rest: Function of strings `(n,)`, normalised, and of whether each is the beginning of
+                a text, that gives ids, an int32 RaggedTensor `(n, None)`; of an empty string none.
 
         Returns:
             int32 RaggedTensor `(batch, None)`.
         """
 
-        def others(strings: tf.Tensor) -> tf.RaggedTensor:
+        def others(strings: tf.Tensor, first: tf.Tensor) -> tf.RaggedTensor:
             strings = strings if self._normalize is None else self._normalize(strings)
-            return self._cut(strings, self._late, rest)
+            return self._cut(strings, first, self._late, rest)
 
-        return self._cut(strings, self._first, others)
+        return self._cut(strings, tf.fill(tf.shape(strings), True), self._first, others)
 
     def _cut(
         self,
         strings: tf.Tensor,
-        tokens: Sequence[tuple[str, AddedToken]],
-        rest: Callable[[tf.Tensor], tf.RaggedTensor],
+        first: tf.Tensor,
+        listed: "_Listed",
+        rest: Callable[[tf.Tensor, tf.Tensor], tf.RaggedTensor],
     ) -> tf.RaggedTensor:
-        if not tokens:
-            return rest(strings)
-        import tensorflow_text as tf_text  # only who tokenizes needs it
-
-        contents = [content for content, _ in tokens]
-        pattern = "|".join(map(_escaped, sorted(contents, key=len, reverse=True)))
-        parts = tf_text.regex_split(strings, pattern, pattern)  # (batch, None)
-        found = parts.flat_values
-        equal = found[:, None] == tf.constant(contents)[None]
-        is_token, which = tf.reduce_any(equal, 1), tf.argmax(tf.cast(equal, tf.int32), 1)
-        text = tf.where(is_token, "", _stripped(parts, is_token, which, tokens))
-        numbers = tf.constant([self._numbers[token.content] for _, token in tokens], tf.int32)
+        if not listed.tokens:
+            return rest(strings, first)
+        parts, which = listed.found(strings)
+        is_token, which = which >= 0, tf.maximum(which, 0)
+        text = tf.where(is_token, "", _stripped(parts, is_token, which, listed.tokens))
         ids = tf.RaggedTensor.from_row_lengths(
-            tf.gather(numbers, tf.boolean_mask(which, is_token)), tf.cast(is_token, tf.int64)
+            tf.gather(listed.ids, tf.boolean_mask(which, is_token)), tf.cast(is_token, tf.int64)
         )
-        ids = tf.concat([ids, rest(text)], axis=1)  # of each part, one of the two is empty
+        row = parts.value_rowids()
+        begins = tf.concat([[True], row[1:] != row[:-1]], 0)[: tf.size(row)]
+        begins &= tf.gather(first, row)
+        ids = tf.concat([ids, rest(text, begins)], axis=1)  # of each part, one of the two is empty
         return tf.RaggedTensor.from_row_splits(ids, parts.row_splits).merge_dims(1, 2)
+
+
+class _Listed:
+    """Tokens as they are looked for.
+
+    Args:
+        tokens: Pairs of how each is written in the text, and the token.
+        numbers: Dict of content -> id.
+    """
+
+    def __init__(
+        self, tokens: Sequence[tuple[str, AddedToken]], numbers: Mapping[str, int]
+    ) -> None:
+        self.tokens = tuple(token for _, token in tokens)
+        self.ids = np.array([numbers[token.content] for token in self.tokens], "int32")
+        contents = sorted((content for content, _ in tokens), key=len, reverse=True)
+        self._pattern = "|".join(map(escaped, contents))
+        if tokens:
+            self._which = Numbers({content: i for i, (content, _) in enumerate(tokens)})
+
+    def found(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """The parts of strings, and which token each is, or -1; a word in others is none."""
+        parts = cut_out(strings, self._pattern)  # (batch, None)
+        text, row = parts.flat_values, parts.value_rowids()
+        which = self._which(text, -1)
+        alone = [token.single_word for token in self.tokens]
+        if not any(alone):
+            return parts, which
+        same = row[1:] == row[:-1]
+        before = tf.strings.regex_full_match(text, rf"(?s).*[{WORD}]")[:-1] & same
+        after = tf.strings.regex_full_match(text, rf"(?s)[{WORD}].*")[1:] & same
+        beside = tf.concat([[False], before], 0)[: tf.size(row)]
+        beside |= tf.concat([after, [False]], 0)[: tf.size(row)]
+        which = tf.where(tf.gather(tf.constant(alone), tf.maximum(which, 0)) & beside, -1, which)
+        # Texts that stand side by side then are one again.
+        joins = tf.concat([[False], same & (which[1:] < 0) & (which[:-1] < 0)], 0)[: tf.size(row)]
+        group = tf.cumsum(tf.cast(~joins, tf.int32)) - 1
+        text = tf.strings.unsorted_segment_join(
+            text, group, tf.reduce_sum(tf.cast(~joins, tf.int32))
+        )
+        which, row = tf.boolean_mask(which, ~joins), tf.boolean_mask(row, ~joins)
+        return tf.RaggedTensor.from_value_rowids(text, row, parts.nrows()), which
 
 
 def _stripped(
     parts: tf.RaggedTensor,
     is_token: tf.RaggedTensor,
     which: tf.RaggedTensor,
-    tokens: Sequence[tuple[str, AddedToken]],
+    tokens: Sequence[AddedToken],
 ) -> tf.RaggedTensor:
     """The parts without the white space that the tokens beside them take."""
     text, row = parts.flat_values, parts.value_rowids()
     same = row[1:] == row[:-1]
     for side, name in ((0, "rstrip"), (1, "lstrip")):
-        takes = [getattr(token, name) for _, token in tokens]
+        takes = [getattr(token, name) for token in tokens]
         if not any(takes):
             continue
         taker = is_token & tf.gather(tf.constant(takes), which)
@@ -162,8 +204,3 @@ def _stripped(
             shorter = tf.strings.regex_replace(text, rf"[{SPACES}]+$", "")
         text = tf.where(beside[: tf.size(text)], shorter, text)
     return text
-
-
-def _escaped(content: str) -> str:
-    """A pattern of RE2 for exactly this text."""
-    return re.sub(r"([!-/:-@\[-^`{-~])", r"\\\1", content)

@@ -20,13 +20,16 @@ class Merging:
     Args:
         vocab: Dict of piece -> id.
         merges: Pairs of pieces, in the order in which they were learnt.
-        byte_ids: Ids of the 256 bytes.
+        byte_ids: Ids of the 256 bytes, where words are made of them.
     """
 
     def __init__(
-        self, vocab: Mapping[str, int], merges: Sequence[tuple[str, str]], byte_ids: Sequence[int]
+        self,
+        vocab: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        byte_ids: Sequence[int] = (),
     ) -> None:
-        self._size, self._byte_ids = len(vocab), np.array(byte_ids, "int32")
+        self._size, self._byte_ids = max(vocab.values()) + 1, np.array(byte_ids, "int32")
         keys = np.array([vocab[a] * self._size + vocab[b] for a, b in merges], "int64")
         # Of a pair that is there twice, the last counts, as in Hugging Face's.
         order = np.array(list({key: rank for rank, key in enumerate(keys)}.values()), "int64")
@@ -42,7 +45,11 @@ class Merging:
         data = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(tf.constant(self._byte_ids), tf.cast(data, tf.int32))
         number = tf.size(words, tf.int64)
-        word = tf.repeat(tf.range(number), lengths)
+        return self.merge(ids, tf.repeat(tf.range(number), lengths), number)
+
+    def merge(self, ids: tf.Tensor, word: tf.Tensor, number: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of words `(number, None)`, of the ids of their symbols and the word of each."""
+        lengths = tf.math.unsorted_segment_sum(tf.ones_like(ids), word, number)
         longest = tf.reduce_max(tf.concat([[0], lengths], 0))
 
         def more(ids: tf.Tensor, word: tf.Tensor, go_on: tf.Tensor) -> tf.Tensor:

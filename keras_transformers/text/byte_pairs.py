@@ -11,7 +11,6 @@ import tensorflow as tf
 from keras_transformers.annotations import Strings, StrPath
 from keras_transformers.tables import read_bytes
 from keras_transformers.text.added_tokens import (
-    SPACES,
     AddedToken,
     AddedTokens,
     numbered,
@@ -19,17 +18,15 @@ from keras_transformers.text.added_tokens import (
     write_added,
 )
 from keras_transformers.text.byte_pair_merging import Merging
+from keras_transformers.text.cutting import SEPARATOR, SPACES, cut_out, separated, valid
 from keras_transformers.text.given import GivenIds, given_ids, given_row
 
 END, MASK = "<|endoftext|>", "<mask>"
-# A character that Unicode gives no meaning: a border between words.
-BORDER = "\U0010ffff"
-# The published pattern without its look-ahead, which the borders stand for.
+# The published pattern without its look-ahead, before which strings are cut.
 WORD = (
-    rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACES}\p{{L}}\p{{N}}{BORDER}]+"
-    rf"|{BORDER}|[{SPACES}]+"
+    rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACES}\p{{L}}\p{{N}}]+"
+    rf"|[{SPACES}]+"
 )
-NOT_A_BORDER = rf"(?s)[^{BORDER}].*"
 
 
 def byte_letters() -> list[str]:
@@ -182,15 +179,14 @@ class BytePairTokenizer(tf.Module):
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
-        text = tf.strings.unicode_transcode(tf.reshape(strings, [-1]), "UTF-8", "UTF-8")
-        text = tf.strings.regex_replace(text, BORDER, "\ufffd")
+        text = valid(tf.reshape(strings, [-1]))
         ids = self._added.ids(text, self._ids)
         ids = ids if strings.shape.rank else ids[0]
         shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
         before = [tf.fill(shape, self._begin_id)] if start else []
         return tf.concat([*before, ids, *([tf.fill(shape, self.end_id)] if end else [])], axis=-1)
 
-    def _ids(self, strings: tf.Tensor) -> tf.RaggedTensor:
+    def _ids(self, strings: tf.Tensor, first: tf.Tensor) -> tf.RaggedTensor:
         """Ids of strings without added tokens; every different word is merged once."""
         words = _words(strings)
         different, which = tf.unique(words.flat_values)
@@ -247,10 +243,8 @@ def _words(strings: tf.Tensor) -> tf.RaggedTensor:
     """Splits strings as GPT-2 does: string RaggedTensor `(batch, None)`."""
     # Of several spaces the last goes with what follows.
     several = rf"([{SPACES}])([{SPACES}][^{SPACES}])"
-    text = tf.strings.regex_replace(strings, several, rf"\1{BORDER}\2")
-    import tensorflow_text as tf_text  # only who tokenizes needs it
-
-    return tf_text.regex_split(text, WORD, NOT_A_BORDER)
+    cut = separated(tf.strings.regex_replace(strings, several, rb"\1" + SEPARATOR + rb"\2"))
+    return cut.with_values(cut_out(cut.values, WORD)).merge_dims(1, 2)
 
 
 def _is_version(line: str) -> bool:

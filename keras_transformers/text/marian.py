@@ -65,7 +65,7 @@ class MarianTokenizer(PieceTokenizer):
         code = tf.strings.regex_replace(tf.boolean_mask(text, coded), CODE, r"\1")
         code = tf.RaggedTensor.from_row_lengths(code, tf.cast(coded, tf.int64))
         text = tf.strings.regex_replace(text, r"(?s)^>>.*?<<", "")
-        return self._ids(tf.concat([code, self._op(sample).tokenize(text)], axis=1))
+        return self._ids(tf.concat([code, self._model.pieces(text, sample)], axis=1))
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

@@ -8,7 +8,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Strings
+from keras_transformers.annotations import Strings
 from keras_transformers.text.added_tokens import (
     AddedToken,
     AddedTokens,
@@ -16,7 +16,10 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
+from keras_transformers.text.cutting import Numbers, valid
 from keras_transformers.text.given import GivenIds, given_ids, given_row
+from keras_transformers.text.host import check_ops
+from keras_transformers.text.sentence_pieces import SentencePieces
 
 SPACE = "▁"
 SPECIAL = ("</s>", "<unk>", "<pad>")
@@ -120,7 +123,8 @@ class PieceTokenizer(tf.Module):
         self.added_ids = tuple(numbers[token.content] for token in self.added_tokens)
         self._added = AddedTokens((*marks, *self.added_tokens), numbers)
         self._special = {token.content for token in (*marks, *self.added_tokens) if token.special}
-        self._hashes, self._order = _by_hash(self._learnt)
+        self._model = SentencePieces(owner, self.proto)
+        self._number = Numbers({piece: i for i, piece in enumerate(self._learnt)})
 
     def for_targets(self) -> "PieceTokenizer":
         """The tokenizer of the other language: what a model is trained to write.
@@ -191,8 +195,8 @@ class PieceTokenizer(tf.Module):
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
-        text = tf.reshape(strings, [-1])
-        ids = self._added.ids(text, lambda text: self._ids_of_text(text, sample))
+        text = valid(tf.reshape(strings, [-1]))
+        ids = self._added.ids(text, lambda text, first: self._ids_of_text(text, sample))
         ids = ids if strings.shape.rank else ids[0]
         before, after = self.source_marks if end else ((), ())
         before = (self.start_id, *before) if start else before
@@ -210,22 +214,11 @@ class PieceTokenizer(tf.Module):
 
     def _ids_of_text(self, text: tf.Tensor, sample: float | None) -> tf.RaggedTensor:
         """Ids of text without added tokens."""
-        return self._ids(self._op(sample).tokenize(text))
-
-    def _op(self, sample: float | None) -> Any:
-        """The tensorflow-text op, made anew wherever it is used; see `SentencePieceTokenizer`."""
-        sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
-        import tensorflow_text as tf_text  # only who tokenizes needs it
-
-        return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.string, **sampling)
+        return self._ids(self._model.pieces(text, sample))
 
     def _ids(self, pieces: tf.RaggedTensor) -> tf.RaggedTensor:
         """Ids of ragged pieces; what is in no vocabulary is unknown."""
-        hashes = _hashed(pieces.flat_values)
-        positions = tf.minimum(tf.searchsorted(self._hashes, hashes), len(self._order) - 1)
-        known = tf.gather(tf.constant(self._hashes), positions) == hashes
-        ids = tf.where(known, tf.gather(tf.constant(self._order), positions), self.unknown_id)
-        return pieces.with_flat_values(ids)
+        return pieces.with_flat_values(self._number(pieces.flat_values, self.unknown_id))
 
     def detokenize(self, ids: GivenIds) -> tf.Tensor:
         """Joins ids to strings; special pieces vanish, as does all from the first `</s>` on.
@@ -256,6 +249,10 @@ class PieceTokenizer(tf.Module):
         ids = given_row(f"{type(self).__name__}.pieces", ids, self.vocab_size)
         return [self.vocab[index] for index in ids]
 
+    def check_exportable(self) -> None:
+        """ImportError where it cannot become part of a SavedModel."""
+        check_ops(type(self).__name__)
+
     def get_config(self) -> dict[str, Any]:
         languages = None if self.languages is None else dataclasses.asdict(self.languages)
         return {
@@ -268,17 +265,3 @@ class PieceTokenizer(tf.Module):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "proto": base64.b64decode(config["proto"])})
-
-
-def _hashed(pieces: Any) -> tf.Tensor:
-    return tf.strings.to_hash_bucket_fast(pieces, (1 << 63) - 1)
-
-
-def _by_hash(vocab: Sequence[str]) -> tuple[Array, Array]:
-    """Sorted hashes of the pieces, and the id of each: a table that is no resource of a graph."""
-    hashes = _hashed(tf.constant(vocab)).numpy()
-    order = hashes.argsort()
-    hashes = hashes[order]
-    if (hashes[1:] == hashes[:-1]).any():
-        raise ValueError("PieceTokenizer: two pieces of `vocab` have one hash.")
-    return hashes, order.astype("int32")

@@ -1,4 +1,4 @@
-"""SentencePiece in the TensorFlow graph: trained by `sentencepiece`, run by tensorflow-text."""
+"""SentencePiece: trained by `sentencepiece`, run by tensorflow-text in the graph, or by itself."""
 
 import base64
 import io
@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Array, Strings, StrPath
 from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
+from keras_transformers.text.host import check_ops
+from keras_transformers.text.sentence_pieces import SentencePieces
 from keras_transformers.text.sentencepiece_training import escapes, training_advice, without_paths
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
@@ -55,12 +57,13 @@ class SentencePieceTokenizer(tf.Module):
     def __init__(self, proto: bytes, name: str | None = None) -> None:
         super().__init__(name=name)
         self.proto = bytes(proto)
-        self.vocab_size = int(self._op().vocab_size())
-        piece_ids = self._op().string_to_id(tf.constant(["<pad>", "<s>", "</s>", "<unk>"]))
-        if piece_ids.numpy().tolist() != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
+        self._model = SentencePieces("SentencePieceTokenizer", self.proto)
+        self.vocab_size = self._model.size
+        piece_ids = self._model.numbers(["<pad>", "<s>", "</s>", "<unk>"])
+        if piece_ids != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
             raise ValueError(
                 "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, "
-                f"3. Received: {piece_ids.numpy().tolist()}. Train one with "
+                f"3. Received: {piece_ids}. Train one with "
                 "SentencePieceTokenizer.train."
             )
 
@@ -186,7 +189,9 @@ class SentencePieceTokenizer(tf.Module):
         Returns:
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
         """
-        ids = self._op(sample).tokenize(tf.convert_to_tensor(strings, tf.string))
+        strings = tf.convert_to_tensor(strings, tf.string)
+        ids = self._model.ids(tf.reshape(strings, [-1]), sample)
+        ids = ids if strings.shape.rank else ids[0]
         shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
         parts = [ids]
         if start:
@@ -194,17 +199,6 @@ class SentencePieceTokenizer(tf.Module):
         if end:
             parts.append(tf.fill(shape, END_ID))
         return tf.concat(parts, axis=-1)
-
-    def _op(self, sample: float | None = None) -> Any:
-        """The tensorflow-text op, made anew wherever it is used.
-
-        One made beforehand would hold a resource that dies when TensorFlow clears its caches, as
-        `keras.utils.set_random_seed` makes it do. Inside a graph the model becomes a part of it.
-        """
-        sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
-        import tensorflow_text as tf_text  # only who tokenizes needs it
-
-        return tf_text.SentencepieceTokenizer(self.proto, out_type=tf.int32, **sampling)
 
     def detokenize(self, ids: GivenIds) -> tf.Tensor:
         """Joins ids to strings; START and padding vanish, as does all from the first END on.
@@ -224,7 +218,7 @@ class SentencePieceTokenizer(tf.Module):
         dense = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(dense == END_ID, tf.int32), axis=1) > 0
         real = ~ended & (dense != PAD_ID) & (dense != START_ID)
-        strings = self._op().detokenize(tf.ragged.boolean_mask(dense, real))
+        strings = self._model.texts(tf.ragged.boolean_mask(dense, real))
         return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 
     def pieces(self, ids: GivenIds) -> list[str]:
@@ -234,8 +228,7 @@ class SentencePieceTokenizer(tf.Module):
             ValueError: If an id is not in the vocabulary.
         """
         ids = given_row("SentencePieceTokenizer.pieces", ids, self.vocab_size)
-        pieces = self._op().id_to_string(tf.constant(ids))
-        return [piece.decode() for piece in pieces.numpy()]
+        return self._model.names(ids)
 
     @property
     def starts_word(self) -> Array:
@@ -247,6 +240,10 @@ class SentencePieceTokenizer(tf.Module):
         pieces = self.pieces(range(self.vocab_size))
         starts = [piece.startswith("▁") or piece == "\n" for piece in pieces]
         return np.array(starts) | (np.arange(self.vocab_size) <= UNKNOWN_ID)
+
+    def check_exportable(self) -> None:
+        """ImportError where it cannot become part of a SavedModel."""
+        check_ops("SentencePieceTokenizer")
 
     def get_config(self) -> dict[str, Any]:
         return {"proto": base64.b64encode(self.proto).decode()}

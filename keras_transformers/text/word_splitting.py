@@ -1,8 +1,14 @@
 """Text into words as BERT splits it, in the TensorFlow graph."""
 
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import tensorflow as tf
 
 from keras_transformers.annotations import Strings
+from keras_transformers.text.added_tokens import AddedToken
+from keras_transformers.text.host import decomposed
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What a special token is among the words: a control character, which cleaned text cannot hold.
@@ -54,9 +60,7 @@ def normalized(text: tf.Tensor, lower_case: bool, ideographs: bool = False) -> t
     if ideographs:
         text = replace(text, f"([{IDEOGRAPHS}])", r" \1 ")
     if lower_case:
-        import tensorflow_text as tf_text  # only who tokenizes needs it
-
-        text = replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
+        text = replace(decomposed(text), r"\p{Mn}", "")
         # Letter by letter: `lower` would make a last sigma of one at a word's end.
         text = tf.strings.lower(replace(text, "Σ", "σ"), "utf-8")
     return text
@@ -65,3 +69,36 @@ def normalized(text: tf.Tensor, lower_case: bool, ideographs: bool = False) -> t
 def split_words(text: tf.Tensor) -> tf.RaggedTensor:
     """Splits normalised text at spaces, and cuts out punctuation and ideographs."""
     return tf.strings.split(tf.strings.regex_replace(text, ALONE, r" \1 "))
+
+
+def bert_definition(
+    vocab: Sequence[str], lower_case: bool, longest: int, added: Iterable[tuple[int, AddedToken]]
+) -> dict[str, Any]:
+    """What `tokenizer.json` would hold of a tokenizer of BERT's kind.
+
+    Args:
+        vocab: The pieces in the order of their ids.
+        lower_case: Whether text becomes lower case and loses its accents.
+        longest: Characters of the longest word that is cut.
+        added: Pairs of id and added token.
+    """
+    tokens = {each: (vocab.index(each), AddedToken(each, special=True)) for each in SPECIAL}
+    tokens |= {token.content: (number, token) for number, token in added}
+    model: dict[str, Any] = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+    }
+    model |= {"max_input_chars_per_word": longest}
+    model |= {"vocab": {piece: number for number, piece in enumerate(vocab)}}
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+    normalizer |= {"strip_accents": None, "lowercase": lower_case}
+    return {
+        "added_tokens": [
+            {"id": number, **dataclasses.asdict(token)}
+            for number, token in sorted(tokens.values(), key=lambda pair: pair[0])
+        ],
+        "normalizer": normalizer,
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": model,
+    }

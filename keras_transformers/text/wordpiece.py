@@ -1,4 +1,4 @@
-"""WordPiece in the TensorFlow graph: BERT's ids from raw text, by tensorflow-text."""
+"""WordPiece: BERT's ids from raw text, by tensorflow-text in the graph, or by `tokenizers`."""
 
 import collections
 import pathlib
@@ -17,10 +17,13 @@ from keras_transformers.text.added_tokens import (
     read_added,
     write_added,
 )
+from keras_transformers.text.cutting import valid
 from keras_transformers.text.given import GivenIds, given_ids, given_row
+from keras_transformers.text.host import FromDefinition, check_ops, has_ops
 from keras_transformers.text.word_splitting import (
     MARKS,
     SPECIAL,
+    bert_definition,
     bert_words,
     normalized,
     split_words,
@@ -40,8 +43,7 @@ class WordPieceTokenizer(tf.Module):
     to another class after its version 8 of 2015: those follow TensorFlow's newer tables. Text is
     always split, and `##` and the names of the special tokens are BERT's.
 
-    `[CLS]` is `start_id` and `[SEP]` is `end_id`, so that it can stand where a
-    `SentencePieceTokenizer` does.
+    As of a `SentencePieceTokenizer`, `[CLS]` is `start_id` and `[SEP]` is `end_id`.
 
     Args:
         vocab: The pieces in the order of their ids, as in BERT's `vocab.txt`: `[PAD]` first,
@@ -82,25 +84,25 @@ class WordPieceTokenizer(tf.Module):
         self.lower_case, self.max_word_length = lower_case, max_word_length
         self.added_tokens, self._added = read_added("WordPieceTokenizer", added_tokens), None
         self._learnt = tuple(vocab)
-        if self.added_tokens:
-            given = {token.content for token in self.added_tokens}
+        numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
+        if self.added_tokens and has_ops():
+            given = [token.content for token in self.added_tokens]
             special = [AddedToken(each, special=True) for each in SPECIAL if each not in given]
-            numbers = numbered({piece: i for i, piece in enumerate(vocab)}, self.added_tokens)
             self._added = AddedTokens((*special, *self.added_tokens), numbers, self._normalized)
-        self.vocab = (*vocab, *(list(numbers)[len(vocab) :] if self._added else ()))
+        self.vocab = tuple(numbers)
         self.added_ids = tuple(self.vocab.index(each.content) for each in self.added_tokens)
         self.vocab_size = len(self.vocab)
-        self.unknown_id, self.class_id, self.separator_id, self.mask_id = map(
-            vocab.index, SPECIAL[1:]
-        )
+        numbers_of_marks = map(vocab.index, SPECIAL[1:])
+        self.unknown_id, self.class_id, self.separator_id, self.mask_id = numbers_of_marks
         self.start_id, self.end_id = self.class_id, self.separator_id
-        marked = [MARKS.get(piece, piece) for piece in vocab]
-        longest, unknown = 4 * max_word_length, MARKS["[UNK]"]  # in bytes of UTF-8
-        # With words split already, and no joining of ids.
-        import tensorflow_text as tf_text  # only who tokenizes needs it
+        self._host = FromDefinition("WordPieceTokenizer", self._definition)
+        if has_ops():
+            import tensorflow_text as tf_text
 
-        model = tf_text.build_fast_wordpiece_model(marked, longest, "##", unknown, True, False)
-        self._model = np.frombuffer(model, np.uint8)
+            # With words split already, and no joining of ids; lengths in bytes of UTF-8.
+            of = ([MARKS.get(piece, piece) for piece in vocab], 4 * max_word_length)
+            model = tf_text.build_fast_wordpiece_model(*of, "##", MARKS["[UNK]"], True, False)
+            self._model = np.frombuffer(model, np.uint8)
 
     @classmethod
     def train(cls, strings: Iterable[Any], vocab_size: int = 8000, lower_case: bool = True) -> Self:
@@ -156,8 +158,8 @@ class WordPieceTokenizer(tf.Module):
 
     def save(self, path: StrPath) -> None:
         """Writes BERT's `vocab.txt`; `lower_case` and added tokens are not in it."""
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{piece}\n" for piece in self._learnt)
+        lines = "".join(f"{piece}\n" for piece in self._learnt)
+        pathlib.Path(path).write_text(lines, encoding="utf-8", newline="\n")
 
     def tokenize(
         self, strings: Strings, start: bool = False, end: bool = False, pair: Strings | None = None
@@ -187,13 +189,22 @@ class WordPieceTokenizer(tf.Module):
     def _ids(self, strings: tf.Tensor) -> Any:
         """Ids of strings, without marks around them."""
         text = tf.reshape(strings, [-1])
-        if self._added is None:
+        if not has_ops():
+            ids = self._host.ids(valid(text, errors="ignore"))
+        elif self._added is None:
             ids = self._ids_of_words(bert_words(text, self.lower_case))
         else:
-            ids = self._added.ids(
-                without_marks(text), lambda text: self._ids_of_words(split_words(text))
-            )
+            words = lambda text, first: self._ids_of_words(split_words(text))  # noqa: E731
+            ids = self._added.ids(without_marks(text), words)
         return ids if strings.shape.rank else ids[0]
+
+    def _definition(self) -> dict[str, Any]:
+        added = [(self.vocab.index(token.content), token) for token in self.added_tokens]
+        return bert_definition(self._learnt, self.lower_case, self.max_word_length, added)
+
+    def check_exportable(self) -> None:
+        """ImportError where it cannot become part of a SavedModel."""
+        check_ops("WordPieceTokenizer")
 
     def _normalized(self, text: tf.Tensor) -> tf.Tensor:
         return normalized(text, self.lower_case, ideographs=True)
@@ -204,9 +215,9 @@ class WordPieceTokenizer(tf.Module):
         words = words.with_flat_values(
             tf.where(length > self.max_word_length, MARKS["[UNK]"], words.flat_values)
         )
-        # Made anew wherever it is used: a tensor made beforehand could not enter every graph.
         import tensorflow_text as tf_text  # only who tokenizes needs it
 
+        # Made anew wherever it is used: a tensor made beforehand could not enter every graph.
         op = tf_text.FastWordpieceTokenizer(
             model_buffer=tf.constant(self._model), token_out_type=tf.int32
         )

@@ -22,7 +22,7 @@ from keras_transformers.models import (
     Transformer,
     ViT,
 )
-from keras_transformers.pretrained.folder import FAMILIES
+from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.training import token_cross_entropy
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES, LARGE, images, sharpened, thinned

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from keras_transformers import pretrained
-from keras_transformers.text import BytePairTokenizer
+from keras_transformers.text import BytePairTokenizer, FastTokenizer
+from tests.text import scripts
 
+tokenizers = pytest.importorskip("tokenizers")
 hf = pytest.importorskip("transformers")
 GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "new", "##er"]
@@ -201,11 +203,6 @@ def test_special_pieces_in_a_text_of_marians_are_found(tmp_path):
         (gpt2, {"add_bos_token": True}, "`add_bos_token` must be False"),
         (
             bert,
-            {"added_tokens_decoder": {"36": {"content": "a", "single_word": True}}},
-            "`single_word` of the added token 'a' must be false",
-        ),
-        (
-            bert,
             {"added_tokens_decoder": {"7": {"content": "[NEW]"}}},
             r"the added token '\[NEW\]' must have the id 36.*Received: 7",
         ),
@@ -219,7 +216,9 @@ def test_what_is_not_imitated_is_refused_by_name(make, settings, message, tmp_pa
 def test_a_model_of_another_type_without_a_tokenizer_class_is_refused(tmp_path):
     folder = gpt2(tmp_path)
     write(folder, config={"model_type": "clip"})
-    with pytest.raises(ValueError, match="must have a `tokenizer_class`.*model_type='clip'"):
+    with pytest.raises(
+        ValueError, match="must have tokenizer.json, a `tokenizer_class`.*model_type='clip'"
+    ):
         pretrained.load_tokenizer(folder)
 
 
@@ -240,6 +239,40 @@ def test_another_way_to_split_in_tokenizer_json_is_refused(part, change, message
     path.write_text(json.dumps(found), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         pretrained.load_tokenizer(tmp_path / "fast")
+
+
+@pytest.mark.parametrize("kind", ["llama 3", "llama 2", "unigram"])
+def test_a_tokenizer_json_of_any_kind_is_read(kind, tmp_path):
+    """With the tokens that the file beside it adds, and the marks that it asks for."""
+    definition = json.dumps(scripts.learnt(kind))
+    theirs = hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer.from_str(definition),
+        bos_token="<s>",
+        eos_token="<|eot|>",  # which the vocabulary lacks
+        pad_token="<pad>",
+    )
+    theirs.add_tokens([hf.AddedToken("stark", single_word=True), "[NEW]"])
+    theirs.save_pretrained(tmp_path)
+    write(tmp_path, config={"model_type": "llama"})
+    texts = [*scripts.TEXTS, "starkes stark, stark! [NEW]", "a<|eot|>b"]
+    mine, theirs = assert_same_ids(tmp_path, texts)
+    assert isinstance(mine, FastTokenizer)
+    assert mine.tokenize(texts, **mine.framing).to_list() == theirs(texts)["input_ids"]
+    ends = (theirs.bos_token_id, theirs.eos_token_id, theirs.pad_token_id)
+    assert (mine.start_id, mine.end_id, mine.pad_id) == ends
+
+
+def test_a_damaged_tokenizer_json_is_refused(tmp_path):
+    definition = scripts.learnt("llama 2")
+    write(tmp_path, config={"model_type": "llama"})
+    for change in (
+        {"model": {}},
+        {"model": {"type": "BPE", "vocab": {"a": "b"}}},
+        {"added_tokens": [{}]},
+    ):
+        write(tmp_path, tokenizer={**definition, **change})
+        with pytest.raises(ValueError, match="tokenizer.json"):
+            pretrained.load_tokenizer(tmp_path).tokenize(["a"])
 
 
 def test_two_files_that_do_not_agree_on_lower_case_are_refused(tmp_path):
