@@ -149,6 +149,14 @@ OPUS = {
     "eos_token_id": 0,
     "forced_eos_token_id": 0,
 }
+# NLLB's distilled one of 600 million weights, but for where its marks are.
+NLLB = {
+    "vocab_size": 256206,
+    "max_position_embeddings": 1024,
+    "pad_token_id": 1,
+    "eos_token_id": 256205,
+    "decoder_start_token_id": 256205,
+}
 T5_SMALL = {"vocab_size": 32128, "eos_token_id": 32127, "decoder_start_token_id": 0}
 LARGE = {
     **of(
@@ -158,6 +166,14 @@ LARGE = {
         max_length=24,
         end_id=0,
         kept=("embed_positions.weight",),
+    ),
+    **of(
+        "M2M100Config",
+        "marian",
+        {"m2m_100": ("M2M100ForConditionalGeneration", NLLB)},
+        max_length=24,
+        end_id=256205,
+        start_id=256205,
     ),
     **of(
         "T5Config",
