@@ -41,7 +41,6 @@ from keras_transformers.pretrained.tokenizer_settings import (
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
-    from keras_transformers.text.fairseq import FairseqTokenizer
     from keras_transformers.text.fast import FastTokenizer
     from keras_transformers.text.marian import MarianTokenizer
     from keras_transformers.text.pieces import PieceTokenizer
@@ -59,7 +58,7 @@ NEEDED = {
 
 def load_tokenizer(
     folder: StrPath, languages: tuple[str, str] | None = None, revision: str | None = None
-) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FairseqTokenizer | FastTokenizer:
+) -> PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FastTokenizer:
     r"""The tokenizer of a published folder; its ids are those of the published one.
 
     Tokens that were added to the vocabulary are found as they are written. A `tokenizer.json` of
@@ -80,9 +79,10 @@ def load_tokenizer(
         revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
-        A `text.MarianTokenizer` or `text.PieceTokenizer` (of the source; `for_targets()` gives the
-        other), `text.WordPieceTokenizer`, `text.BytePairTokenizer` or `text.FairseqTokenizer`; of a
-        `tokenizer.json` that is neither BERT's nor GPT-2's, a `text.FastTokenizer`.
+        A `text.PieceTokenizer`, of which Marian's and XLM-R's have classes of their own (a
+        translator's is that of the source; `for_targets()` gives the other), a
+        `text.WordPieceTokenizer` or a `text.BytePairTokenizer`; of a `tokenizer.json` that is
+        neither BERT's nor GPT-2's, a `text.FastTokenizer`.
 
     Raises:
         FileNotFoundError: If the files are missing.

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 def save_tokenizer(
-    tokenizer: PieceTokenizer
-    | WordPieceTokenizer
-    | BytePairTokenizer
-    | FairseqTokenizer
-    | FastTokenizer,
+    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FastTokenizer,
     folder: StrPath,
 ) -> pathlib.Path:
     """Writes a tokenizer as Hugging Face's `transformers` reads it.
@@ -57,12 +53,12 @@ def save_tokenizer(
     """
     from keras_transformers import text  # only who tokenizes needs TensorFlow
 
-    writers: dict[type, Any] = {  # a Marian's first, which is a PieceTokenizer too
+    writers: dict[type, Any] = {  # those first that are PieceTokenizers too
         text.MarianTokenizer: _marian,
+        text.FairseqTokenizer: _fairseq,
         text.PieceTokenizer: write_pieces,
         text.WordPieceTokenizer: _word_pieces,
         text.BytePairTokenizer: _byte_pairs,
-        text.FairseqTokenizer: _fairseq,
         text.FastTokenizer: write_fast,
     }
     write = next((write for kind, write in writers.items() if isinstance(tokenizer, kind)), None)

@@ -92,6 +92,8 @@ class PieceTokenizer(tf.Module):
     15
     """
 
+    marks: tuple[str, ...] = SPECIAL  # pieces that are no text
+
     def __init__(
         self,
         proto: bytes,
@@ -118,7 +120,7 @@ class PieceTokenizer(tf.Module):
         self.end_id, self.unknown_id, self.pad_id = (numbers[piece] for piece in SPECIAL)
         self._of_languages = {code: numbers[token] for code, token in tokens.items()}
         given = {token.content for token in self.added_tokens}
-        marks = [each for each in (*SPECIAL, *tokens.values()) if each not in given]
+        marks = [each for each in (*self.marks, *tokens.values()) if each not in given]
         marks = [AddedToken(each, special=True) for each in marks]
         self.added_ids = tuple(numbers[token.content] for token in self.added_tokens)
         self._added = AddedTokens((*marks, *self.added_tokens), numbers)
