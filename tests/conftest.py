@@ -47,8 +47,12 @@ def seeded():
 
 @pytest.fixture(autouse=True, scope="module")
 def collected():
-    """What a file's tests leave behind is freed: models and their programs hold each other."""
+    """What a file's tests leave behind is freed: models and their programs hold each other.
+
+    What is left then stays, and is never looked at again.
+    """
     yield
     gc.collect()
+    gc.freeze()
     if sys.platform == "linux":  # a run of a recipe tells the C library to keep freed memory
         ctypes.CDLL("libc.so.6").malloc_trim(0)

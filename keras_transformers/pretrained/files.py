@@ -3,6 +3,7 @@
 import json
 import math
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer_config.json"
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".msgpack", ".h5")
+MOST_VALUES = 1 << 22  # of a tensor, in memory beside the model
 MOST_JSON = 64 << 20  # bytes; the largest vocabularies have some ten million
 
 
@@ -55,20 +57,18 @@ class Tensors:
 
     def __init__(self, folder: StrPath) -> None:
         self.folder = pathlib.Path(folder)
-        self._files: dict[str, Any] = {}
         self._position: dict[str, str] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
         for file, listed in self._shards().items():
-            opened = open_tensors(self.folder / file)
-            names = set(opened.keys())
+            inside = entries(open_tensors(self.folder / file))
+            names = set(inside)
             lacking = sorted(set(listed or names) - names)
             if lacking:
                 raise ValueError(
                     f"{self.folder / INDEX} says that {file} holds {lacking[0]}, which it does not."
                 )
-            self._files[file] = opened
             self._position |= dict.fromkeys(listed or names, file)
-        inside = {file: entries(opened) for file, opened in self._files.items()}
-        self.shapes = {name: inside[file][name][0] for name, file in self._position.items()}
+            self.shapes |= {name: inside[name][0] for name in listed or names}
 
     def _shards(self) -> dict[str, list[str] | None]:
         """File -> names that the index says it holds, or None without an index."""
@@ -102,10 +102,24 @@ class Tensors:
             )
         return FileNotFoundError(f"There is no file {WEIGHTS} in {self.folder}.")
 
-    def read(self, name: str) -> Array:
-        """A tensor as a NumPy array; floating ones in float32."""
-        found = self._files[self._position[name]].get_tensor(name)
+    def read(self, name: str, rows: slice | None = None) -> Array:
+        """A tensor as a NumPy array, or some of its rows; floating ones in float32."""
+        import safetensors
+
+        # Opened anew each time: what of a file has been read stays in memory while it is open.
+        with safetensors.safe_open(self.folder / self._position[name], "numpy") as file:
+            found = file.get_tensor(name) if rows is None else file.get_slice(name)[rows]
         return found.astype("float32", copy=False) if found.dtype.kind in "fV" else found
+
+    def parts(self, name: str) -> Iterator[Array]:
+        """A tensor as the rows that are read at once, one part after the other."""
+        shape = self.shapes[name]
+        if math.prod(shape) <= MOST_VALUES:
+            yield self.read(name)
+            return
+        step = max(1, MOST_VALUES // math.prod(shape[1:]))
+        for start in range(0, shape[0], step):
+            yield self.read(name, slice(start, start + step))
 
 
 def write_tensors(folder: pathlib.Path, tensors: dict[str, Array]) -> None:

@@ -262,4 +262,4 @@ def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any
             if all(arguments[key] == value for key, value in given.items()):
                 return family, architecture, config, arguments
     reasons = refused or [f"save: no family has models like {type(model).__name__}."]
-    raise ValueError(" ".join(reasons))
+    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families say the same

@@ -137,7 +137,7 @@ def _kind(there: set[str], fast: Any, name: str | None) -> str | None:
         return None
     files = (({"source.spm", "vocab.json"}, MARIAN), ({"vocab.txt"}, WORD_PIECES))
     files += (({"vocab.json", "merges.txt"}, BYTE_PAIRS), ({"spiece.model"}, SENTENCE_PIECES))
-    files += (({OF_FAIRSEQ}, FAIRSEQ if name is None else SENTENCE_PIECES),)
+    files += (({OF_FAIRSEQ}, SENTENCE_PIECES),)  # which numbers it as one of several classes does
     return next((kind for needed, kind in files if needed <= there), None)
 
 

@@ -173,15 +173,13 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
                     f"{tensors.folder}: the tensor {one} must have shape {expected}, as config.json"
                     f" has it. Received: {tensors.shapes[one]}"
                 )
-        tensor = tensors.read(there[0])
         for one in there[1:]:
-            if not np.array_equal(tensors.read(one), tensor):
+            if not all(map(np.array_equal, tensors.parts(one), tensors.parts(there[0]))):
                 raise ValueError(
                     f"{tensors.folder}: {there[0]} and {one} must be the same tensor, for one "
                     "weight serves both."
                 )
-        weight.assign(mapping.layout.ours(tensor, tuple(weight.shape)))
-        del tensor  # before the next is read
+        _fill(weight, mapping.layout, tensors, there[0])
         used |= set(there)
     for mapping in mappings:
         if isinstance(mapping, Computed):
@@ -190,6 +188,20 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
                 _check_computed(tensors, there[0], mapping)
                 used |= set(there)
     return sorted(set(tensors.shapes) - used)
+
+
+def _fill(weight: keras.Variable, layout: Layout, tensors: Tensors, name: str) -> None:
+    """Gives a weight its value; a large table part by part, so that no second one is in memory."""
+    if layout is not AS_IS or keras.backend.backend() != "tensorflow":
+        weight.assign(layout.ours(tensors.read(name), tuple(weight.shape)))
+        return
+    start = 0
+    for part in tensors.parts(name):
+        if not part.shape:
+            weight.assign(part)
+            return
+        weight.value[start : start + len(part)].assign(part)
+        start += len(part)
 
 
 def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:

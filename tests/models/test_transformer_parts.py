@@ -329,11 +329,14 @@ def test_what_is_written_as_published_is_read_from_the_parts(tmp_path):
     assert loaded.decoder_blocks[1].cross_attention.dropout == 0.25
     other = SelfAttention(HEADS, position=RotaryEmbedding(), key_dim=6)
     for changes, message in (
-        ({"encoder_mixer": other}, "encoder_block=None. Received: 'one with another mixer'"),
-        ({"positions": "sinusoidal"}, "positions='halves'. Received: 'sinusoidal'"),
+        (
+            {"encoder_mixer": other},
+            "`encoder_block` is a plain one. Received: one with another mixer",
+        ),
+        ({"positions": "sinusoidal"}, "with positions as Marian, M2M-100 or BART has them"),
         ({"norm_first": True}, "norm_first=False. Received: True"),
-        ({"norm_epsilon": 1e-6}, "norm_epsilon=1e-05. Received: 1e-06"),
+        ({"norm_epsilon": 1e-6}, "Received: one with another norm"),
         ({"logits_bias": False}, "logits_bias=True. Received: False"),
     ):
         with pytest.raises(ValueError, match=message):
-            pretrained.save(marian_like(**changes), tmp_path)
+            pretrained.save(marian_like(**changes), tmp_path, family="marian")

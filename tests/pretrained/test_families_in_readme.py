@@ -24,7 +24,12 @@ def test_the_table_has_every_family_and_the_class_it_becomes():
 
 def test_the_docstring_of_load_has_every_family():
     said = re.sub(r"[^a-z0-9]", "", pretrained.load.__doc__.lower())
-    others = {"xlm-roberta": "xlmr", "m2m_100": "m2m100", "qwen2": "qwen2and3", "qwen3": "qwen2and3"}
+    others = {
+        "xlm-roberta": "xlmr",
+        "m2m_100": "m2m100",
+        "qwen2": "qwen2and3",
+        "qwen3": "qwen2and3",
+    }
     others |= {"vit_mae": "maskedautoencoders", "dinov2_with_registers": "dinov2"}
     for name in FAMILIES:
         assert re.sub(r"[^a-z0-9]", "", others.get(name, name)) in said, name
