@@ -166,8 +166,11 @@ def compiled(layer, **arguments):
     if ON_JAX:
         import jax
 
-        def run(trainable, others, inputs):
-            return layer.stateless_call(trainable, others, *inputs, **arguments)[0]
+        def run(trainable, others, inputs):  # `stateless_call` casts no inputs
+            variables = (*layer.trainable_variables, *layer.non_trainable_variables)
+            values = zip(variables, (*trainable, *others), strict=True)
+            with keras.StatelessScope(state_mapping=values):
+                return layer(*inputs, **arguments)
 
         run = jax.jit(run)
         return lambda *inputs: run(*_states(layer), inputs)

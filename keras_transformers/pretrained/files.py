@@ -119,7 +119,7 @@ class Tensors:
             return
         step = max(1, MOST_VALUES // math.prod(shape[1:]))
         for start in range(0, shape[0], step):
-            yield self.read(name, slice(start, start + step))
+            yield self.read(name, slice(start, min(start + step, shape[0])))
 
 
 def write_tensors(folder: pathlib.Path, tensors: dict[str, Array]) -> None:

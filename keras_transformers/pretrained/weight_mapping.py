@@ -7,6 +7,7 @@ has exactly one mapping.
 
 import collections
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.pretrained.files import Tensors
+from keras_transformers.pretrained.files import MOST_VALUES, Tensors
 from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout
 
 
@@ -192,16 +193,28 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
 
 def _fill(weight: keras.Variable, layout: Layout, tensors: Tensors, name: str) -> None:
     """Gives a weight its value; a large table part by part, so that no second one is in memory."""
-    if layout is not AS_IS or keras.backend.backend() != "tensorflow":
-        weight.assign(layout.ours(tensors.read(name), tuple(weight.shape)))
+    shape = tuple(weight.shape)
+    if layout is not AS_IS or math.prod(shape) <= MOST_VALUES or not _writes_in_parts():
+        weight.assign(layout.ours(tensors.read(name), shape))
         return
+    import tensorflow as tf
+
     start = 0
     for part in tensors.parts(name):
-        if not part.shape:
-            weight.assign(part)
-            return
-        weight.value[start : start + len(part)].assign(part)
-        start += len(part)
+        end = start + len(part)
+        tf.raw_ops.ResourceStridedSliceAssign(  # `value[start:end].assign` copies the whole first
+            ref=weight.value.handle, begin=[start], end=[end], strides=[1], value=part
+        )
+        start = end
+
+
+def _writes_in_parts() -> bool:
+    """Whether a variable can be written in parts where it is."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.distribute.has_strategy()
 
 
 def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
