@@ -103,6 +103,7 @@ def answer_body(model, body):
     return json.loads(json.dumps({"predictions": rows}, default=bytes.decode))
 
 
+@pytest.mark.slow
 def test_the_request_by_grpc_is_answered(folder):
     from tensorflow_serving.apis import predict_pb2
 

@@ -1,5 +1,6 @@
 """Folders of published weights, small ones, as the recipes and `load` are given them."""
 
+import contextlib
 import pathlib
 
 import numpy as np
@@ -78,3 +79,15 @@ MADE = {
     "swin": (swin, (None, 16, 16, 3)),
     "detr": (detr, (None, 64, 64, 3)),
 }
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Nothing is traced or compiled, which would take longer than all else."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)

@@ -138,24 +138,30 @@ def test_outputs_and_losses_are_the_published_ones(published):
         check_loss(published, result)
 
 
-def test_generated_tokens_are_the_published_ones(published):
+SEARCHES = {
+    "greedy": Greedy(),
+    "beam": BeamSearch(4, 1.0, normalization="length", early_stopping=False),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param("greedy", marks=pytest.mark.slow), "beam"])
+def test_generated_tokens_are_the_published_ones(published, name):
     if "beam" not in published.found:
         pytest.skip("this model generates nothing")
     model, found, case = published.model, published.found, published.case
-    beam = BeamSearch(4, 1.0, normalization="length", early_stopping=False)
-    for name, search in (("greedy", Greedy()), ("beam", beam)):
-        if isinstance(model, Transformer):
-            sources = {"source": found["ids"], "start_id": start_id(published)}
-        else:
-            sources = {"prompt": found["ids"][:, :4], "start_id": None}
-        most = case["max_length"] - isinstance(model, Transformer)  # theirs counts START
-        result = generate(model, **sources, search=search, max_length=most, end_id=case["end_id"])
-        expected = found[name][:, isinstance(model, Transformer) :]
-        for ours, theirs in zip(result["tokens"], expected, strict=True):
-            length = len(theirs)
-            if case["end_id"] in theirs.tolist():
-                length = theirs.tolist().index(case["end_id"]) + 1
-            assert ours[:length].tolist() == theirs[:length].tolist()
+    if isinstance(model, Transformer):
+        sources = {"source": found["ids"], "start_id": start_id(published)}
+    else:
+        sources = {"prompt": found["ids"][:, :4], "start_id": None}
+    options = {"search": SEARCHES[name], "end_id": case["end_id"]}
+    most = case["max_length"] - isinstance(model, Transformer)  # theirs counts START
+    result = generate(model, **sources, **options, max_length=most)
+    expected = found[name][:, isinstance(model, Transformer) :]
+    for ours, theirs in zip(result["tokens"], expected, strict=True):
+        length = len(theirs)
+        if case["end_id"] in theirs.tolist():
+            length = theirs.tolist().index(case["end_id"]) + 1
+        assert ours[:length].tolist() == theirs[:length].tolist()
 
 
 def test_what_no_weight_needs_is_listed(published):

@@ -3,7 +3,6 @@
 Small models with random weights, and settings drawn at random from all that are imitated.
 """
 
-import contextlib
 import json
 
 import keras
@@ -12,6 +11,7 @@ import pytest
 
 from keras_transformers import pretrained
 from keras_transformers.generation import Sampling, generate
+from tests.pretrained.folders import eagerly
 
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")
@@ -20,18 +20,6 @@ pytestmark = pytest.mark.skipif(
 )
 VOCAB, PADDING, WIDTH = 29, 28, 16
 QUICK, ALL = 12, 200
-
-
-@contextlib.contextmanager
-def eagerly():
-    """Nothing is traced or compiled, which would take longer than all else."""
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(False)
 
 
 def make(kind):

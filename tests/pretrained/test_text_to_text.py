@@ -12,9 +12,9 @@ from keras_transformers import export, pretrained
 from keras_transformers.generation import generate
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.pretrained.t5 import make_t5
+from tests.pretrained.folders import eagerly
 from tests.pretrained.piece_folders import write
 from tests.pretrained.test_bad_folders import edit, tensors
-from tests.pretrained.test_search_against_transformers import eagerly
 from tests.pretrained.test_tokenizer_files import GOLDEN
 from tests.serving.reachable import MUST_COMPILE, reached, read
 
