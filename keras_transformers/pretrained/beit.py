@@ -6,24 +6,17 @@ from typing import Any, Literal
 
 from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
-from keras_transformers.pretrained.configuration import (
-    Configuration,
-    Setting,
-    activation,
-    number,
-    size,
-)
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.configuration import Configuration, Setting, number
+from keras_transformers.pretrained.family import Family, Weights, of_images
 from keras_transformers.pretrained.vit import (
     FIXED,
+    SETTINGS,
     arguments_of_vit,
     embedding_mappings,
     encoder_mappings,
     keywords_of_block,
     make_vit,
-    read_side,
     sizes,
-    write_side,
 )
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
 
@@ -103,18 +96,8 @@ def _one_of(ours: Any, both: tuple[Any, Any]) -> bool:
 BEIT_CONFIGURATION = Configuration(
     name="beit",
     settings=(
-        size("hidden_size", "hidden_dim", 768),
-        size("num_hidden_layers", "num_layers", 12),
-        size("num_attention_heads", "num_heads", 12),
-        size("intermediate_size", "mlp_dim", 3072),
-        activation("hidden_act", "activation", "gelu"),
-        number("hidden_dropout_prob", "dropout", 0.0),
-        number("attention_probs_dropout_prob", "attention_dropout", 0.0),
+        *SETTINGS,
         number("drop_path_rate", "drop_path", 0.1),
-        number("layer_norm_eps", "norm_epsilon", 1e-12),
-        Setting("image_size", "image_size", 224, read_side, write_side),
-        size("patch_size", "patch_size", 16),
-        size("num_channels", "channels", 3),
         Setting(
             "use_absolute_position_embeddings",
             "positions",
@@ -154,9 +137,7 @@ BEIT = Family(
     configuration=BEIT_CONFIGURATION,
     weights=BEIT_WEIGHTS,
     model=ViT,
-    architectures={"BeitModel": {"num_classes": None}, "BeitForImageClassification": {}},
-    tasks={"classification": "BeitForImageClassification", "features": "BeitModel"},
-    classes=True,
+    **of_images("Beit"),
     make=_make,
     arguments=_arguments,
 )

@@ -3,10 +3,9 @@
 from typing import Any
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.files import CONFIG, read_json
 from keras_transformers.pretrained.names import find
 
-CONFIG = "config.json"
 MOST_CLASSES = 1 << 20
 
 

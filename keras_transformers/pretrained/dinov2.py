@@ -12,7 +12,7 @@ from keras_transformers.pretrained.configuration import (
     number,
     size,
 )
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.family import Family, Weights, of_images
 from keras_transformers.pretrained.parts import refused
 from keras_transformers.pretrained.tensor_layouts import FLAT, LINEAR, FusedPart
 from keras_transformers.pretrained.vit import (
@@ -188,12 +188,7 @@ def _family(
         configuration=configuration,
         weights=weights,
         model=ViT,
-        architectures={
-            f"{classes}Model": {"num_classes": None},
-            f"{classes}ForImageClassification": {},
-        },
-        tasks={"classification": f"{classes}ForImageClassification", "features": f"{classes}Model"},
-        classes=True,
+        **of_images(classes),
         make=_make,
         arguments=_arguments,
     )

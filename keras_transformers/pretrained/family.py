@@ -63,3 +63,13 @@ class Family:
     def name(self) -> str:
         """Its `model_type`."""
         return self.configuration.name
+
+
+def of_images(title: str) -> dict[str, Any]:
+    """The arguments of `Family` for an encoder of images and its classifier, `{title}Model` ..."""
+    encoder, classifier = f"{title}Model", f"{title}ForImageClassification"
+    return {
+        "architectures": {encoder: {"num_classes": None}, classifier: {}},
+        "tasks": {"classification": classifier, "features": encoder},
+        "classes": True,
+    }

@@ -12,6 +12,7 @@ from keras_transformers.annotations import Array, StrPath
 from keras_transformers.saving.strict_json import parse_json
 from keras_transformers.saving.tensor_file import entries, open_tensors
 
+CONFIG = "config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER = "tokenizer_config.json"
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")

@@ -16,6 +16,7 @@ from keras_transformers.pretrained.classes import classes_of
 from keras_transformers.pretrained.families import ALL, FAMILIES
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import (
+    CONFIG,
     Tensors,
     has_chat_template,
     read_json,
@@ -27,9 +28,6 @@ from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
-
-CONFIG = "config.json"
-
 
 Task: TypeAlias = Literal[
     "features", "classification", "tagging", "masked_language", "language_model", "translation",

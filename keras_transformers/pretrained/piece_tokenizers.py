@@ -199,10 +199,10 @@ def _asked(
 
 
 def _pieces(proto: bytes) -> list[str]:
-    import sentencepiece
+    from keras_transformers.text.sentence_pieces import SentencePieces
 
-    model = sentencepiece.SentencePieceProcessor(model_proto=proto)
-    return list(model.id_to_piece(list(range(model.get_piece_size()))))
+    model = SentencePieces("load_tokenizer", proto)
+    return model.names(range(model.size))
 
 
 def write_pieces(tokenizer: PieceTokenizer, folder: pathlib.Path) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 from keras_transformers.annotations import StrPath
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.generation.search import Search
-from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.files import CONFIG, read_json
 from keras_transformers.pretrained.generation_keys import KEYS, Only
 from keras_transformers.pretrained.names import find
 
-GENERATION, CONFIG = "generation_config.json", "config.json"
+GENERATION = "generation_config.json"
 
 
 def load_search(folder: StrPath, language_id: int | None = None) -> Search:

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_transformers.models import PVT
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.family import Family, Weights, of_images
 from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, DEPTHWISE, PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model
 from keras_transformers.pretrained.weight_mapping import (
@@ -115,9 +115,7 @@ SEGFORMER = Family(
     configuration=SEGFORMER_CONFIGURATION,
     weights=SEGFORMER_WEIGHTS,
     model=PVT,
-    architectures={"SegformerModel": {"num_classes": None}, "SegformerForImageClassification": {}},
-    tasks={"classification": "SegformerForImageClassification", "features": "SegformerModel"},
-    classes=True,
+    **of_images("Segformer"),
     make=_make,
     arguments=_arguments,
 )

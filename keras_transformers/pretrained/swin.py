@@ -15,7 +15,7 @@ from keras_transformers.pretrained.configuration import (
     number,
     size,
 )
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.family import Family, Weights, of_images
 from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
@@ -218,12 +218,7 @@ def _family(
         configuration=configuration,
         weights=weights,
         model=Swin,
-        architectures={
-            f"{title}Model": {"num_classes": None},
-            f"{title}ForImageClassification": {},
-        },
-        tasks={"classification": f"{title}ForImageClassification", "features": f"{title}Model"},
-        classes=True,
+        **of_images(title),
         make=_make,
         arguments=_arguments,
     )

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.files import CONFIG, read_json
 
 if TYPE_CHECKING:
     from keras_transformers.text.added_tokens import AddedToken
@@ -119,12 +119,12 @@ def class_of(folder: pathlib.Path, settings: dict[str, Any]) -> str | None:
     Raises:
         ValueError: If there is no such tokenizer here.
     """
-    config = read_json(folder, "config.json") if (folder / "config.json").is_file() else {}
+    config = read_json(folder, CONFIG) if (folder / CONFIG).is_file() else {}
     if settings.get("auto_map"):
         raise ValueError(
             f"{folder / SETTINGS}: `auto_map` names code of the folder, which is never run."
         )
-    for where, said in ((SETTINGS, settings), ("config.json", config)):
+    for where, said in ((SETTINGS, settings), (CONFIG, config)):
         name = said.get("tokenizer_class")
         if name is None:
             continue

@@ -15,7 +15,7 @@ from keras_transformers.pretrained.configuration import (
     number,
     size,
 )
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.family import Family, Weights, of_images
 from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
 from keras_transformers.pretrained.weight_mapping import (
@@ -173,8 +173,8 @@ SETTINGS = (
     Setting("image_size", "image_size", 224, read_side, write_side),
     size("patch_size", "patch_size", 16),
     size("num_channels", "channels", 3),
-    Setting("qkv_bias", "qkv_bias", True, bool),
 )
+OF_VIT = (*SETTINGS, Setting("qkv_bias", "qkv_bias", True, bool))
 FIXED = {"pooling": "token", "class_token": True, "positions": "learned", "stem": "patches"}
 FIXED |= {"representation_dim": None, "registers": 0, "antialias": True}
 SETTLED = {"head_dim": (None,)}
@@ -197,7 +197,7 @@ def sizes(start: str) -> dict[Any, tuple[Any, ...]]:
 
 VIT_CONFIGURATION = Configuration(
     name="vit",
-    settings=SETTINGS,
+    settings=OF_VIT,
     fixed={**FIXED, "distillation": None},
     settled=SETTLED,
     without_effect=WITHOUT_EFFECT,
@@ -213,9 +213,7 @@ VIT = Family(
     configuration=VIT_CONFIGURATION,
     weights=VIT_WEIGHTS,
     model=ViT,
-    architectures={"ViTModel": {"num_classes": None}, "ViTForImageClassification": {}},
-    tasks={"classification": "ViTForImageClassification", "features": "ViTModel"},
-    classes=True,
+    **of_images("ViT"),
     make=make_vit,
     arguments=arguments_of_vit,
 )
@@ -232,7 +230,7 @@ def _deit_mappings(model: ViT) -> Mappings:
 
 
 DEIT_CONFIGURATION = Configuration(
-    name="deit", settings=SETTINGS, fixed=FIXED, settled=SETTLED, without_effect=WITHOUT_EFFECT
+    name="deit", settings=OF_VIT, fixed=FIXED, settled=SETTLED, without_effect=WITHOUT_EFFECT
 )
 DEIT_WEIGHTS = Weights(
     mappings=_deit_mappings,

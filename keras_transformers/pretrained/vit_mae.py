@@ -9,7 +9,7 @@ from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.vit import (
     FIXED,
-    SETTINGS,
+    OF_VIT,
     SETTLED,
     WITHOUT_EFFECT,
     arguments_of_vit,
@@ -76,7 +76,7 @@ def _arguments(model: Any) -> dict[str, Any]:
 VIT_MAE_CONFIGURATION = Configuration(
     name="vit_mae",
     settings=(
-        *SETTINGS,
+        *OF_VIT,
         size("decoder_hidden_size", "decoder_dim", 512),
         size("decoder_num_hidden_layers", "decoder_layers", 8),
         size("decoder_num_attention_heads", "decoder_heads", 16),
