@@ -142,7 +142,8 @@ class LanguageModel(CachedDecoding, TextModel):
                 the variant's, for the gate is a third matrix; `num_key_value_heads`, which must
                 divide `num_heads`; `attention_dropout`, by default `dropout`; `activation` of the
                 feed-forward networks of "gpt2", by default GELU by the tanh; `norm_epsilon`, by
-                default 1e-5; `padding_id`, by default 0, see `TextEmbedding`.
+                default 1e-5; `padding_id`, by default 0, and `tie_weights`, by default True, see
+                `TextEmbedding`.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the
@@ -152,10 +153,7 @@ class LanguageModel(CachedDecoding, TextModel):
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`; None where logits have a soft cap."""
-        if self.head is None:
-            return super().output_table()
-        table = self.head.table_of(self.token_embedding)
-        return None if self.head.soft_cap is not None or table is None else (table, [])
+        return super().output_table() if self.head is None else None
 
     def build(self, inputs_shape: Any) -> None:
         shape = self._build_stack(self.decoder_blocks)

@@ -81,7 +81,7 @@ def language_model_keywords(model: LanguageModel) -> dict[str, Any]:
         "score_cap": getattr(score, "cap", None),
         "logits_cap": None if head is None else head.soft_cap,
         "gemma": isinstance(block, SandwichDecoderBlock),
-        "tied": head is None or head.tied,
+        "tied": model.embedding.tie_weights,
     }
     _check_parts(model, found)
     return found
@@ -94,13 +94,12 @@ def _embedding(given: dict[str, Any]) -> TextEmbedding:
         None,
         padding_id=given["padding_id"],
         scale=given["gemma"],
+        tie_weights=given["tied"],
     )
 
 
 def _head(given: dict[str, Any]) -> LanguageHead | None:
-    if given["tied"] and given["logits_cap"] is None:
-        return None
-    return LanguageHead(given["tied"], given["logits_cap"])
+    return None if given["logits_cap"] is None else LanguageHead(given["logits_cap"])
 
 
 def _block(given: dict[str, Any], window: int | None) -> DecoderBlock:

@@ -36,12 +36,12 @@ def rms_norm(ours: str, theirs: str, name: str = "scale") -> Mappings:
 
 
 def tables(model: LanguageModel) -> Mappings:
-    """The mappings of the table of tokens, and of the head's where it has one of its own."""
-    tied = model.head is None or model.head.tied
+    """The mappings of the table of tokens, and of that of the logits where they have their own."""
+    tied = model.embedding.tie_weights
     tokens = "embedding/token_embedding/token_embedding"
     return [
         WeightMapping(tokens, "model.embed_tokens.weight", also=(HEAD,) if tied else ()),
-        WeightMapping("head/token_embedding/token_embedding", HEAD),
+        WeightMapping("embedding/token_embedding/output_embedding", HEAD),
     ]
 
 
