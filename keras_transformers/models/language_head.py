@@ -1,11 +1,11 @@
 """What makes the logits of a language model, where that is not the table of tokens alone."""
 
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import keras
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
-from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.attention.shaped_scores import soft_capped
 from keras_transformers.layers.composite import Composite
@@ -23,7 +23,8 @@ class LanguageHead(Arguments, Composite, keras.layers.Layer):
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
-        table: The model's `TokenEmbedding`.
+        logits: Function from `(batch, length, hidden_dim)` to `(batch, length, vocab_size)`, the
+            product with the model's table.
 
     Returns:
         Logits `(batch, length, vocab_size)`.
@@ -48,15 +49,9 @@ class LanguageHead(Arguments, Composite, keras.layers.Layer):
     def build(self, x_shape: Shape, logits_shape: Shape) -> None:
         """Makes nothing: the table is the model's."""
 
-    def call(self, x: Tensor, table: TokenEmbedding) -> Tensor:
-        return self._capped(table.logits(x))
-
-    def step(self, x: Tensor, table: TokenEmbedding) -> Tensor:
-        """`call` for one token of every sequence, `(batch, beams, hidden_dim)`."""
-        return self._capped(table.step_logits(x))
-
-    def _capped(self, logits: Tensor) -> Tensor:
-        return keras.ops.cast(soft_capped(logits, self.soft_cap), logits.dtype)
+    def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
+        scores = logits(x)
+        return keras.ops.cast(soft_capped(scores, self.soft_cap), scores.dtype)
 
     def compute_output_shape(self, x_shape: Shape, logits_shape: Shape) -> Shape:
         return logits_shape

@@ -1,6 +1,6 @@
 """Language models that tests compare with."""
 
-from tests.pretrained.cases.of import of
+from tests.pretrained.cases.of import of, of_spans
 
 SMALL_GPT2 = {
     "vocab_size": 31,
@@ -18,6 +18,7 @@ ODD_GPT2 = {
     "n_inner": 28,
     "activation_function": "relu",
     "layer_norm_epsilon": 1e-3,
+    "tie_word_embeddings": False,
 }
 
 SMALL_LLAMA = {
@@ -137,6 +138,35 @@ ODD_PHI3 = {
         "long_factor": [2.0, 9.0],
     },
 }
+# Without logits of tokens; padding has an id.
+OF_HEADS = {"num_labels": 3, "pad_token_id": 0, "tie_word_embeddings": True}
+HEADS = {
+    "gpt2_classes": ("GPT2ForSequenceClassification", SMALL_GPT2),
+    "gpt2_tags": ("GPT2ForTokenClassification", SMALL_GPT2),
+    "gpt2_answers": ("GPT2ForQuestionAnswering", SMALL_GPT2),
+    "llama_classes": ("LlamaForSequenceClassification", SMALL_LLAMA),
+    "llama_tags": ("LlamaForTokenClassification", SMALL_LLAMA),
+    "llama_answers": ("LlamaForQuestionAnswering", SMALL_LLAMA),
+    "mistral_answers": ("MistralForQuestionAnswering", SMALL_MISTRAL),
+    "qwen2_classes": ("Qwen2ForSequenceClassification", SMALL_QWEN2),
+    "qwen3_answers": ("Qwen3ForQuestionAnswering", SMALL_QWEN3),
+    "gemma2_classes": (
+        "Gemma2ForSequenceClassification",
+        {**SMALL_GEMMA2, "final_logit_softcapping": None},
+    ),
+    "phi3_tags": ("Phi3ForTokenClassification", SMALL_PHI3),
+}
+
+
+def _of_head(name, kind, config):
+    """A case of a head that writes no text."""
+    config = {**config, **OF_HEADS}
+    config = of_spans(config) if "Question" in kind else config
+    found = {"config_class": f"{kind.partition('For')[0]}Config", "run": "text", "class": kind}
+    family = name.partition("_")[0]
+    return {**found, "config": config, "family": family if family in ("mistral", "phi3") else None}
+
+
 OF_LLAMA = {
     "llama": ("Llama", SMALL_LLAMA, ODD_LLAMA),
     "mistral": ("Mistral", SMALL_MISTRAL, ODD_MISTRAL),
@@ -170,5 +200,6 @@ CASES = {
         for name, (kind, *configs) in OF_LLAMA.items()
         for ending, config in zip(("", "_odd"), configs, strict=True)
     },
+    **{name: _of_head(name, kind, config) for name, (kind, config) in HEADS.items()},
 }
 LARGE = {**of("GPT2Config", "gpt2", {"gpt2": ("GPT2LMHeadModel", {})}, max_length=23, end_id=50256)}
