@@ -135,7 +135,10 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
             **super().get_config(),
             "num_classes": self.num_classes,
             "pooling": self.pooling,
-            "activation": keras.activations.serialize(self.activation),
+            # Beside a transform it is of no effect.
+            "activation": keras.activations.serialize(self.activation)
+            if self._transform is None
+            else None,
             "dropout": self.dropout,
             "problem_type": self.problem_type,
             "transform": None if self._transform is None else self._transform.serialized(),

@@ -126,10 +126,7 @@ def test_a_published_folder_answers_questions(tmp_path):
     start, end = np.asarray(model({"ids": ids, "token_types": types}))[0].astype("float64")
     allowed = [0, *range(begin, ids.shape[1] - 1)]
     best = max(
-        math.exp(start[i] + end[j])
-        for i in allowed[1:]
-        for j in allowed[1:]
-        if i <= j < i + 15
+        math.exp(start[i] + end[j]) for i in allowed[1:] for j in allowed[1:] if i <= j < i + 15
     )
     total = np.exp(start[allowed]).sum() * np.exp(end[allowed]).sum()
     assert found["score"] == pytest.approx(best / total, rel=1e-4)
@@ -141,11 +138,11 @@ def test_a_decoder_that_classifies_is_loaded_with_its_tokenizer(tmp_path):
     model = LanguageModel.from_variant("small", 258, **sizes, head=head)
     model.build((None, None))
     folder = pretrained.save(model, tmp_path, classes=["bad", "good"])
-    letters = {letter: i for i, letter in enumerate(byte_letters())} | {"<|endoftext|>": 256}
+    letters = {letter: i for i, letter in enumerate([*byte_letters(), "ca", "<|endoftext|>"])}
     (folder / "vocab.json").write_text(json.dumps(letters))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "merges.txt").write_text("#version: 0.2\nc a\n")
     found = keras_transformers.load(folder).predict(["cat", "a much longer text"])
-    ids = np.array([[letters[letter] for letter in "cat"]])
+    ids = np.array([[letters["ca"], letters["t"]]])
     logits = np.asarray(model(ids))[0].astype("float64")
     expected = np.exp(logits) / np.exp(logits).sum()
     assert list(found[0]["probabilities"].values()) == pytest.approx(expected.tolist(), abs=1e-5)
