@@ -164,12 +164,12 @@ class LanguageModel(CachedDecoding, TextModel):
         x = self._run(self.decoder_blocks, inputs, training)
         return (
             self._scored(x, self._logits)
-            if self._writes
+            if self.writes
             else self._headed(x, inputs["ids"], training)
         )
 
     @property
-    def _writes(self) -> bool:
+    def writes(self) -> bool:
         """Whether it makes logits of the vocabulary."""
         return self.head is None or self._restores
 
@@ -218,7 +218,7 @@ class LanguageModel(CachedDecoding, TextModel):
             ValueError: If there may be more steps than `most_decodable`, or the head writes no
                 text.
         """
-        if not self._writes:
+        if not self.writes:
             raise ValueError(
                 f"LanguageModel '{self.name}': `head` must make logits of the vocabulary for text "
                 f"to be written. Received: a {type(self.head).__name__}"

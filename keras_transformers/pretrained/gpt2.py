@@ -68,7 +68,7 @@ MAPPINGS = [
 
 
 def _mappings(model: LanguageModel) -> Mappings:
-    also = ("lm_head.weight",) if model.embedding.tie_weights else ()
+    also = ("lm_head.weight",) if model.embedding.tie_weights and model.writes else ()
     tokens = "embedding/token_embedding"
     return [
         WeightMapping(f"{tokens}/token_embedding", "transformer.wte.weight", also=also),

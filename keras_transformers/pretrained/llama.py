@@ -41,7 +41,7 @@ def rms_norm(ours: str, theirs: str, name: str = "scale") -> Mappings:
 
 def ends(model: LanguageModel) -> Mappings:
     """The mappings of the table of tokens, of that of the logits if there is one, and of a head."""
-    tied = model.embedding.tie_weights
+    tied = model.embedding.tie_weights and model.writes
     tokens = "embedding/token_embedding/token_embedding"
     return [
         WeightMapping(tokens, "model.embed_tokens.weight", also=(HEAD,) if tied else ()),

@@ -175,7 +175,11 @@ def test_a_model_of_other_parts_is_not_written(changes, message, tmp_path):
         ({"head_dim": 5}, "`rotary_dim` must be even"),
         ({"tie_word_embeddings": True}, "must be the same tensor"),
         ({"attention_bias": True}, "self_attn.q_proj.bias is missing"),
-        ({"architectures": ["LlamaForSequenceClassification"]}, "`architectures` must have one of"),
+        (
+            {"architectures": ["LlamaForSequenceClassification"]},
+            "the tensor score.weight is missing",
+        ),
+        ({"architectures": ["LlamaForNothing"]}, "`architectures` must have one of"),
     ],
 )
 def test_a_folder_that_does_not_fit_is_refused(folder, changes, message):
