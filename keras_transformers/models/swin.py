@@ -46,8 +46,8 @@ class Swin(Pyramid):
         version: 1, the default unless there are `blocks`, or 2.
         drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
             on a line (Huang et al. 2016). None for those of the `blocks`, or 0.
-        blocks: What the blocks of a stage are copies of, one `SwinBlock` for each, in the
-            place of `num_heads`, `window_size` and `version`. The model shifts every second
+        blocks: What the blocks of a stage are copies of, one `SwinBlock` for each, in
+            the place of `num_heads`, `window_size` and `version`. The model shifts every second
             copy; and merges and ends with norms like those of the first.
 
     Call arguments:

@@ -9,11 +9,12 @@ from keras_transformers.text.cutting import SEPARATOR, SPACES
 
 # Where a text may be cut so that its parts have the ids that they have inside it, as patterns of
 # RE2 whose matches begin a part, from the coarsest on: words as white space divides them; as the
-# tokenizers of GPT-2 and its like do; as BERT's does, to which each punctuation mark is a word.
+# tokenizers of GPT-2 and its like do; as BERT's does, to which each punctuation mark and each
+# Chinese character is a word.
 PATTERNS = (
     rf"[{SPACES}]+[^{SPACES}]+",
-    r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+",
-    r"[\p{L}\p{M}\p{N}]+|[^\p{L}\p{M}\p{N}]",
+    r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s",
+    r"(?:[\p{M}\p{N}]|[^\P{L}\p{Han}])+|\p{Han}|[^\p{L}\p{M}\p{N}]",
 )
 
 
@@ -71,11 +72,13 @@ def _of_parts(tokenizer: Tokenizer, text: tf.Tensor, pattern: str) -> Offsets:
     ends = tf.cumsum(sizes)
     before = tf.gather(tf.concat([[0], ends], 0), parts.row_splits)  # of every text
     ends -= tf.gather(before, parts.value_rowids())
-    spaces = tf.strings.length(tf.strings.regex_replace(words, rf"^[{SPACES}]+", ""))
+    begun = tf.strings.regex_replace(words, rf"^[{SPACES}]+", "")
+    starts = ends - tf.strings.length(begun)
+    ends = starts + tf.strings.length(tf.strings.regex_replace(begun, rf"[{SPACES}]+$", ""))
     ids = tokenizer.tokenize(words)
     of_word = ids.value_rowids()
     splits = tf.gather(ids.row_splits, parts.row_splits)
-    flat = (ids.flat_values, tf.gather(ends - spaces, of_word), tf.gather(ends, of_word))
+    flat = (ids.flat_values, tf.gather(starts, of_word), tf.gather(ends, of_word))
     return Offsets(*(tf.RaggedTensor.from_row_splits(each, splits) for each in flat))
 
 

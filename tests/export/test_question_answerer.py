@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import pretrained
+from keras_transformers import predictors, pretrained
 from keras_transformers.export import QuestionAnswerer
 from keras_transformers.models import ClassificationHead, LanguageModel, TextEncoder
 from keras_transformers.text import WordPieceTokenizer
@@ -64,7 +64,7 @@ def answerer():
     return QuestionAnswerer(Table(), words(), (8, 16), overlap=3, longest_answer=LONGEST)
 
 
-@pytest.mark.parametrize("portable", [False, True])
+@pytest.mark.parametrize("portable", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_it_finds_the_best_span_of_all_windows(answerer, portable):
     """Of one word to several windows; rows of other lengths beside them change nothing."""
     call = answerer.portable if portable else answerer
@@ -80,13 +80,15 @@ def test_it_finds_the_best_span_of_all_windows(answerer, portable):
 def test_an_answer_is_the_piece_of_the_context_as_it_was_written(answerer):
     """Capitals, spaces, accents and characters of several bytes before it."""
     contexts = ["Überall: THE  old\tCat sat,by the Sea!", "日本語 cat", "", "   ", "\x00 cat"]
-    answers = answerer.predict([(QUESTION, context) for context in contexts], details=True)
+    served = predictors.QuestionAnswererPredictor(answerer.portable)
+    answers = served.predict([(QUESTION, context) for context in contexts], details=True)
     for context, found in zip(contexts, answers, strict=True):
         assert found["answer"] == context[found["start"] : found["end"]]
         assert found["answer"] == found["answer"].strip()
     assert answers[0]["answer"] and not answers[2]["answer"]
 
 
+@pytest.mark.slow
 def test_a_saved_program_answers_the_same(answerer, tmp_path):
     pairs = [{"question": QUESTION, "context": context} for context in CONTEXTS]
     loaded = keras_transformers.load(answerer.save(tmp_path))
@@ -98,7 +100,7 @@ def test_a_saved_program_answers_the_same(answerer, tmp_path):
 
 
 def test_a_long_question_is_cut_and_said_to_be(answerer):
-    found = answerer([["cat " * 40, "the big cat"]])
+    found = answerer.portable([["cat " * 40, "the big cat"]])
     assert found["truncated"].numpy().all() and len(found["answer"][0].numpy())
 
 
