@@ -33,7 +33,8 @@ def definition(kind):
             "normalizer": normalizer,
             "pre_tokenizer": {"type": "BertPreTokenizer"},
         }
-    merges = ["i t", "Ġ i", "Ġi t", "' s", "5 ,", "Ġ ("]
+    merges = [f"Ġ {letter}" for letter in byte_letters() if letter != "Ġ"]
+    merges += ["i t", "Ġi t", "' s"]
     pieces = [*byte_letters(), *("".join(each.split()) for each in merges)]
     model = {"type": "BPE", "vocab": {p: i for i, p in enumerate(pieces)}, "merges": merges}
     cut = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
