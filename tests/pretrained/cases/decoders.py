@@ -202,4 +202,38 @@ CASES = {
     },
     **{name: _of_head(name, kind, config) for name, (kind, config) in HEADS.items()},
 }
-LARGE = {**of("GPT2Config", "gpt2", {"gpt2": ("GPT2LMHeadModel", {})}, max_length=23, end_id=50256)}
+# Of SmolLM2-135M.
+SMOLLM2 = {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+    "tie_word_embeddings": True,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+# Of Qwen2.5-0.5B, but for its layers, which are 24.
+QWEN2 = {
+    "vocab_size": 151936,
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32768,
+    "max_window_layers": 24,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+    "tie_word_embeddings": True,
+    "bos_token_id": 151643,
+    "eos_token_id": 151643,
+}
+LARGE = {
+    **of("GPT2Config", "gpt2", {"gpt2": ("GPT2LMHeadModel", {})}, max_length=23, end_id=50256),
+    **of("LlamaConfig", "gpt2", {"llama": ("LlamaForCausalLM", SMOLLM2)}, generates=False),
+    **of("Qwen2Config", "gpt2", {"qwen2": ("Qwen2ForCausalLM", QWEN2)}, generates=False),
+}
