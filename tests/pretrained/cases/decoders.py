@@ -234,6 +234,12 @@ QWEN2 = {
 }
 LARGE = {
     **of("GPT2Config", "gpt2", {"gpt2": ("GPT2LMHeadModel", {})}, max_length=23, end_id=50256),
-    **of("LlamaConfig", "gpt2", {"llama": ("LlamaForCausalLM", SMOLLM2)}, generates=False),
+    **of(
+        "LlamaConfig",
+        "gpt2",
+        {"llama": ("LlamaForCausalLM", SMOLLM2)},
+        generates=False,
+        precision="float64",
+    ),
     **of("Qwen2Config", "gpt2", {"qwen2": ("Qwen2ForCausalLM", QWEN2)}, generates=False),
 }
