@@ -30,7 +30,8 @@ from .bulk import rows
 from .bulk.answers import answered
 from .bulk.shards import BAD_ROWS, LINE, Shards
 
-SHARD_ROWS = {"text": 1024, "image": 128}  # what a kill costs at most
+# What a kill costs at most.
+SHARD_ROWS = {"text": 1024, "image": 128, "question_and_context": 1024}
 
 
 @dataclasses.dataclass(frozen=True)

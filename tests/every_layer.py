@@ -84,8 +84,9 @@ LAYERS = {
     "ClassToken": _tokens(lambda **kw: layers.ClassToken("random_normal", **kw)),
     "RegisterTokens": Case(lambda **kw: layers.RegisterTokens(2, **kw), (TOKENS,)),
     "ClassAndMeanPooling": Case(lambda **kw: layers.ClassAndMeanPooling(2, **kw), (TOKENS,)),
-    "TokenEmbedding": Case(lambda **kw: layers.TokenEmbedding(13, 7, **kw), (IDS,)),
-    "UntiedTokenEmbedding": Case(lambda **kw: layers.UntiedTokenEmbedding(13, 7, **kw), (IDS,)),
+    "TokenEmbedding": Case(
+        lambda **kw: layers.TokenEmbedding(13, 7, tie_weights=False, **kw), (IDS,)
+    ),
     "PatchEmbedding": Case(lambda **kw: layers.PatchEmbedding(4, 10, **kw), (IMAGES,)),
     "ShiftedPatchEmbedding": Case(
         lambda **kw: layers.ShiftedPatchEmbedding(4, 10, **kw), (IMAGES,)

@@ -54,16 +54,23 @@ def test_it_decodes_as_it_computes_the_whole(model, precision, search):
     np.testing.assert_allclose(result[name], expected, atol=0.5)
 
 
+@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("rows", [(1, 1), (1, 3), (8, 1)])
-def test_an_8_bit_table_scores_what_its_rounded_rows_and_inputs_do(rows):
+def test_an_8_bit_table_scores_what_its_rounded_rows_and_inputs_do(rows, tied):
     """13 tokens: the blocks of the table are padded."""
-    layer = TokenEmbedding(VOCAB, 22, scale=False)
+    layer = TokenEmbedding(VOCAB, 22, scale=False, tie_weights=tied)
     layer.build()
-    table = to_numpy(layer.table).astype("float64")
+    tables = [to_numpy(each).astype("float64") for each in (layer.table, layer.output_table)]
     layer.quantize("int8")
-    table_scale = np.max(np.abs(table), axis=1, keepdims=True) / 127
-    rounded = np.round(table / table_scale) * table_scale
-    np.testing.assert_allclose(to_numpy(layer(np.arange(VOCAB)[None]))[0], rounded, atol=1e-6)
+    assert {keras.backend.standardize_dtype(each.dtype) for each in layer.weights} == {
+        "int8", "float32"
+    } and len(layer.weights) == (2 if tied else 4)  # fmt: skip
+    vectors, rounded = (
+        np.round(table / scale) * scale
+        for table in tables
+        for scale in [np.max(np.abs(table), axis=1, keepdims=True) / 127]
+    )
+    np.testing.assert_allclose(to_numpy(layer(np.arange(VOCAB)[None]))[0], vectors, atol=1e-6)
     x = RNG.normal(size=(*rows, 22)).astype("float32")
     scale = np.max(np.abs(x), axis=-1, keepdims=True) / 127
     expected = np.round(x / scale) * scale @ rounded.T

@@ -32,6 +32,6 @@ def writer_of_all_parts(vocab_size=31, soft_cap=4.0):
         feed_forward=GatedFeedForward(20, "silu", use_bias=False),
         norm=norm,
     )
-    embedding = TextEmbedding(vocab_size, 12, None, scale=True)
-    head = LanguageHead(soft_cap=soft_cap)
+    embedding = TextEmbedding(vocab_size, 12, None, scale=True, tie_weights=False)
+    head = None if soft_cap is None else LanguageHead(soft_cap)
     return LanguageModel(num_layers=2, block=[windowed, plain], embedding=embedding, head=head)

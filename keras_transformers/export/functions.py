@@ -11,6 +11,7 @@ from keras_transformers.export.convertible import Conversion
 from keras_transformers.export.detector import Detector
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
+from keras_transformers.export.question_answerer import QuestionAnswerer
 from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.served import Saving
 from keras_transformers.export.text_classifier import TextClassifier
@@ -117,6 +118,32 @@ def mask_filler(
     ['candidates', 'probabilities', 'text', 'truncated']
     """
     return MaskFiller(model, tokenizer, lengths).save(path, **saving)
+
+
+def question_answerer(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    lengths: Sequence[int] | None = None,
+    overlap: int | None = None,
+    longest_answer: int = 15,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports what finds answers in texts. See `QuestionAnswerer` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "a", "cat"]
+    >>> tokenizer = text.WordPieceTokenizer(words)
+    >>> model = models.TextEncoder.from_variant("tiny", 8, head=models.SpanHead())
+    >>> path = export.question_answerer(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(question_and_context=tf.constant([["Who?", "A cat."]])))
+    ['answer', 'end', 'no_answer', 'score', 'start', 'truncated']
+    """
+    answerer = QuestionAnswerer(model, tokenizer, lengths, overlap, longest_answer)
+    return answerer.save(path, **saving)
 
 
 def sentence_encoder(

@@ -86,7 +86,6 @@ from keras_transformers.layers.positions.sequence import (
 from keras_transformers.layers.register_tokens import ClassAndMeanPooling, RegisterTokens
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rematerialization import rematerialized_blocks
-from keras_transformers.layers.untied_embedding import UntiedTokenEmbedding
 from keras_transformers.layers.vision.convolutions import ConvolutionNorm, ResidualBlock
 from keras_transformers.layers.vision.overlapping_patches import OverlappingPatchEmbedding
 from keras_transformers.layers.vision.patch_embedding import PatchEmbedding, ShiftedPatchEmbedding
@@ -155,7 +154,6 @@ __all__ = [
     "SpatialReductionAttention",
     "SwinBlock",
     "TokenEmbedding",
-    "UntiedTokenEmbedding",
     "WindowAttention",
     "YarnScaling",
     "causal_mask",

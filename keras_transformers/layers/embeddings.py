@@ -1,5 +1,6 @@
 """From token ids to vectors and back to logits."""
 
+import itertools
 import math
 from typing import Any, Unpack
 
@@ -8,7 +9,7 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
@@ -34,15 +35,21 @@ def _times_table(table: Any, rows: Tensor) -> Tensor:
     return ops.transpose(ops.reshape(y, (table.shape[1] * blocks, -1)))
 
 
+def _rounded(table: Any, padding: int) -> tuple[Array, Array]:
+    """A table in 8 bits, with `padding` further rows, and the scale of each row."""
+    table = np.pad(ops.convert_to_numpy(table), ((0, padding), (0, 0)))
+    values, scale = abs_max_quantize(table, axis=-1, to_numpy=True)
+    return values, scale[:, 0]
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
 class TokenEmbedding(Arguments, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
     https://arxiv.org/abs/1706.03762; Press & Wolf 2017, https://arxiv.org/abs/1608.05859). Unlike
-    `keras.layers.ReversibleEmbedding` it is always tied, but for `UntiedTokenEmbedding`; its logits
-    have no soft cap and the compute dtype; and it is quantised by "int8" alone, with Keras's own
-    quantizers.
+    those of `keras.layers.ReversibleEmbedding`, its logits have no soft cap and the compute dtype;
+    and it is quantised by "int8" alone, with Keras's own quantizers.
 
     Args:
         vocab_size: Number of rows of the table.
@@ -53,6 +60,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         padding_id: The id that stands for padding. A negative one is no token's: any row stands for
             it.
         logits_scale: What logits are multiplied by, besides the bias: `hidden_dim ** -0.5` in T5.
+        tie_weights: Whether logits come from the table of the vectors; else from one of their own,
+            `logits(y) = y U^T`, as in Llama and in T5 from version 1.1 on.
 
     Call arguments:
         ids: Integers `(batch, length)`, or floats that hold integers, in `[0, vocab_size)`. XLA
@@ -86,6 +95,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         logits_bias: bool = False,
         padding_id: int = 0,
         logits_scale: float = 1.0,
+        tie_weights: bool = True,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -101,6 +111,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self.logits_bias = logits_bias
         self.padding_id = padding_id
         self.logits_scale = logits_scale
+        self.tie_weights = tie_weights
         self.supports_masking = True
         self.autocast = False  # half precision would round ids that are held in floats
         self._reversed = False
@@ -108,21 +119,27 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self.bias: Any = None
 
     def build(self, ids_shape: Shape | None = None) -> None:
-        if self.quantization_mode == "int8":  # out of a file
-            self._make_int8_table()
-        else:
-            # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
-            stddev = self.hidden_dim**-0.5
-            self.table = self.add_weight(
-                name="token_embedding",
-                shape=(self.vocab_size, self.hidden_dim),
-                initializer=keras.initializers.RandomNormal(stddev=stddev),
-                autocast=False,  # the gradient of a row is a sum over its tokens, in float32
-            )
+        self._make_tables(int8=self.quantization_mode == "int8")  # out of a file
         if self.logits_bias:
             self.bias = self.add_weight(
                 name="logits_bias", shape=(self.vocab_size,), initializer="zeros"
             )
+
+    def _make_tables(self, int8: bool) -> None:
+        make = self._int8_table if int8 else self._float_table
+        self.table, self.table_scale = make("token_embedding")
+        if not self.tie_weights:
+            self.output_embedding, self.output_scale = make("output_embedding")
+
+    def _float_table(self, name: str) -> tuple[Any, None]:
+        # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
+        table = self.add_weight(
+            name=name,
+            shape=(self.vocab_size, self.hidden_dim),
+            initializer=keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5),
+            autocast=False,  # the gradient of a row is a sum over its tokens, in float32
+        )
+        return table, None
 
     def call(self, ids: Tensor, reverse: bool = False) -> Tensor:
         self._check(ids, reverse)
@@ -148,8 +165,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     def logits(self, x: Tensor) -> Tensor:
         """Scores every token of the vocabulary: `(..., hidden_dim)` -> `(..., vocab_size)`.
 
-        `s x E^T`, `s` being `logits_scale`, and the bias of each token where there is one.
-
+        `s x E^T` or `s x U^T`, `s` being `logits_scale`, and the bias of each token if there is.
         In a functional model this is a call of the layer, with `reverse=True`.
         """
         if isinstance(x, keras.KerasTensor):  # a product made here would have a copy of the table
@@ -162,9 +178,13 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table)))
 
     @property
+    def _output_scale(self) -> Any:
+        return self.table_scale if self.tie_weights else self.output_scale
+
+    @property
     def output_table(self) -> Any:
         """The weights `(vocab_size, hidden_dim)` that make logits."""
-        return self.table
+        return self.table if self.tie_weights else self.output_embedding
 
     def before_logits(self, x: Tensor) -> Tensor:
         """Vectors as the table that makes logits takes them."""
@@ -199,7 +219,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
     def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
-        """Keeps the table in 8 bits with a scale for each row, for inference; see `in_precision`.
+        """Keeps tables in 8 bits with a scale for each row, for inference; see `in_precision`.
 
         Raises:
             NotImplementedError: If `mode` is not "int8", or `config` has quantizers of its own;
@@ -213,12 +233,15 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             raise NotImplementedError(
                 f"TokenEmbedding '{self.name}': `{name}` must be {expected}. Received: {received}"
             )
-        table = np.pad(ops.convert_to_numpy(self.table), ((0, self._padding_rows()), (0, 0)))
-        values, scale = abs_max_quantize(table, axis=-1, to_numpy=True)
+        rounded = [_rounded(self.table, self._padding_rows())]
         del self.table
-        self._make_int8_table()
-        self.table.assign(values)
-        self.table_scale.assign(scale[:, 0])
+        if not self.tie_weights:
+            rounded.append(_rounded(self.output_embedding, self._padding_rows()))
+            del self.output_embedding
+        self._make_tables(int8=True)
+        made = [self.table, self.table_scale, self.output_table, self._output_scale]
+        for weight, value in zip(made, itertools.chain(*rounded), strict=False):
+            weight.assign(value)
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
         self.dtype_policy = f"int8_from_{policy.name}"
 
@@ -226,18 +249,14 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         """Rows that make whole blocks of the table, or its product would be the slow one."""
         return -self.vocab_size % BLOCKS
 
-    def _make_int8_table(self) -> None:
+    def _int8_table(self, name: str) -> tuple[Any, Any]:
         rows = self.vocab_size + self._padding_rows()
-        self.table, self.table_scale = (
-            self.add_weight(
-                name=name, shape=shape, dtype=dtype, initializer="zeros", trainable=False
-            )
-            for name, shape, dtype in (
-                ("token_embedding", (rows, self.hidden_dim), "int8"),
-                ("token_embedding_scale", (rows,), "float32"),
-            )
-        )
+        kept = {"initializer": "zeros", "trainable": False}
         self._is_quantized = True
+        return (
+            self.add_weight(name=name, shape=(rows, self.hidden_dim), dtype="int8", **kept),
+            self.add_weight(name=f"{name}_scale", shape=(rows,), dtype="float32", **kept),
+        )
 
     def _int8_call(self, ids: Tensor, reverse: bool = False) -> Tensor:
         """What Keras calls where the policy is an 8-bit one."""
@@ -247,8 +266,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
         rows, scale = abs_max_quantize(rows, axis=-1)
         alone = rows.shape[0] == 1  # takes longer than two
-        y = _times_table(self.table, ops.concatenate([rows, rows]) if alone else rows)
-        y = ops.cast(y[:1] if alone else y, "float32") / (self.table_scale * scale)
+        y = _times_table(self.output_table, ops.concatenate([rows, rows]) if alone else rows)
+        y = ops.cast(y[:1] if alone else y, "float32") / (self._output_scale * scale)
         return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
 
     def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
@@ -277,4 +296,5 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             "logits_bias": self.logits_bias,
             "padding_id": self.padding_id,
             "logits_scale": self.logits_scale,
+            "tie_weights": self.tie_weights,
         }

@@ -58,7 +58,7 @@ def _sees(model: Any) -> bool:
 
 
 def _head(model: Any) -> str:
-    if not isinstance(model, models.TextEncoder):
+    if not isinstance(model, models.LanguageModel | models.TextEncoder):
         return " without a head" if "num_classes" in model.get_config() else ""
     return " without a head" if model.head is None else f" with a {type(model.head).__name__}"
 
@@ -67,12 +67,17 @@ def _of_text(model: Any, languages: tuple[str, str] | None) -> Callable[..., Any
     """What makes a served object of folder, model and tokenizer; None where nothing does."""
     if isinstance(model, models.Transformer):
         return functools.partial(_translator, languages)
-    if isinstance(model, models.LanguageModel):
-        return _generator
-    if isinstance(model, models.TextEncoder):
-        heads = {models.MaskedLanguageHead: _filler, models.ClassificationHead: _classifier}
-        return _encoder if model.head is None else heads.get(type(model.head))
-    return None
+    if not isinstance(model, models.LanguageModel | models.TextEncoder):
+        return None
+    without = _generator if isinstance(model, models.LanguageModel) else _encoder
+    heads = {
+        type(None): without,
+        models.LanguageHead: _generator,
+        models.MaskedLanguageHead: _filler,
+        models.ClassificationHead: _classifier,
+        models.SpanHead: _answerer,
+    }
+    return heads.get(type(model.head))
 
 
 def _translator(
@@ -110,6 +115,10 @@ def _filler(folder: pathlib.Path, model: Any, words: Any) -> export.MaskFiller:
 
 def _classifier(folder: pathlib.Path, model: Any, words: Any) -> export.TextClassifier:
     return export.TextClassifier(model, words, pretrained.class_names(folder))
+
+
+def _answerer(folder: pathlib.Path, model: Any, words: Any) -> export.QuestionAnswerer:
+    return export.QuestionAnswerer(model, words)
 
 
 def _encoder(folder: pathlib.Path, model: Any, words: Any) -> export.SentenceEncoder:

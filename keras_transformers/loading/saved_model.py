@@ -19,6 +19,7 @@ KNOWN_BY = {
     "candidates": "mask_filler",
     "embedding": "sentence_encoder",
     "boxes": "detector",
+    "no_answer": "question_answerer",
 }
 
 
@@ -56,7 +57,7 @@ def predictor(
     kind, labels = _about(folder, inputs, outputs)
     made = KINDS[kind]
     takes = str(made.takes)
-    if takes == "text":
+    if takes != "image":
         _register_text_ops(folder)
     loaded = tf.saved_model.load(str(folder))
     run = loaded.signatures[signature]

@@ -7,14 +7,13 @@ from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import DecoderBlock, TokenEmbedding
-from keras_transformers.layers.parts import part, serialized, serialized_parts
+from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.decoding import (
     CachedDecoding,
     DecodingState,
     log_probabilities,
     token_positions,
 )
-from keras_transformers.models.language_head import LanguageHead
 from keras_transformers.models.language_model_variants import (
     LanguageModelKeywords,
     decoder_block,
@@ -51,7 +50,9 @@ class LanguageModel(CachedDecoding, TextModel):
             If it is pre-norm, a norm like its own stands at the end.
         embedding: What ids become, in the place of `vocab_size`, `hidden_dim` and `max_length`: a
             `TextEmbedding`; copied.
-        head: What makes the logits, in the place of the token table: a `LanguageHead`; copied.
+        head: What makes the logits, in the place of the token table: a `LanguageHead`; or a
+            `ClassificationHead`, `TaggingHead` or `SpanHead`, with which it writes no text, or a
+            layer of your own, as `TextEncoder` takes it; copied.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers; or a dict of `ids` and
@@ -60,7 +61,7 @@ class LanguageModel(CachedDecoding, TextModel):
 
     Returns:
         Logits `(batch, length, vocab_size)`: at each position, of the token after it. They have the
-        implicit Keras mask of the real tokens.
+        implicit Keras mask of the real tokens. With another head, what it gives.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a number is
@@ -115,7 +116,7 @@ class LanguageModel(CachedDecoding, TextModel):
         super().__init__(**kwargs)
         self.embedding = self._make_embedding(embedding)
         self.decoder_blocks, self.norm = self._make_blocks(block, "decoder")
-        self.head: Any = None if head is None else part(self, "head", head, LanguageHead)
+        self._make_head(head)
 
     @classmethod
     def from_variant(
@@ -142,7 +143,8 @@ class LanguageModel(CachedDecoding, TextModel):
                 the variant's, for the gate is a third matrix; `num_key_value_heads`, which must
                 divide `num_heads`; `attention_dropout`, by default `dropout`; `activation` of the
                 feed-forward networks of "gpt2", by default GELU by the tanh; `norm_epsilon`, by
-                default 1e-5; `padding_id`, by default 0, see `TextEmbedding`.
+                default 1e-5; `padding_id`, by default 0, and `tie_weights`, by default True, see
+                `TextEmbedding`.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the
@@ -152,30 +154,37 @@ class LanguageModel(CachedDecoding, TextModel):
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`; None where logits have a soft cap."""
-        if self.head is None:
-            return super().output_table()
-        table = self.head.table_of(self.token_embedding)
-        return None if self.head.soft_cap is not None or table is None else (table, [])
+        return super().output_table() if self.head is None else None
 
     def build(self, inputs_shape: Any) -> None:
-        shape = self._build_stack(self.decoder_blocks)
-        if self.head is not None:
-            self.head.build(shape, (*shape[:-1], self.embedding.vocab_size))
+        self._build_head(self._build_stack(self.decoder_blocks))
 
     def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
-        x = self._run(self.decoder_blocks, self.as_inputs(inputs), training)
-        return self._scored(x, self._logits)
+        inputs = self.as_inputs(inputs)
+        x = self._run(self.decoder_blocks, inputs, training)
+        return (
+            self._scored(x, self._logits)
+            if self.writes
+            else self._headed(x, inputs["ids"], training)
+        )
+
+    @property
+    def writes(self) -> bool:
+        """Whether it makes logits of the vocabulary."""
+        return self.head is None or self._restores
 
     def _logits(self, x: Tensor) -> Tensor:
         """Of the output of the last norm, `(batch, length, hidden_dim)`."""
         if self.head is None:
             return self.token_embedding.logits(x)
-        logits: Tensor = self.head(x, table=self.token_embedding)
+        logits: Tensor = self.head(x, logits=self.token_embedding.logits)
         return logits
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
         ids = inputs_shape["ids"] if isinstance(inputs_shape, dict) else inputs_shape
-        return (*ids, self.embedding.vocab_size)
+        if self.head is None:
+            return (*ids, self.embedding.vocab_size)
+        return self._shape_of_output((*ids, self.embedding.hidden_dim))
 
     @property
     def most_decodable(self) -> int | None:
@@ -206,8 +215,14 @@ class LanguageModel(CachedDecoding, TextModel):
             `(state, None)`: a `DecodingState`.
 
         Raises:
-            ValueError: If there may be more steps than `most_decodable`.
+            ValueError: If there may be more steps than `most_decodable`, or the head writes no
+                text.
         """
+        if not self.writes:
+            raise ValueError(
+                f"LanguageModel '{self.name}': `head` must make logits of the vocabulary for text "
+                f"to be written. Received: a {type(self.head).__name__}"
+            )
         # A tensor is what nobody knows while tracing; who traces sees to it.
         most = self.most_decodable
         if isinstance(max_length, int) and most is not None and max_length > most:
@@ -268,7 +283,6 @@ class LanguageModel(CachedDecoding, TextModel):
         """
         x = self.embedding(ids, token_positions(index, ids, self.most_positions))
         x, state, _ = self._step_blocks(x, index, state, back_pointers)
-        table = self.token_embedding
-        if self.head is None:
-            return table.step_logits(self._normed(x)), state
-        return self.head.step(self._normed(x), table), state
+        logits = self.token_embedding.step_logits
+        x = self._normed(x)
+        return logits(x) if self.head is None else self.head(x, logits=logits), state

@@ -39,7 +39,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 # Keywords that make another part than the numbers do.
 BLOCK_WORDS = ("style", "num_key_value_heads", "attention_dropout", "activation", "norm_epsilon")
-EMBEDDING_WORDS = ("style", "padding_id")
+EMBEDDING_WORDS = ("style", "padding_id", "tie_weights")
 
 
 class LanguageModelKeywords(LayerOptions, total=False):
@@ -60,6 +60,7 @@ class LanguageModelKeywords(LayerOptions, total=False):
     activation: Activation | None
     norm_epsilon: float
     padding_id: int
+    tie_weights: bool
 
 
 def decoder_embedding(
@@ -68,10 +69,13 @@ def decoder_embedding(
     max_length: int = 1024,
     style: Style = "gpt2",
     padding_id: int = 0,
+    tie_weights: bool = True,
 ) -> TextEmbedding:
     """What ids become in a style: with a table of positions in "gpt2", without in "modern"."""
     positions = max_length if style == "gpt2" else None
-    return TextEmbedding(vocab_size, hidden_dim, positions, padding_id=padding_id)
+    return TextEmbedding(
+        vocab_size, hidden_dim, positions, padding_id=padding_id, tie_weights=tie_weights
+    )
 
 
 def decoder_block(

@@ -12,6 +12,7 @@ from keras_transformers.models.image_model import ImageModel, drop_path_rates
 from keras_transformers.models.settings import check_sizes
 
 STRIDES = (4, 8, 16, 32)  # as all papers have it
+FOUR = range(4, 5)  # numbers of stages that there may be
 
 
 class Pyramid(ImageModel):
@@ -23,7 +24,7 @@ class Pyramid(ImageModel):
     of the two.
     """
 
-    def _check_stages(self, names: Sequence[str], stages: Sequence[int] = (4,)) -> None:
+    def _check_stages(self, names: Sequence[str], stages: range = FOUR) -> None:
         """Raises ValueError unless these settings have a positive integer for each stage.
 
         `stages` are the numbers of them that there may be.
@@ -93,14 +94,15 @@ class Pyramid(ImageModel):
 
 
 def check_stages(
-    owner: str, name: str, sizes: Any, stages: Sequence[int] = (4,), or_none: bool = False
+    owner: str, name: str, sizes: Any, stages: range = FOUR, or_none: bool = False
 ) -> None:
     """Raises ValueError unless each stage has a positive integer, or perhaps None."""
     right = (or_none if n is None else isinstance(n, int) and n > 0 for n in sizes)
     if len(sizes) not in stages or not all(right):
+        number = f"{stages[0]} to {stages[-1]}" if len(stages) > 1 else stages[0]
         raise ValueError(
-            f"{owner}: `{name}` must have a positive integer for each of "
-            f"{' or '.join(map(str, stages))} stages. Received: {sizes!r}"
+            f"{owner}: `{name}` must have a positive integer for each of {number} stages. "
+            f"Received: {sizes!r}"
         )
 
 

@@ -11,10 +11,11 @@ from keras_transformers.layers import PatchEmbedding, PatchMerging, SwinBlock
 from keras_transformers.layers.parts import Prototype, serialized_parts
 from keras_transformers.layers.vision.patch_merging import pad_map
 from keras_transformers.models.image_model import ImageModelOptions, both_sides, with_rates
-from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
+from keras_transformers.models.pyramid import Pyramid, block_name, check_stages
 from keras_transformers.models.settings import check_sizes, keeps_settings, refuse_beside
 from keras_transformers.models.swin_variants import (
     NUMBERS,
+    STAGES,
     SwinKeywords,
     swin_arguments,
     swin_blocks,
@@ -25,10 +26,11 @@ from keras_transformers.models.swin_variants import (
 class Swin(Pyramid):
     """Swin Transformer (Liu et al. 2021, https://arxiv.org/abs/2103.14030).
 
-    Patches, then four stages of `SwinBlock`, the windows of every second one shifted by half a
-    window, with `PatchMerging` between; `y = mean(LN(z))` and a linear head. The second version
-    (Liu et al. 2022, https://arxiv.org/abs/2111.09883) has cosines for scores, a bias from a small
-    network, and norms at the end of the branches. Cost grows linearly with the number of patches.
+    Patches, then stages of `SwinBlock`, four in the paper, the windows of every second block
+    shifted by half a window, with `PatchMerging` between; `y = mean(LN(z))` and a linear head. The
+    second version (Liu et al. 2022, https://arxiv.org/abs/2111.09883) has cosines for scores, a
+    bias from a small network, and norms at the end of the branches. Cost grows linearly with the
+    number of patches.
     Images of any size are taken: what is missing to whole patches, windows or pairs is padded.
 
     Args:
@@ -37,14 +39,14 @@ class Swin(Pyramid):
             a window at this size gets windows as large as its map.
         patch_size: Side of a patch.
         hidden_dim: Width of the first stage; each has twice that of the last.
-        num_layers: Blocks of each stage.
+        num_layers: Blocks of each stage, from one stage to eight.
         num_heads: Heads of each stage; must divide its width. 3, 6, 12 and 24 unless there are
             `blocks`.
         window_size: Side of a window in tokens. 7 unless there are `blocks`.
         version: 1, the default unless there are `blocks`, or 2.
         drop_path: Rate of dropping a branch in the last block; the first has 0, those between lie
             on a line (Huang et al. 2016). None for those of the `blocks`, or 0.
-        blocks: What the blocks of a stage are copies of, one `SwinBlock` for each of the four, in
+        blocks: What the blocks of a stage are copies of, one `SwinBlock` for each, in
             the place of `num_heads`, `window_size` and `version`. The model shifts every second
             copy; and merges and ends with norms like those of the first.
 
@@ -53,7 +55,8 @@ class Swin(Pyramid):
         training: Whether dropout acts.
 
     Returns:
-        Logits `(batch, num_classes)`, or `(batch, 8 * hidden_dim)` without a head. `features` gives
+        Logits `(batch, num_classes)`, or `(batch, 8 * hidden_dim)`, of four stages,
+        without a head. `features` gives
         the maps of all stages.
 
     Raises:
@@ -101,7 +104,7 @@ class Swin(Pyramid):
     ) -> None:
         super().__init__(**kwargs)
         check_sizes("Swin", self._settings, ["patch_size", "hidden_dim"])
-        self._check_stages(["num_layers"])
+        self._check_stages(["num_layers"], STAGES)
         policy = self.dtype_policy
         self.blocks = self._blocks(blocks)
         first: Any = self.blocks[0].layer
@@ -113,7 +116,7 @@ class Swin(Pyramid):
         norm_of_mergings = first.copied_norm(self, "norm")
         self.mergings = [
             PatchMerging(first.norm_first, norm_of_mergings, name=f"merging_{i}", dtype=policy)
-            for i in range(1, len(STRIDES))
+            for i in range(1, len(num_layers))
         ]
         self.encoder_blocks = [self._copy(*position) for position in self._positions()]
         if drop_path is not None:
@@ -123,17 +126,19 @@ class Swin(Pyramid):
 
     def _blocks(self, given: Sequence[Part] | None) -> list[Prototype]:
         numbers = {name: self._settings[name] for name in NUMBERS}
+        stages = len(self._settings["num_layers"])
         if given is not None:
             refuse_beside("Swin", "blocks", **numbers)
-            if len(given) != len(STRIDES):
+            if len(given) != stages:
                 raise ValueError(
-                    f"Swin: `blocks` must be a `SwinBlock` for each of {len(STRIDES)} stages. "
+                    f"Swin: `blocks` must be a `SwinBlock` for each of {stages} stages. "
                     f"Received: {len(given)}"
                 )
         else:
             self._settle(**{name: NUMBERS[name] for name, x in numbers.items() if x is None})
             self._settle(num_heads=list(self._settings["num_heads"]))
             numbers = {name: self._settings[name] for name in NUMBERS}
+            check_stages("Swin", "num_heads", numbers["num_heads"], range(stages, stages + 1))
             given = swin_blocks(self._settings["hidden_dim"], **numbers)
         return [Prototype(self, "blocks", each, SwinBlock) for each in given]
 
@@ -207,7 +212,10 @@ class Swin(Pyramid):
         self._end_building()
 
     def strides(self) -> tuple[int, ...]:
-        return tuple(self._settings["patch_size"] * 2**stage for stage in range(len(STRIDES)))
+        return tuple(
+            self._settings["patch_size"] * 2**stage
+            for stage in range(len(self._settings["num_layers"]))
+        )
 
     def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [self.mergings[stage - 1]] if stage else [self.patch_embedding, self.embedding_norm]

@@ -9,7 +9,7 @@ import keras
 from keras_transformers.annotations import Activation, Part
 from keras_transformers.layers import FeedForward, SwinBlock, WindowAttention
 from keras_transformers.models.image_model import ImageModelOptions
-from keras_transformers.models.pyramid import STRIDES, check_stages
+from keras_transformers.models.pyramid import check_stages
 from keras_transformers.models.settings import (
     check_changes,
     check_choice,
@@ -27,6 +27,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "L": {"hidden_dim": 192, "num_layers": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)},
 }
 SECOND = {"image_size": 256, "window_size": 8}  # of the second version, Liu et al. 2022, table 4
+STAGES = range(1, 9)  # numbers of them that there may be
 # Numbers that make the blocks where these are not given, and the keywords by which they are others.
 NUMBERS: dict[str, Any] = {"num_heads": (3, 6, 12, 24), "window_size": 7, "version": 1}
 WORDS = ("pretrained_window_size", "mlp_ratio", "mask_padding", "dropout", "norm_epsilon")
@@ -72,12 +73,14 @@ def swin_blocks(
     Raises:
         ValueError: If a size is not positive, or there are not as many as stages.
     """
-    trained = of_stages(pretrained_window_size)
+    stages = len(num_heads)
+    trained = of_stages(pretrained_window_size, stages)
     sizes = {"hidden_dim": hidden_dim, "window_size": window_size, "mlp_ratio": mlp_ratio}
     check_sizes("Swin", sizes, list(sizes))
     check_choice("Swin", {"version": version}, "version", (1, 2))
-    check_stages("Swin", "num_heads", num_heads)
-    check_stages("Swin", "pretrained_window_size", trained, or_none=True)
+    check_stages("Swin", "num_heads", num_heads, STAGES)
+    same = range(stages, stages + 1)
+    check_stages("Swin", "pretrained_window_size", trained, same, or_none=True)
     return [
         SwinBlock(
             mixer=WindowAttention(
@@ -97,10 +100,10 @@ def swin_blocks(
     ]
 
 
-def of_stages(window_size: int | Sequence[int | None] | None) -> list[int | None]:
+def of_stages(window_size: int | Sequence[int | None] | None, stages: int) -> list[int | None]:
     """A window size, or None, of each stage, given as a list of them or as one for all."""
     if isinstance(window_size, int | None):
-        return [window_size] * len(STRIDES)
+        return [window_size] * stages
     return list(window_size)
 
 

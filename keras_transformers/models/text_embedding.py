@@ -20,7 +20,8 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
 
     `x = norm(E[ids] + P[positions] + S[token_types])` (Devlin et al. 2018,
     https://arxiv.org/abs/1810.04805, section 3, figure 2). The `embedding` of `TextEncoder` and
-    `LanguageModel`, which take logits from the same table `E`.
+    `LanguageModel`, which take logits from the same table `E`, or from one of
+    their own.
 
     Args:
         vocab_size: Size of the vocabulary.
@@ -38,6 +39,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         embedding_dim: Width of the tables and of the norm, where it is another than `hidden_dim`;
             then a dense layer follows (Lan et al. 2020, "ALBERT",
             https://arxiv.org/abs/1909.11942, section 3.1: factorized embedding parameterization).
+        tie_weights: Whether logits come from the table of tokens, see `TokenEmbedding`.
 
     Call arguments:
         ids: Integers `(batch, length)`, or floats that hold integers.
@@ -72,6 +74,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         norm: Part | None = None,
         scale: bool = False,
         embedding_dim: int | None = None,
+        tie_weights: bool = True,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -84,7 +87,9 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         self.first_position = whole_number(self, "first_position", first_position, least=0)
         self.autocast = False  # half precision would round ids that are held in floats
         self.scale = scale
-        self.token_embedding = self._table(vocab_size, "token_embedding", scale)
+        self.tie_weights = tie_weights
+        tokens = {"scale": scale, "tie_weights": tie_weights}
+        self.token_embedding = self._table(vocab_size, "token_embedding", **tokens)
         self.position_embedding = None
         if max_length is not None:
             self.position_embedding = PositionEmbedding(
@@ -108,9 +113,11 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         """How long a text may be, None without end."""
         return None if self.position_embedding is None else self.position_embedding.most_positions
 
-    def _table(self, rows: int, name: str, scale: bool = False) -> TokenEmbedding:
+    def _table(
+        self, rows: int, name: str, scale: bool = False, tie_weights: bool = True
+    ) -> TokenEmbedding:
         width, policy = self.embedding_dim or self.hidden_dim, self.dtype_policy
-        return TokenEmbedding(rows, width, scale, name=name, dtype=policy)
+        return TokenEmbedding(rows, width, scale, tie_weights=tie_weights, name=name, dtype=policy)
 
     def build(self, ids_shape: Shape) -> None:
         self.token_embedding.build(ids_shape)
@@ -151,4 +158,5 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             "norm": serialized(self.norm),
             "scale": self.scale,
             "embedding_dim": self.embedding_dim,
+            "tie_weights": self.tie_weights,
         }

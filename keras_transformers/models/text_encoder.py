@@ -5,10 +5,9 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import LayerOptions, Part, ProblemType, Shape, Tensor
-from keras_transformers.layers import EncoderBlock, TokenEmbedding, padding_mask
-from keras_transformers.layers.errors import refuse
-from keras_transformers.layers.parts import arguments_of_call, part, serialized, serialized_parts
+from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
+from keras_transformers.layers import EncoderBlock, TokenEmbedding
+from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.settings import keeps_settings
 from keras_transformers.models.text_encoder_variants import (
     TextEncoderKeywords,
@@ -18,11 +17,10 @@ from keras_transformers.models.text_encoder_variants import (
 )
 from keras_transformers.models.text_heads import MaskedLanguageHead
 from keras_transformers.models.text_model import Blocks, TextModel
-from keras_transformers.models.transfer import Transferable
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEncoder(Transferable, TextModel):
+class TextEncoder(TextModel):
     """Encoder-only Transformer for text, with a head for a task.
 
     By numbers it is BERT (Devlin et al. 2018, https://arxiv.org/abs/1810.04805): sum of token,
@@ -46,10 +44,10 @@ class TextEncoder(Transferable, TextModel):
             `EncoderBlock`. If it is pre-norm, a norm like its own stands at the end.
         embedding: What ids become, in the place of `vocab_size`, `hidden_dim` and `max_length`: a
             `TextEmbedding`; copied.
-        head: None for the encoder alone; or `ClassificationHead`, `TaggingHead`,
+        head: None for the encoder alone; or `ClassificationHead`, `TaggingHead`, `SpanHead`,
             `MaskedLanguageHead` or a layer of your own, which is called with `(batch, length,
             hidden_dim)`, and with `real`, `logits` and `training` where its `call` names them (see
-            these three); copied.
+            these); copied.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers, or a dict of `ids`,
@@ -60,8 +58,8 @@ class TextEncoder(Transferable, TextModel):
 
     Returns:
         Without a head `(batch, length, hidden_dim)`; logits `(batch, length or positions,
-        vocab_size)`, `(batch, num_classes)` or `(batch, length, num_classes)`. What has a position
-        for each token has the implicit Keras mask of the real ones.
+        vocab_size)`, `(batch, num_classes)`, `(batch, length, num_classes)` or `(batch, 2,
+        length)`. What has a position for each token has the implicit Keras mask of the real ones.
 
     Raises:
         ValueError: If a size is not positive, `num_heads` does not divide `hidden_dim`, a number is
@@ -110,10 +108,7 @@ class TextEncoder(Transferable, TextModel):
         super().__init__(**kwargs)
         self.embedding = self._make_embedding(embedding)
         self.encoder_blocks, self.norm = self._make_blocks(block, "encoder")
-        self.head: Any = None if head is None else part(self, "head", head, keras.layers.Layer)
-        self._head_takes: frozenset[str] = frozenset()
-        if self.head is not None:
-            self._head_takes = arguments_of_call(self.head)
+        self._make_head(head)
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""
@@ -122,11 +117,6 @@ class TextEncoder(Transferable, TextModel):
         table = self.token_embedding
         biases = [] if table.bias is None else [table.bias]
         return table, [*biases, getattr(self.head, "bias", None)]
-
-    @property
-    def problem_type(self) -> ProblemType | None:
-        """What the logits of classes are for, as the head was told."""
-        return getattr(self.head, "problem_type", None)
 
     @classmethod
     def from_variant(
@@ -155,10 +145,10 @@ class TextEncoder(Transferable, TextModel):
                 `dropout`; `activation` of the feed-forward networks of "bert" and of
                 "masked_language", by default GELU; `norm_epsilon`, by default the published
                 models', 1e-12 and 1e-5; of "bert" `token_types`, by default 2, of which DistilBERT
-                has 0; `padding_id`, `first_position` and `embedding_dim`, see `TextEmbedding`.
-                `head` is a layer, or "masked_language", "classification" or "tagging", with
-                `num_classes`, `pooling`, `pooler_activation` and `problem_type`; see
-                `ClassificationHead`.
+                has 0; `padding_id`, `first_position`, `embedding_dim` and `tie_weights`, see
+                `TextEmbedding`. `head` is a layer, or "masked_language", "question_answering",
+                "classification" or "tagging", the last two with `num_classes`, `pooling`,
+                `pooler_activation` and `problem_type`; see `ClassificationHead`.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the
@@ -166,30 +156,8 @@ class TextEncoder(Transferable, TextModel):
         """
         return cls(**text_encoder_arguments(name, vocab_size, changes))
 
-    def transferred(self, **changes: Any) -> Self:
-        """As `Transferable.transferred`; `num_classes` alone makes a head like this one's."""
-        if "num_classes" in changes and "head" not in changes:
-            if not hasattr(self.head, "num_classes"):
-                expected = "left out, for the head has no classes; give a `head`"
-                refuse(self, "num_classes", expected, changes["num_classes"])
-            head = serialized(self.head)
-            number = {"num_classes": changes.pop("num_classes")}
-            changes["head"] = {**head, "config": {**head["config"], **number}}
-        return super().transferred(**changes)
-
     def build(self, inputs_shape: Any) -> None:
-        shape = self._build_stack(self.encoder_blocks)
-        if self.head is not None:
-            self.head.build(shape, **self._shape_of_logits(shape))
-
-    def _shape_of_logits(self, hidden: Shape) -> dict[str, Shape]:
-        """What a head that takes `logits` is told of them."""
-        vocab_size = self.embedding.vocab_size
-        return {"logits_shape": (*hidden[:-1], vocab_size)} if self._restores else {}
-
-    @property
-    def _restores(self) -> bool:
-        return "logits" in self._head_takes
+        self._build_head(self._build_stack(self.encoder_blocks))
 
     def call(self, inputs: Tensor | dict[str, Tensor], training: bool | None = None) -> Tensor:
         inputs = self.as_inputs(inputs)
@@ -201,9 +169,7 @@ class TextEncoder(Transferable, TextModel):
             x = ops.take_along_axis(x, positions, axis=1)
         if self._gives_hidden:
             return self.head.vectors(x)
-        options: dict[str, Any] = {"training": training, "logits": self.token_embedding.logits}
-        options["real"] = padding_mask(inputs["ids"], self.padding_id)
-        return self.head(x, **{k: v for k, v in options.items() if k in self._head_takes})
+        return self._headed(x, inputs["ids"], training)
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
         positions = ids = inputs_shape
@@ -211,17 +177,12 @@ class TextEncoder(Transferable, TextModel):
             ids = inputs_shape["ids"]
             positions = inputs_shape.get("masked_positions", ids)
         hidden = (*(positions if self._restores else ids), self.embedding.hidden_dim)
-        if self.head is None:
-            return hidden
-        shape: Shape = self.head.compute_output_shape(hidden, **self._shape_of_logits(hidden))
-        return shape
+        return hidden if self.head is None else self._shape_of_output(hidden)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which positions of the output stand for a real token; None where it has others."""
         chosen = isinstance(inputs, dict) and inputs.get("masked_positions") is not None
-        if chosen or len(self.compute_output_shape((None, None))) != 3:
-            return None
-        return super().compute_mask(inputs, previous_mask)
+        return None if chosen else super().compute_mask(inputs, previous_mask)
 
     def encode(self, inputs: Any, training: bool | None = None) -> Tensor:
         """Runs the blocks: ids, or a dict as for a call -> `(batch, length, hidden_dim)`."""

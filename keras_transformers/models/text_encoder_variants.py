@@ -22,13 +22,19 @@ from keras_transformers.models.settings import (
     variant,
     with_parts,
 )
+from keras_transformers.models.span_head import SpanHead
 from keras_transformers.models.text_embedding import TextEmbedding
-from keras_transformers.models.text_heads import ClassificationHead, MaskedLanguageHead, TaggingHead
+from keras_transformers.models.text_heads import (
+    POOLINGS,
+    ClassificationHead,
+    MaskedLanguageHead,
+    Pooling,
+    TaggingHead,
+)
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING, check_text_numbers
 
 Style: TypeAlias = Literal["bert", "modern"]
-Pooling: TypeAlias = Literal["token", "mean"]
-Task: TypeAlias = Literal["masked_language", "classification", "tagging"]
+Task: TypeAlias = Literal["masked_language", "classification", "tagging", "question_answering"]
 
 # Devlin et al. 2018, section 3 (base, large); Turc et al. 2019, https://arxiv.org/abs/1908.08962,
 # table 1 (the others).
@@ -40,11 +46,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "base": {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "num_layers": 12},
     "large": {"hidden_dim": 1024, "num_heads": 16, "mlp_dim": 4096, "num_layers": 24},
 }
-TASKS = (None, "masked_language", "classification", "tagging")
+TASKS = (None, "masked_language", "classification", "tagging", "question_answering")
 # Keywords that make another part than the numbers do.
 BLOCK_WORDS = ("style", "attention_dropout", "activation", "norm_epsilon")
 EMBEDDING_WORDS = ("style", "token_types", "padding_id", "first_position", "norm_epsilon")
-EMBEDDING_WORDS += ("embedding_dim",)
+EMBEDDING_WORDS += ("embedding_dim", "tie_weights")
 HEAD_WORDS = ("num_classes", "pooling", "pooler_activation", "problem_type")
 
 
@@ -68,6 +74,7 @@ class TextEncoderKeywords(LayerOptions, total=False):
     padding_id: int
     first_position: int
     embedding_dim: int | None
+    tie_weights: bool
     num_classes: int | None
     pooling: Pooling
     pooler_activation: Activation | None
@@ -94,6 +101,7 @@ def encoder_embedding(
     first_position: int = 0,
     norm_epsilon: float | None = None,
     embedding_dim: int | None = None,
+    tie_weights: bool = True,
 ) -> TextEmbedding:
     """What ids become in a style: "modern" has tables neither of positions nor of token types."""
     norm = encoder_norm(style, norm_epsilon)
@@ -110,6 +118,7 @@ def encoder_embedding(
         first_position,
         norm,
         embedding_dim=embedding_dim,
+        tie_weights=tie_weights,
     )
 
 
@@ -164,6 +173,8 @@ def encoder_head(
         return MaskedLanguageHead(activation, norm)
     if task is None:
         return None
+    if task == "question_answering":
+        return SpanHead()
     if num_classes is None:
         raise ValueError(
             f"TextEncoder: `num_classes` must be given for head={task!r}. Received: None"
@@ -212,5 +223,5 @@ def _check(owner: str, settings: dict[str, Any]) -> None:
     if not isinstance(given["head"], (keras.layers.Layer, dict)):
         check_choice(owner, given, "head", TASKS)
     check_choice(owner, given, "style", ("bert", "modern"))
-    check_choice(owner, given, "pooling", ("token", "mean"))
+    check_choice(owner, given, "pooling", POOLINGS)
     check_problem(owner, {"num_classes": None, **given})

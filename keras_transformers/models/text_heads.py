@@ -1,7 +1,7 @@
 """What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
 
 from collections.abc import Callable
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 import keras
 from keras import ops
@@ -22,16 +22,22 @@ from keras_transformers.layers.parts import Prototype, part_or_numbers
 from keras_transformers.models.head_transform import HeadTransform
 from keras_transformers.models.settings import check_problem
 
+Pooling: TypeAlias = Literal["token", "mean", "last"]
+POOLINGS = ("token", "mean", "last")
 
-def pooled_tokens(x: Tensor, real: Tensor, pooling: Literal["token", "mean"]) -> Tensor:
+
+def pooled_tokens(x: Tensor, real: Tensor, pooling: Pooling) -> Tensor:
     """One vector for each row of `x` `(batch, length, hidden_dim)`, in float32 at least.
 
     Args:
         real: Bool `(batch, length)`, False at padding.
-        pooling: "token", the first real one, for padding may come before it; or "mean".
+        pooling: "token", the first real one, for padding may come before it; "mean"; or "last", the
+            last real one.
     """
-    if pooling == "token":
-        real = ops.logical_and(real, ops.cumsum(ops.cast(real, "int32"), axis=1) == 1)
+    if pooling != "mean":
+        number = ops.cumsum(ops.cast(real, "int32"), axis=1)
+        wanted = 1 if pooling == "token" else number[:, -1:]
+        real = ops.logical_and(real, number == wanted)
     dtype = keras.backend.result_type(x.dtype, "float32")
     total = ops.sum(ops.where(ops.expand_dims(real, -1), ops.cast(x, dtype), 0.0), axis=1)
     return total / ops.maximum(ops.sum(ops.cast(real, dtype), axis=1, keepdims=True), 1.0)
@@ -43,18 +49,20 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
 
     With pooling "token", `tanh(W h_1 + b)` of the first real token, dropout, and a dense layer
     (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3.1 and 4.1); with "mean", the
-    same of the mean over real tokens.
+    same of the mean over real tokens; with "last", of the last real token, the only one that has
+    seen the whole text in a decoder.
 
     Args:
         num_classes: Number of classes.
-        pooling: "token" or "mean".
+        pooling: "token", "mean" or "last".
         activation: Instead of tanh.
         dropout: Rate before the last layer.
-        transform: What stands in the place of the dense layer with `activation`: a `HeadTransform`;
-            copied.
+        transform: What stands in the place of the dense layer with `activation`: a `HeadTransform`,
+            or `keras.layers.Identity()` for nothing; copied.
         problem_type: What the logits are for, which exports go by: "single_label_classification" (a
             softmax), "multi_label_classification" (a sigmoid of each), "regression", or None: one
             of several classes, a sigmoid of a single logit.
+        use_bias: Whether the last layer has a bias.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -79,18 +87,20 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
     def __init__(
         self,
         num_classes: int,
-        pooling: Literal["token", "mean"] = "token",
+        pooling: Pooling = "token",
         activation: Activation | None = "tanh",
         dropout: float = 0.1,
         problem_type: ProblemType | None = None,
         transform: Part | None = None,
+        use_bias: bool = True,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_classes = whole_number(self, "num_classes", num_classes)
-        self._transform = part_or_numbers(self, "transform", transform, HeadTransform)
-        if pooling not in ("token", "mean"):
-            refuse(self, "pooling", "one of token, mean", repr(pooling))
+        self._transform = part_or_numbers(self, "transform", transform, keras.layers.Layer)
+        if pooling not in POOLINGS:
+            refuse(self, "pooling", f"one of {', '.join(POOLINGS)}", repr(pooling))
+        self.use_bias = use_bias
         self.pooling = pooling
         self.activation = keras.activations.get(activation)
         self.dropout = rate(self, "dropout", dropout)
@@ -108,7 +118,9 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
             self.pooler = self._transform.copy(self, "transform")
         self.pooler.build((None, width))
         self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
-        self.classes = keras.layers.Dense(self.num_classes, name="classes", dtype=self.dtype_policy)
+        self.classes = keras.layers.Dense(
+            self.num_classes, use_bias=self.use_bias, name="classes", dtype=self.dtype_policy
+        )
         self.classes.build(self.pooler.compute_output_shape((None, width)))
 
     def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
@@ -123,10 +135,14 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
             **super().get_config(),
             "num_classes": self.num_classes,
             "pooling": self.pooling,
-            "activation": keras.activations.serialize(self.activation),
+            # Beside a transform it is of no effect.
+            "activation": keras.activations.serialize(self.activation)
+            if self._transform is None
+            else None,
             "dropout": self.dropout,
             "problem_type": self.problem_type,
             "transform": None if self._transform is None else self._transform.serialized(),
+            "use_bias": self.use_bias,
         }
 
 

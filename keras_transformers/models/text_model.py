@@ -2,29 +2,35 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import keras
 
-from keras_transformers.annotations import Part, Tensor
-from keras_transformers.layers import Dropout, TokenEmbedding
+from keras_transformers.annotations import Part, ProblemType, Shape, Tensor
+from keras_transformers.layers import Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse
+from keras_transformers.layers.parts import arguments_of_call, part, serialized
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.settings import ModelSettings, check_numbers, check_sizes
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING
+from keras_transformers.models.transfer import Transferable
 from keras_transformers.models.without_logits import TrainsWithoutLogits
 
+LENGTH = 1 << 20  # of a text, in the place of one that is not known
 Blocks: TypeAlias = Part | Sequence[Part]  # of all layers, or in turn
 
 
-class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
+class TextModel(
+    Transferable, Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model
+):
     """Base of `TextEncoder` and `LanguageModel`.
 
     Settings of both are `vocab_size`, `hidden_dim`, `num_heads`, `mlp_dim`, `num_layers`,
-    `max_length`, `dropout`, and the parts that take the place of numbers, `block` and `embedding`.
+    `max_length`, `dropout`, the parts that take the place of numbers, `block` and `embedding`, and
+    `head`.
 
     Attributes:
         block_kind: What a `block` must be.
@@ -83,6 +89,60 @@ class TextModel(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite,
     def most_positions(self) -> int | None:
         """How many positions there are, None without end."""
         return self.embedding.most_positions
+
+    def _make_head(self, given: Part | None) -> None:
+        self.head: Any = None if given is None else part(self, "head", given, keras.layers.Layer)
+        self._head_takes: frozenset[str] = frozenset()
+        if given is not None:
+            self._head_takes = arguments_of_call(self.head)
+
+    @property
+    def _restores(self) -> bool:
+        """Whether the head makes logits of the vocabulary."""
+        return "logits" in self._head_takes
+
+    def _build_head(self, shape: Shape) -> None:
+        if self.head is not None:
+            self.head.build(shape, **self._shape_of_logits(shape))
+
+    def _shape_of_logits(self, hidden: Shape) -> dict[str, Shape]:
+        """What a head that takes `logits` is told of them."""
+        vocab_size = self.embedding.vocab_size
+        return {"logits_shape": (*hidden[:-1], vocab_size)} if self._restores else {}
+
+    def _headed(self, x: Tensor, ids: Tensor, training: bool | None) -> Tensor:
+        """What the head makes of `(batch, length, hidden_dim)`, given what its `call` names."""
+        options: dict[str, Any] = {"training": training, "logits": self.token_embedding.logits}
+        options["real"] = padding_mask(ids, self.padding_id)
+        return self.head(x, **{k: v for k, v in options.items() if k in self._head_takes})
+
+    def _shape_of_output(self, hidden: Shape) -> Shape:
+        """The shape of what the head makes."""
+        shape: Shape = self.head.compute_output_shape(hidden, **self._shape_of_logits(hidden))
+        return shape
+
+    @property
+    def problem_type(self) -> ProblemType | None:
+        """What the logits of classes are for, as the head was told."""
+        return getattr(self.head, "problem_type", None)
+
+    def transferred(self, **changes: Any) -> Self:
+        """As `Transferable.transferred`; `num_classes` alone makes a head like this one's."""
+        if "num_classes" in changes and "head" not in changes:
+            if not hasattr(self.head, "num_classes"):
+                expected = "left out, for the head has no classes; give a `head`"
+                refuse(self, "num_classes", expected, changes["num_classes"])
+            head = serialized(self.head)
+            number = {"num_classes": changes.pop("num_classes")}
+            changes["head"] = {**head, "config": {**head["config"], **number}}
+        return super().transferred(**changes)
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
+        """Which positions of the output stand for a real token; None where it has others."""
+        shape = self.compute_output_shape((None, LENGTH))
+        if len(shape) != 3 or shape[1] != LENGTH:
+            return None
+        return super().compute_mask(inputs, previous_mask)
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`."""

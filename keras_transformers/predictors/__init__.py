@@ -9,6 +9,7 @@ from keras_transformers.predictors.images import (
 )
 from keras_transformers.predictors.texts import (
     MaskFillerPredictor,
+    QuestionAnswererPredictor,
     SentenceEncoderPredictor,
     TextClassifierPredictor,
     TextGeneratorPredictor,
@@ -23,6 +24,7 @@ __all__ = [
     "ImagePredictor",
     "MaskFillerPredictor",
     "Predictor",
+    "QuestionAnswererPredictor",
     "Refused",
     "SentenceEncoderPredictor",
     "TextClassifierPredictor",
@@ -35,6 +37,7 @@ OF_EVERY_KIND = (
     DetectorPredictor,
     ImageClassifierPredictor,
     MaskFillerPredictor,
+    QuestionAnswererPredictor,
     SentenceEncoderPredictor,
     TextClassifierPredictor,
     TextGeneratorPredictor,

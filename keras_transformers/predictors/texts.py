@@ -150,6 +150,53 @@ class SentenceEncoderPredictor(TextPredictor):
         return {"embedding": vector, "truncated": bool(row["truncated"])} if details else vector
 
 
+class QuestionAnswererPredictor(TextPredictor):
+    """Answers a question by a piece of a text: a str; with `details` a dict.
+
+    A thing is a pair of question and context, a tuple or a list of two texts, or a dict with both.
+    The dict has `answer`, `score`, `start` and `end`, so that it is `context[start:end]`;
+    `no_answer`, how probable the model finds it that there is none, if it was taught so; and
+    `truncated`, whether the question was cut off.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import QuestionAnswererPredictor
+    >>> first = lambda pairs: {"answer": tf.strings.substr(pairs[:, 1], 0, 5)}
+    >>> answerer = QuestionAnswererPredictor(first)
+    >>> answerer.predict(("Who sat?", "A cat sat."))
+    'A cat'
+    >>> answerer.predict([{"question": "Who?", "context": "A cat."}, ("Who?", "A dog.")])
+    ['A cat', 'A dog']
+    """
+
+    kind = "question_answerer"
+    takes = "question_and_context"
+
+    def _is_one(self, raw: Any) -> bool:
+        """A pair, for no text alone is a thing."""
+        pair = isinstance(raw, tuple | list) and len(raw) == 2
+        return super()._is_one(raw) or pair and all(isinstance(each, str | bytes) for each in raw)
+
+    def _encoded(self, item: Any) -> Any:
+        if isinstance(item, dict) and {"question", "context"} <= item.keys():
+            item = item["question"], item["context"]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise ValueError(
+                "must be a pair of question and context, or a dict with `question` and `context`. "
+                f"{received(item)}"
+            )
+        return [super(QuestionAnswererPredictor, self)._encoded(text) for text in item]
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        answer = _text(row["answer"])
+        if not details:
+            return answer
+        found = {"answer": answer, "score": float(row["score"])}
+        found |= {"start": int(row["start"]), "end": int(row["end"])}
+        no_answer, truncated = float(row["no_answer"]), bool(row["truncated"])
+        return {**found, "no_answer": no_answer, "truncated": truncated}
+
+
 def _text(value: bytes) -> str:
     """A str; a generator may stop inside a character."""
     return value.decode("utf-8", "replace")

@@ -1,5 +1,6 @@
 """BERT (Devlin et al. 2018) and DistilBERT (Sanh et al. 2019)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from keras_transformers.models import TextEncoder
@@ -13,6 +14,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.heads import OF_ENCODERS, of_texts
 from keras_transformers.pretrained.text_parts import encoder_keywords
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
@@ -92,14 +94,42 @@ def bert_settings(vocab_size: int) -> tuple[Setting, ...]:
     )
 
 
-def bert_sizes(prefix: str) -> dict[Any, tuple[Any, ...]]:
-    """The settings that tensors of BERT and its like show."""
+def bert_weights(
+    prefix: str, title: str, mappings: Callable[[Any], Mappings], width: str = "hidden_size"
+) -> Weights:
+    """The weights of BERT and its like.
+
+    Args:
+        prefix: What the names of the encoder's tensors begin with.
+        title: What the names of the published classes begin with.
+        mappings: As for `Weights`.
+        width: The setting that says how wide the tables are.
+    """
     start = f"{prefix}.embeddings"
-    return {
-        f"{start}.word_embeddings.weight": ("vocab_size", "hidden_size"),
-        f"{start}.position_embeddings.weight": ("max_position_embeddings", "hidden_size"),
-        f"{prefix}.encoder.layer.0.intermediate.dense.weight": ("intermediate_size", "hidden_size"),
-    }
+    return Weights(
+        mappings=mappings,
+        sizes={
+            f"{start}.word_embeddings.weight": ("vocab_size", width),
+            f"{start}.position_embeddings.weight": ("max_position_embeddings", width),
+            f"{prefix}.encoder.layer.0.intermediate.dense.weight": (
+                "intermediate_size",
+                "hidden_size",
+            ),
+        },
+        layers={"num_hidden_layers": f"{prefix}.encoder.layer."},
+        prefix=f"{prefix}.",
+        bare=(f"{title}Model",),
+    )
+
+
+def classes(model: Any) -> Mappings:
+    """The mappings of heads of classes and spans; behind a pooler classes have another name."""
+    pooled = hasattr(model.head, "pooler")
+    return [
+        *linear("head/pooler", "classifier.dense"),
+        *linear("head/classes", "classifier.out_proj" if pooled else "classifier"),
+        *linear("head/ends", "qa_outputs"),
+    ]
 
 
 BERT_ROWS = [
@@ -110,6 +140,7 @@ BERT_ROWS = [
     WeightMapping("head/bias", "cls.predictions.bias", also=("cls.predictions.decoder.bias",)),
     *linear("head/pooler", "bert.pooler.dense"),
     *linear("head/classes", "classifier"),
+    *linear("head/ends", "qa_outputs"),
 ]
 
 DISTILBERT_LAYER = "distilbert.transformer.layer.{i}"
@@ -128,17 +159,11 @@ DISTILBERT_ROWS = [
     WeightMapping("head/bias", "vocab_projector.bias"),
     *linear("head/pooler", "pre_classifier"),
     *linear("head/classes", "classifier"),
+    *linear("head/ends", "qa_outputs"),
 ]
 
-HEADS: dict[str, dict[str, Any]] = {
-    "Model": {"head": None, "num_classes": None},
-    "ForMaskedLM": {"head": "masked_language", "num_classes": None},
-    "ForSequenceClassification": {"head": "classification"},
-    "ForTokenClassification": {"head": "tagging"},
-}
 STYLE = {"style": "bert", "pooling": "token", "padding_id": 0, "first_position": 0}
 STYLE |= {"embedding_dim": None}
-TASKS = {given["head"] or "features": ending for ending, given in HEADS.items()}
 
 BERT_CONFIGURATION = Configuration(
     name="bert",
@@ -149,23 +174,11 @@ BERT_CONFIGURATION = Configuration(
     | {"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}
     | {"pooler_type"},
 )
-BERT_WEIGHTS = Weights(
-    mappings=lambda model: BERT_ROWS,
-    sizes=bert_sizes("bert"),
-    layers={"num_hidden_layers": "bert.encoder.layer."},
-    prefix="bert.",
-    bare=("BertModel",),
-)
 BERT = Family(
     configuration=BERT_CONFIGURATION,
-    weights=BERT_WEIGHTS,
+    weights=bert_weights("bert", "Bert", lambda model: BERT_ROWS),
     model=TextEncoder,
-    architectures={
-        **{f"Bert{ending}": given for ending, given in HEADS.items()},
-        "BertForPreTraining": HEADS["ForMaskedLM"],
-    },
-    tasks={task: f"Bert{ending}" for task, ending in TASKS.items()},
-    classes=True,
+    **of_texts("Bert", OF_ENCODERS, BertForPreTraining=OF_ENCODERS["ForMaskedLM"]),
     make=make_encoder,
     arguments=encoder_keywords,
 )
@@ -204,9 +217,7 @@ DISTILBERT = Family(
     configuration=DISTILBERT_CONFIGURATION,
     weights=DISTILBERT_WEIGHTS,
     model=TextEncoder,
-    architectures={f"DistilBert{ending}": given for ending, given in HEADS.items()},
-    tasks={task: f"DistilBert{ending}" for task, ending in TASKS.items()},
-    classes=True,
+    **of_texts("DistilBert", OF_ENCODERS),
     make=make_encoder,
     arguments=encoder_keywords,
 )

@@ -104,6 +104,17 @@ def number(theirs: str, ours: str, default: float) -> Setting:
     return Setting(theirs, ours, default, _number)
 
 
+def flag(theirs: str, ours: str, default: bool) -> Setting:
+    """A setting that is true or false."""
+    return Setting(theirs, ours, default, _flag, _flag)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
 def positive(value: Any) -> int:
     """The value itself; ValueError unless it is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -269,28 +280,6 @@ class Configuration:
             except ValueError as error:
                 raise ValueError(f"save: for models of type {self.name} {error}") from None
         return config
-
-
-def one_for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Arguments in which encoder and decoder have one value of each of the names.
-
-    Raises:
-        ValueError: If the decoder's, `decoder_NAME`, is another.
-    """
-    arguments = dict(arguments)
-    for name in names:
-        decoders = arguments.pop(f"decoder_{name}")
-        if decoders != arguments[name]:
-            raise ValueError(
-                f"config.json: encoder and decoder must have one {name}. Received: "
-                f"{arguments[name]} and {decoders}"
-            )
-    return arguments
-
-
-def for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Arguments in which the decoder has its own value of each of the names, the same."""
-    return {**arguments, **{f"decoder_{name}": arguments[name] for name in names}}
 
 
 def _listed(values: Iterable[Any]) -> str:

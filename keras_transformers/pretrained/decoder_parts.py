@@ -18,7 +18,8 @@ from keras_transformers.layers import (
     SoftCapScore,
 )
 from keras_transformers.layers.parts import serialized
-from keras_transformers.models import LanguageHead, LanguageModel, TextEmbedding
+from keras_transformers.models import LanguageModel, TextEmbedding
+from keras_transformers.pretrained.heads import decoder_head, head_keywords
 from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.text_parts import numbers_of
 
@@ -41,7 +42,7 @@ def make_language_model(arguments: dict[str, Any]) -> LanguageModel:
         dropout=given.get("dropout", 0.0),
         block=blocks if len(blocks) > 1 else blocks[0],
         embedding=_embedding(given),
-        head=_head(given),
+        head=decoder_head(given),
     )
     model.build((None, None))
     return model
@@ -57,7 +58,7 @@ def language_model_keywords(model: LanguageModel) -> dict[str, Any]:
         ValueError: If no keywords make such a model; the message names the part.
     """
     block = model.decoder_blocks[0]
-    mixer, network, head = block.mixer, block.feed_forward, model.head
+    mixer, network = block.mixer, block.feed_forward
     score, position = getattr(mixer, "score", None), getattr(mixer, "position", None)
     found = {**PLAIN, **numbers_of(model, block)}
     if not isinstance(position, RotaryEmbedding) or position.interleaved:
@@ -79,9 +80,9 @@ def language_model_keywords(model: LanguageModel) -> dict[str, Any]:
         "normalized": isinstance(score, NormalizedScore),
         "score_scale": getattr(score, "scale", None),
         "score_cap": getattr(score, "cap", None),
-        "logits_cap": None if head is None else head.soft_cap,
+        **head_keywords(model.head),
         "gemma": isinstance(block, SandwichDecoderBlock),
-        "tied": head is None or head.tied,
+        "tied": model.embedding.tie_weights,
     }
     _check_parts(model, found)
     return found
@@ -94,13 +95,8 @@ def _embedding(given: dict[str, Any]) -> TextEmbedding:
         None,
         padding_id=given["padding_id"],
         scale=given["gemma"],
+        tie_weights=given["tied"] or given["head"] is not None,
     )
-
-
-def _head(given: dict[str, Any]) -> LanguageHead | None:
-    if given["tied"] and given["logits_cap"] is None:
-        return None
-    return LanguageHead(given["tied"], given["logits_cap"])
 
 
 def _block(given: dict[str, Any], window: int | None) -> DecoderBlock:
@@ -144,11 +140,9 @@ def _score(given: dict[str, Any]) -> Score:
 
 def _check_parts(model: LanguageModel, found: dict[str, Any]) -> None:
     """Raises ValueError for parts that are others than these keywords make."""
-    parts = (("embedding", model.embedding, _embedding(found)), ("head", model.head, _head(found)))
-    for name, ours, theirs in parts:
-        if said(serialized(ours)) != said(serialized(theirs)):
-            received = f"{type(ours).__name__} with {said(ours.get_config())}"
-            raise refused(model, received, f"with an `{name}` as published ones have it")
+    if said(serialized(model.embedding)) != said(serialized(_embedding(found))):
+        received = f"{type(model.embedding).__name__} with {said(model.embedding.get_config())}"
+        raise refused(model, received, "with an `embedding` as published ones have it")
     windows = found["windows"] or [None] * len(model.decoder_blocks)
     for block, window in zip(model.decoder_blocks, windows, strict=True):
         ours, theirs = _described(block), _described(_block(found, window))

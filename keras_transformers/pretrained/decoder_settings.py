@@ -141,14 +141,22 @@ def _written(scaling: Any, factor: float) -> dict[str, Any]:
     raise ValueError(f"no published code has this scaling of rotary positions. Received: {scaling}")
 
 
-def _write_padding(given: dict[str, Any]) -> dict[str, Any]:
-    if given["padding_id"] != -1:
-        raise ValueError(f"padding_id must be -1. Received: {given['padding_id']}")
-    return {"pad_token_id": None}  # the default of some is beyond a smaller vocabulary
+def padding(default: int | None = None) -> Combined:
+    """The id of padding, -1 for none; where text is written none, see `heads.WRITES`."""
 
+    def read(config: dict[str, Any]) -> int:
+        value = config.get("pad_token_id", default)
+        if not isinstance(value, int | None) or isinstance(value, bool):
+            raise ValueError(f"`pad_token_id` must be an integer or null. Received: {value!r}")
+        return -1 if value is None or value < 0 else value
 
-# No id is set aside for padding: of many of these models it is that of END.
-NO_PADDING = Combined("padding_id", (), lambda config: -1, _write_padding)
+    def write(given: dict[str, Any]) -> dict[str, Any]:
+        number = given["padding_id"]
+        if given["head"] is None and number != -1:
+            raise ValueError(f"padding_id must be -1. Received: {number}")
+        return {"pad_token_id": None if number == -1 else number}
+
+    return Combined("padding_id", ("pad_token_id",), read, write)
 
 
 def one_window(default: int | None) -> Combined:

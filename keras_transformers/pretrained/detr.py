@@ -8,14 +8,9 @@ from keras_transformers.models import DETR as Detector
 from keras_transformers.models import ResNet
 from keras_transformers.models.detr_variants import QUERIES
 from keras_transformers.models.resnet import VARIANTS as RESNETS
-from keras_transformers.pretrained.configuration import (
-    Configuration,
-    Setting,
-    number,
-    one_for_both,
-    size,
-)
+from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.parts import one_for_both
 from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, LINEAR, Convolution
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,

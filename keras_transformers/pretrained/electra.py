@@ -5,17 +5,17 @@ from typing import Any
 from keras_transformers.models import HeadTransform, MaskedLanguageHead, TaggingHead, TextEncoder
 from keras_transformers.models.text_encoder_variants import HEAD_WORDS
 from keras_transformers.pretrained.bert import (
-    HEADS,
     STYLE,
-    TASKS,
     bert_layers,
     bert_settings,
-    bert_sizes,
+    bert_weights,
+    classes,
     embeddings,
     make_encoder,
 )
 from keras_transformers.pretrained.configuration import Configuration, size
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.family import Family
+from keras_transformers.pretrained.heads import OF_ENCODERS, of_texts
 from keras_transformers.pretrained.parts import refused, said
 from keras_transformers.pretrained.text_parts import encoder_keywords, of_restoring
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
@@ -33,7 +33,6 @@ MAPPINGS = [
     *linear("head/transform/dense", "generator_predictions.dense"),
     *norm("head/transform/norm", "generator_predictions.LayerNorm"),
     WeightMapping("head/bias", "generator_lm_head.bias"),
-    *linear("head/pooler", "classifier.dense"),
 ]
 DETECTION_MAPPINGS = [
     *BLOCKS,
@@ -49,8 +48,7 @@ def _detects(head: Any) -> bool:
 def _mappings(model: Any) -> Mappings:
     if _detects(model.head):
         return DETECTION_MAPPINGS
-    pooled = hasattr(model.head, "pooler")
-    return [*MAPPINGS, *linear("head/classes", "classifier.out_proj" if pooled else "classifier")]
+    return [*MAPPINGS, *classes(model)]
 
 
 def _detection_head(activation: Any) -> TaggingHead:
@@ -94,30 +92,11 @@ ELECTRA_CONFIGURATION = Configuration(
     | {"summary_activation", "summary_first_dropout", "summary_last_dropout"}
     | {"summary_proj_to_labels"},
 )
-ELECTRA_WEIGHTS = Weights(
-    mappings=_mappings,
-    sizes={
-        **bert_sizes("electra"),
-        "electra.embeddings.word_embeddings.weight": ("vocab_size", "embedding_size"),
-        "electra.embeddings.position_embeddings.weight": (
-            "max_position_embeddings",
-            "embedding_size",
-        ),
-    },
-    layers={"num_hidden_layers": "electra.encoder.layer."},
-    prefix="electra.",
-    bare=("ElectraModel",),
-)
 ELECTRA = Family(
     configuration=ELECTRA_CONFIGURATION,
-    weights=ELECTRA_WEIGHTS,
+    weights=bert_weights("electra", "Electra", _mappings, width="embedding_size"),
     model=TextEncoder,
-    architectures={
-        **{f"Electra{ending}": given for ending, given in HEADS.items()},
-        "ElectraForPreTraining": DETECTION,
-    },
-    tasks={task: f"Electra{ending}" for task, ending in TASKS.items()},
-    classes=True,
+    **of_texts("Electra", OF_ENCODERS, ElectraForPreTraining=DETECTION),
     make=_make,
     arguments=_arguments,
 )

@@ -19,7 +19,7 @@ class Weights:
         sizes: Published tensor (or several, one of which is there) -> the settings of its extents,
             see `Configuration.extent`.
         layers: Setting -> start of the names of its layers, "bert.encoder.layer.", or several that
-            there may be.
+            there may be; or a function of `config.json` that gives such a dict.
         prefix: What names begin with where there is a head.
         bare: Published classes whose files lack that prefix.
         arguments: Function of the names of a file's tensors that gives arguments of ours which
@@ -28,7 +28,9 @@ class Weights:
 
     mappings: Callable[[Any], Mappings]
     sizes: Mapping[Any, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
-    layers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    layers: Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )
     prefix: str = ""
     bare: tuple[str, ...] = ()
     arguments: Callable[[Collection[str]], dict[str, Any]] = lambda names: {}

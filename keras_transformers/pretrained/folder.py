@@ -30,8 +30,9 @@ from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
 
 Task: TypeAlias = Literal[
-    "features", "classification", "tagging", "masked_language", "language_model", "translation",
-    "summarization", "text_to_text", "reconstruction", "detection", "distilled_classification",
+    "features", "classification", "tagging", "question_answering", "masked_language",
+    "language_model", "translation", "summarization", "text_to_text", "reconstruction", "detection",
+    "distilled_classification",
 ]  # fmt: skip
 
 
@@ -47,7 +48,7 @@ def load(
 ) -> models.LanguageModel: ...
 @overload
 def load(
-    folder: StrPath, task: Literal["tagging", "masked_language"], revision: str | None = None
+    folder: StrPath, task: Literal["masked_language"], revision: str | None = None
 ) -> TextEncoder: ...
 @overload
 def load(
@@ -72,9 +73,10 @@ def load(folder: StrPath, task: Task | None = None, revision: str | None = None)
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a
             name on the hub, "organization/model", see `pretrained.find`.
         task: None for what `config.json` says the weights were made for; or "features" for the
-            model without its head, "classification", "tagging", "masked_language",
-            "language_model", "translation", "summarization", "text_to_text" (T5), "reconstruction",
-            "detection", or "distilled_classification" (DeiT), if the file has what that needs.
+            model without its head, "classification", "tagging", "question_answering",
+            "masked_language", "language_model", "translation", "summarization", "text_to_text"
+            (T5), "reconstruction", "detection", or "distilled_classification" (DeiT), if the file
+            has what that needs.
         revision: Branch, tag or commit of a name; by default "main".
 
     Returns:

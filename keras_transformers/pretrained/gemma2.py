@@ -3,20 +3,21 @@
 from typing import Any
 
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.configuration import Combined, Configuration, activation
+from keras_transformers.pretrained.configuration import Combined, Configuration, activation, flag
 from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
-from keras_transformers.pretrained.decoder_settings import NO_PADDING, rope, windows_of_layers
+from keras_transformers.pretrained.decoder_settings import padding, rope, windows_of_layers
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.heads import WITHOUT_SPANS, of_texts
 from keras_transformers.pretrained.llama import (
     LAYER,
     LAYERS,
     SETTLED,
     SIZES,
-    flag,
+    WITHOUT_EFFECT,
+    ends,
     projections,
     rms_norm,
     sizes_of_decoder,
-    tables,
 )
 from keras_transformers.pretrained.weight_mapping import Mappings
 
@@ -39,7 +40,7 @@ DEFAULTS = {
 
 
 def _mappings(model: LanguageModel) -> Mappings:
-    mappings = [*tables(model), *projections(), *rms_norm("norm", "model.norm", "offset")]
+    mappings = [*ends(model), *projections(), *rms_norm("norm", "model.norm", "offset")]
     for ours, theirs in NORMS.items():
         mappings += rms_norm(f"decoder_{{i}}/{ours}", f"{LAYER}.{theirs}", "offset")
     return mappings
@@ -88,7 +89,7 @@ GEMMA2 = Family(
             flag("attention_bias", "attention_bias", False),
         ),
         combined=(
-            NO_PADDING,
+            padding(0),
             rope(8192),
             windows_of_layers(4096, last=False),
             _scale(256),
@@ -98,12 +99,11 @@ GEMMA2 = Family(
         fixed={"normalized": False, "gemma": True, "mlp_bias": False},
         settled={**SETTLED, "use_bidirectional_attention": (None, False)},
         # Of older files, which say beside it what is computed.
-        without_effect=frozenset({"hidden_act", "cache_implementation"}),
+        without_effect=WITHOUT_EFFECT | {"hidden_act", "cache_implementation"},
     ),
     weights=Weights(mappings=_mappings, sizes=SIZES, layers=LAYERS),
     model=LanguageModel,
-    architectures={"Gemma2ForCausalLM": {}},
-    tasks={"language_model": "Gemma2ForCausalLM"},
+    **of_texts("Gemma2", WITHOUT_SPANS),
     make=make_language_model,
     arguments=language_model_keywords,
 )

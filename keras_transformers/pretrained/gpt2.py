@@ -3,15 +3,34 @@
 from typing import Any
 
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.configuration import Configuration, activation, number, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    activation,
+    flag,
+    number,
+    size,
+)
+from keras_transformers.pretrained.decoder_settings import padding
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.heads import (
+    OF_CLASSES,
+    OF_SPANS,
+    WRITES,
+    decoder_head,
+    head_of_decoder,
+    of_texts,
+)
 from keras_transformers.pretrained.tensor_layouts import FLAT, FusedPart, Matrix
 from keras_transformers.pretrained.text_parts import decoder_keywords
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, norm
 
+OF_HEAD = ("head", "num_classes", "problem_type", "logits_cap")
+
 
 def _make(arguments: dict[str, Any]) -> Any:
-    model = LanguageModel.from_variant("small", **arguments)
+    parts = {name: value for name, value in arguments.items() if name not in OF_HEAD}
+    parts["tie_weights"] = parts["tie_weights"] or arguments["head"] is not None
+    model = LanguageModel.from_variant("small", **parts, head=decoder_head(arguments))
     model.build((None, None))
     return model
 
@@ -38,11 +57,6 @@ def _attention(ours: str, theirs: str) -> Mappings:
 
 LAYER = "transformer.h.{i}"
 MAPPINGS = [
-    WeightMapping(
-        "embedding/token_embedding/token_embedding",
-        "transformer.wte.weight",
-        also=("lm_head.weight",),
-    ),
     WeightMapping("embedding/position_embedding/position_embedding", "transformer.wpe.weight"),
     *norm("decoder_{i}/mixer_norm", f"{LAYER}.ln_1"),
     *_attention("decoder_{i}/mixer", f"{LAYER}.attn"),
@@ -51,6 +65,18 @@ MAPPINGS = [
     *_dense("decoder_{i}/feed_forward/output", f"{LAYER}.mlp.c_proj"),
     *norm("norm", "transformer.ln_f"),
 ]
+
+
+def _mappings(model: LanguageModel) -> Mappings:
+    also = ("lm_head.weight",) if model.embedding.tie_weights and model.writes else ()
+    tokens = "embedding/token_embedding"
+    return [
+        WeightMapping(f"{tokens}/token_embedding", "transformer.wte.weight", also=also),
+        WeightMapping(f"{tokens}/output_embedding", "lm_head.weight"),
+        *MAPPINGS,
+        *head_of_decoder(model, tagging="classifier"),
+    ]
+
 
 GPT2_CONFIGURATION = Configuration(
     name="gpt2",
@@ -65,10 +91,15 @@ GPT2_CONFIGURATION = Configuration(
         number("resid_pdrop", "dropout", 0.1),
         number("attn_pdrop", "attention_dropout", 0.1),
         number("layer_norm_epsilon", "norm_epsilon", 1e-5),
+        flag("tie_word_embeddings", "tie_weights", True),
     ),
-    # No id is set aside for padding.
-    fixed={"style": "gpt2", "num_key_value_heads": None, "padding_id": -1},
-    settled={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,)},
+    combined=(padding(),),
+    fixed={"style": "gpt2", "num_key_value_heads": None, "logits_cap": None},
+    settled={
+        "tie_word_embeddings": (True, False),
+        "scale_attn_weights": (True,),
+        "scale_attn_by_inverse_layer_idx": (False,),
+    },
     without_effect=frozenset("n_ctx embd_pdrop reorder_and_upcast_attn summary_activation".split())
     | frozenset("summary_first_dropout summary_proj_to_labels summary_type".split())
     | {"summary_use_proj", "summary_last_dropout", "classifier_dropout", "hidden_dropout"}
@@ -76,7 +107,7 @@ GPT2_CONFIGURATION = Configuration(
     | {"n_special", "predict_special_tokens", "output_past"},
 )
 GPT2_WEIGHTS = Weights(
-    mappings=lambda model: MAPPINGS,
+    mappings=_mappings,
     sizes={
         "transformer.wte.weight": ("vocab_size", "n_embd"),
         "transformer.wpe.weight": ("n_positions", "n_embd"),
@@ -86,13 +117,13 @@ GPT2_WEIGHTS = Weights(
     prefix="transformer.",
     bare=("GPT2Model",),
 )
+# The base model has the same weights: what it lacks, the output, is the table of tokens.
+HEADS = {"LMHeadModel": WRITES, "Model": WRITES, **OF_CLASSES, **OF_SPANS}
 GPT2 = Family(
     configuration=GPT2_CONFIGURATION,
     weights=GPT2_WEIGHTS,
     model=LanguageModel,
-    # The base model has the same weights: what it lacks, the output, is the table of tokens.
-    architectures={"GPT2LMHeadModel": {}, "GPT2Model": {}},
-    tasks={"language_model": "GPT2LMHeadModel"},
+    **of_texts("GPT2", HEADS),
     make=_make,
     arguments=decoder_keywords,
 )

@@ -3,30 +3,34 @@
 https://arxiv.org/abs/2302.13971, 2310.06825, 2407.10671 and 2505.09388. SmolLM's type is Llama's.
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from keras_transformers.models import LanguageModel
+from keras_transformers.models import LanguageModel, SpanHead
 from keras_transformers.pretrained.configuration import (
     Combined,
     Configuration,
     Setting,
     activation,
+    flag,
     number,
     size,
 )
 from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
 from keras_transformers.pretrained.decoder_settings import (
-    NO_PADDING,
     one_window,
+    padding,
     rope,
     windows_of_layers,
 )
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.heads import OF_DECODERS, head_of_decoder, of_texts
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, attention, linear
 
 LAYER = "model.layers.{i}"
 HEAD = "lm_head.weight"
+OTHER = "transformer."  # what names begin with in a model that answers questions
 OF_HEADS = ("query", "key", "value")  # the projections that have biases in Qwen 2
 
 
@@ -35,13 +39,14 @@ def rms_norm(ours: str, theirs: str, name: str = "scale") -> Mappings:
     return [WeightMapping(f"{ours}/{name}", f"{theirs}.weight")]
 
 
-def tables(model: LanguageModel) -> Mappings:
-    """The mappings of the table of tokens, and of the head's where it has one of its own."""
-    tied = model.head is None or model.head.tied
+def ends(model: LanguageModel) -> Mappings:
+    """The mappings of the table of tokens, of that of the logits if there is one, and of a head."""
+    tied = model.embedding.tie_weights and model.writes
     tokens = "embedding/token_embedding/token_embedding"
     return [
         WeightMapping(tokens, "model.embed_tokens.weight", also=(HEAD,) if tied else ()),
-        WeightMapping("head/token_embedding/token_embedding", HEAD),
+        WeightMapping("embedding/token_embedding/output_embedding", HEAD),
+        *head_of_decoder(model),
     ]
 
 
@@ -66,23 +71,12 @@ def norms() -> Mappings:
 
 def _mappings(model: LanguageModel) -> Mappings:
     return [
-        *tables(model),
+        *ends(model),
         *projections(),
         *norms(),
         *rms_norm("decoder_{i}/mixer/score/query_norm", f"{LAYER}.self_attn.q_norm"),
         *rms_norm("decoder_{i}/mixer/score/key_norm", f"{LAYER}.self_attn.k_norm"),
     ]
-
-
-def flag(theirs: str, ours: str, default: bool) -> Setting:
-    """A setting that is true or false."""
-    return Setting(theirs, ours, default, _flag, _flag)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
 
 
 def sizes_of_decoder(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
@@ -118,31 +112,50 @@ def sizes_of_decoder(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
     )
 
 
+def _under_other_name(model: LanguageModel) -> Mappings:
+    """The mappings where the model that answers questions is called `transformer`, not `model`."""
+    found = _mappings(model)
+    if not isinstance(model.head, SpanHead):
+        return found
+    return [
+        dataclasses.replace(
+            each, theirs=each.theirs.replace("model.", OTHER, 1), also=(each.theirs,)
+        )
+        if each.theirs.startswith("model.")
+        else each
+        for each in found
+        if isinstance(each, WeightMapping)
+    ]
+
+
 FIXED = {"windows": None, "normalized": False}
 FIXED |= {"gemma": False, "score_scale": None, "score_cap": None, "logits_cap": None}
 FIXED |= {"attention_bias": False, "mlp_bias": False}
-SETTLED = {"tie_word_embeddings": (True, False)}
+SETTLED = {"tie_word_embeddings": (True, False), "token_classification_bias": (True,)}
+WITHOUT_EFFECT = frozenset({"classifier_dropout", "hidden_dropout"})
 
 
 def _family(
     name: str,
-    kind: str,
+    title: str,
     defaults: Mapping[str, Any],
     combined: tuple[Combined, ...],
     settings: tuple[Setting, ...] = (),
     fixed: Mapping[str, Any] | None = None,
     settled: Mapping[str, Any] | None = None,
     without_effect: frozenset[str] = frozenset(),
+    mappings: Callable[[LanguageModel], Mappings] = _under_other_name,
 ) -> Family:
     """One whose tensors are called as Llama's.
 
     Args:
         name: Its `model_type`.
-        kind: Published class.
+        title: What the names of the published classes begin with.
         defaults: What settings are where nothing is said.
         combined, settled, without_effect: As for `Configuration`.
         settings: Those beside `sizes_of_decoder`, of which they replace those of the same name.
         fixed: As for `Configuration`, beside what all have.
+        mappings: As for `Weights`.
     """
     settings = (activation("hidden_act", "activation", "silu"), *settings)
     said = {each.ours for each in settings} | {each.ours for each in combined}
@@ -150,24 +163,27 @@ def _family(
         configuration=Configuration(
             name=name,
             settings=(*sizes_of_decoder(defaults), *settings),
-            combined=(NO_PADDING, *combined),
+            combined=(padding(), *combined),
             fixed={**{k: v for k, v in FIXED.items() if k not in said}, **(fixed or {})},
             settled={**SETTLED, **(settled or {})},
-            without_effect=without_effect,
+            without_effect=WITHOUT_EFFECT | without_effect,
         ),
-        weights=WEIGHTS_OF_LLAMA,
+        weights=Weights(mappings=mappings, sizes=SIZES, layers=LAYERS),
         model=LanguageModel,
-        architectures={kind: {}},
-        tasks={"language_model": kind},
+        **of_texts(title, OF_DECODERS),
         make=make_language_model,
         arguments=language_model_keywords,
     )
 
 
-TABLE = {"model.embed_tokens.weight": ("vocab_size", "hidden_size")}
-SIZES = {**TABLE, "model.layers.0.mlp.gate_proj.weight": ("intermediate_size", "hidden_size")}
-LAYERS = {"num_hidden_layers": "model.layers."}
-WEIGHTS_OF_LLAMA = Weights(mappings=_mappings, sizes=SIZES, layers=LAYERS)
+def _either(name: str) -> tuple[str, str]:
+    """The name of a tensor of the model, and where it answers questions."""
+    return f"model.{name}", f"{OTHER}{name}"
+
+
+TABLE: dict[Any, Any] = {_either("embed_tokens.weight"): ("vocab_size", "hidden_size")}
+SIZES = {**TABLE, _either("layers.0.mlp.gate_proj.weight"): ("intermediate_size", "hidden_size")}
+LAYERS = {"num_hidden_layers": _either("layers.")}
 # Of Llama 2 7B, as its configuration class has them.
 OF_LLAMA = {"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008}
 OF_LLAMA |= {"num_hidden_layers": 32, "num_attention_heads": 32}
@@ -175,7 +191,7 @@ OF_MISTRAL = {**OF_LLAMA, "intermediate_size": 14336, "num_key_value_heads": 8}
 OF_QWEN = {**OF_LLAMA, "vocab_size": 151936, "intermediate_size": 22016}
 LLAMA = _family(
     "llama",
-    "LlamaForCausalLM",
+    "Llama",
     OF_LLAMA,
     combined=(rope(2048),),
     settings=(flag("attention_bias", "attention_bias", False), flag("mlp_bias", "mlp_bias", False)),
@@ -184,11 +200,11 @@ LLAMA = _family(
     without_effect=frozenset({"pretraining_tp", "is_llama_config"}),
 )
 MISTRAL = _family(
-    "mistral", "MistralForCausalLM", OF_MISTRAL, combined=(rope(131072), one_window(4096))
+    "mistral", "Mistral", OF_MISTRAL, combined=(rope(131072), one_window(4096)), mappings=_mappings
 )
 QWEN2 = _family(
     "qwen2",
-    "Qwen2ForCausalLM",
+    "Qwen2",
     OF_QWEN,
     combined=(rope(32768), windows_of_layers(4096, last=True)),
     fixed={"attention_bias": OF_HEADS},
@@ -196,7 +212,7 @@ QWEN2 = _family(
 )
 QWEN3 = _family(
     "qwen3",
-    "Qwen3ForCausalLM",
+    "Qwen3",
     {**OF_QWEN, "head_dim": 128},
     combined=(rope(32768), windows_of_layers(4096, last=True)),
     settings=(flag("attention_bias", "attention_bias", False),),

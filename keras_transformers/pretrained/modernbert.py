@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformers.models import TextEncoder
-from keras_transformers.pretrained.bert import HEADS
 from keras_transformers.pretrained.configuration import (
     Configuration,
     Setting,
@@ -14,6 +13,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.heads import OF_ENCODERS, of_texts
 from keras_transformers.pretrained.modernbert_parts import (
     DEFAULT_WAVELENGTHS,
     arguments_of_modernbert,
@@ -117,6 +117,7 @@ MAPPINGS = [
     *norm("head/transform/norm", "head.norm"),
     WeightMapping("head/bias", "decoder.bias"),
     *linear("head/classes", "classifier"),
+    *linear("head/ends", "classifier"),
 ]
 
 MODERNBERT_CONFIGURATION = Configuration(
@@ -180,9 +181,7 @@ MODERNBERT = Family(
     configuration=MODERNBERT_CONFIGURATION,
     weights=MODERNBERT_WEIGHTS,
     model=TextEncoder,
-    architectures={f"ModernBert{ending}": given for ending, given in HEADS.items()},
-    tasks={given["head"] or "features": f"ModernBert{ending}" for ending, given in HEADS.items()},
-    classes=True,
+    **of_texts("ModernBert", OF_ENCODERS),
     make=make_modernbert,
     arguments=arguments_of_modernbert,
 )

@@ -17,12 +17,19 @@ from keras_transformers.models import (
     ClassificationHead,
     HeadTransform,
     MaskedLanguageHead,
+    SpanHead,
     TaggingHead,
     TextEmbedding,
     TextEncoder,
 )
 from keras_transformers.pretrained.parts import parts_of, refused, said
 
+HEADS: dict[type, str] = {
+    ClassificationHead: "classification",
+    MaskedLanguageHead: "masked_language",
+    SpanHead: "question_answering",
+    TaggingHead: "tagging",
+}
 DEFAULT_WAVELENGTHS = (160_000.0, 10_000.0)  # of global and of local layers
 
 
@@ -77,6 +84,8 @@ def _head(arguments: Mapping[str, Any]) -> keras.layers.Layer | None:
         return MaskedLanguageHead(transform=transform)
     if kind == "tagging":
         return TaggingHead(classes, 0.0, transform)
+    if kind == "question_answering":
+        return SpanHead(0.0, transform)
     if kind == "classification":
         problem, pooling = arguments.get("problem_type"), arguments["pooling"]
         return ClassificationHead(
@@ -121,8 +130,7 @@ def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
         position = getattr(block.mixer, "position", None)
         wavelengths[is_local] = getattr(position, "max_wavelength", wavelengths[is_local])
     windows = [getattr(block.mixer, "window_size", None) for block in blocks]
-    pooled, tagged = isinstance(head, ClassificationHead), isinstance(head, TaggingHead)
-    masked = isinstance(head, MaskedLanguageHead)
+    pooled = isinstance(head, ClassificationHead)
     transform = getattr(head, "pooler" if pooled else "transform", None)
     found = {
         **{name: getattr(model.embedding, name) for name in ("vocab_size", "hidden_dim")},
@@ -140,14 +148,13 @@ def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
         "attention_bias": bool(getattr(mixer, "use_bias", False)),
         "mlp_dropout": getattr(network, "dropout", 0.0),
         "mlp_bias": getattr(network, "use_bias", False),
-        "head": "classification" if pooled else "tagging" if tagged else None,
+        "head": HEADS.get(type(head)),
         "num_classes": getattr(head, "num_classes", None),
         "pooling": getattr(head, "pooling", "token"),
         "problem_type": model.problem_type,
         "head_activation": _name(getattr(transform, "activation", keras.activations.gelu)),
         "head_bias": getattr(transform, "use_bias", False),
     }
-    found |= {"head": "masked_language"} if masked else {}
     _check(model, found)
     return found
 

@@ -9,6 +9,12 @@ from keras_transformers.pretrained.files import INDEX, read_json
 from keras_transformers.pretrained.files import WEIGHTS as ALONE
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+# Names of the hub's first years, without an organization, of families that are known here. Another
+# word alone is a folder's, mistyped or of another place: nobody is asked for it.
+OLD_NAME = re.compile(
+    r"gpt2(-medium|-large|-xl)?|distilgpt2|t5-(small|base|large|3b|11b)|distilroberta-base"
+    r"|(bert|distilbert|roberta|xlm-roberta)-(base|large)(-\w+)*"
+)
 # A revision is a branch, a tag or a commit; a branch may have slashes in it.
 REVISION = re.compile(r"(?!.*\.\.)[A-Za-z0-9][\w./-]*")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -26,6 +32,10 @@ def find(name: StrPath, revision: str | None = None, weights: bool = True) -> pa
     (`HF_HUB_CACHE`, or `hub` in `HF_HOME`); the hub itself, if the package `huggingface_hub` is
     installed and the environment does not say `HF_HUB_OFFLINE`. Of the hub, safetensors and the
     files of settings and tokenizers are downloaded, nothing that could be executed.
+
+    What may be a mistyped path is never asked of the hub: a word without an organization, but for
+    the hub's oldest names ("gpt2", "bert-base-uncased"), and "runs/model" where there is a folder
+    `runs`.
 
     Args:
         name: Path of a folder, or "organization/model".
@@ -65,6 +75,21 @@ def find(name: StrPath, revision: str | None = None, weights: bool = True) -> pa
     return _cached(name, revision, weights) or _downloaded(name, revision, weights)
 
 
+def _check_asked(name: str) -> None:
+    """FileNotFoundError for what the hub is not asked for, because it may be a mistyped path."""
+    organization, _, model = name.rpartition("/")
+    if not organization and not OLD_NAME.fullmatch(model):
+        raise FileNotFoundError(
+            f"load: there is no folder {name}, and no such model in {cache_folder()}; a name on "
+            'the hub is "organization/model".'
+        )
+    if organization and pathlib.Path(organization).is_dir():
+        raise FileNotFoundError(
+            f"load: there is no folder {name}, only {organization}, and no such model in "
+            f"{cache_folder()}; `hf download {name}` fetches it if it is a name on the hub."
+        )
+
+
 def cache_folder() -> pathlib.Path:
     """Where `huggingface_hub` keeps what it has downloaded."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
@@ -102,6 +127,7 @@ def _shards(snapshot: pathlib.Path, there: set[str]) -> set[str]:
 
 
 def _downloaded(name: str, revision: str | None, weights: bool) -> pathlib.Path:
+    _check_asked(name)
     at = "" if revision is None else f" --revision {revision}"
     missing = f"load: there is no folder {name}, and no such model in {cache_folder()}"
     command = f"hf download {name}{at}"

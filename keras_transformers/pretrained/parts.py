@@ -1,5 +1,6 @@
 """What two parts differ in, of what a published configuration can say."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras_transformers.layers.parts import serialized
@@ -34,3 +35,20 @@ def refused(model: Any, received: Any, expected: str) -> ValueError:
     return ValueError(
         f"save: a {type(model).__name__} must be {expected}. Received: {str(received)[:200]}"
     )
+
+
+def one_for_both(arguments: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Arguments in which encoder and decoder have one value of each of the names.
+
+    Raises:
+        ValueError: If the decoder's, `decoder_NAME`, is another.
+    """
+    arguments = dict(arguments)
+    for name in names:
+        decoders = arguments.pop(f"decoder_{name}")
+        if decoders != arguments[name]:
+            raise ValueError(
+                f"config.json: encoder and decoder must have one {name}. Received: "
+                f"{arguments[name]} and {decoders}"
+            )
+    return arguments

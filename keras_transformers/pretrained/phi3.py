@@ -3,17 +3,19 @@
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.configuration import Configuration, activation, number
 from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
-from keras_transformers.pretrained.decoder_settings import NO_PADDING, one_window, rope
+from keras_transformers.pretrained.decoder_settings import one_window, padding, rope
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.heads import WITHOUT_SPANS, of_texts
 from keras_transformers.pretrained.llama import (
     FIXED,
     LAYER,
     LAYERS,
     SETTLED,
     TABLE,
+    WITHOUT_EFFECT,
+    ends,
     norms,
     sizes_of_decoder,
-    tables,
 )
 from keras_transformers.pretrained.tensor_layouts import LINEAR, OUTPUT, Stacked
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping
@@ -46,7 +48,7 @@ def _mappings(model: LanguageModel) -> Mappings:
         ),
     }
     mappings = [
-        *tables(model),
+        *ends(model),
         *norms(),
         WeightMapping(
             "decoder_{i}/mixer/attention_output/kernel", f"{LAYER}.self_attn.o_proj.weight", OUTPUT
@@ -70,11 +72,11 @@ PHI3 = Family(
             activation("hidden_act", "activation", "silu"),
             number("resid_pdrop", "dropout", 0.0),
         ),
-        combined=(NO_PADDING, rope(4096, partial=True, original_length=4096), one_window(None)),
+        combined=(padding(32000), rope(4096, partial=True, original_length=4096), one_window(None)),
         fixed={name: value for name, value in FIXED.items() if name != "windows"},
         settled=SETTLED,
         # Nobody reads them: no projection has a bias, and code in a folder is never run.
-        without_effect=frozenset({"embd_pdrop", "attention_bias", "auto_map"}),
+        without_effect=WITHOUT_EFFECT | {"embd_pdrop", "attention_bias", "auto_map"},
     ),
     weights=Weights(
         mappings=_mappings,
@@ -85,8 +87,7 @@ PHI3 = Family(
         layers=LAYERS,
     ),
     model=LanguageModel,
-    architectures={"Phi3ForCausalLM": {}},
-    tasks={"language_model": "Phi3ForCausalLM"},
+    **of_texts("Phi3", WITHOUT_SPANS),
     make=make_language_model,
     arguments=language_model_keywords,
 )

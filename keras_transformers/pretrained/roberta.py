@@ -1,22 +1,20 @@
 """RoBERTa (Liu et al. 2019) and XLM-R (Conneau et al. 2020)."""
 
-from typing import Any
-
 from keras_transformers.models import TextEncoder
 from keras_transformers.pretrained.bert import (
-    HEADS,
     STYLE,
-    TASKS,
     bert_layers,
     bert_settings,
-    bert_sizes,
+    bert_weights,
+    classes,
     embeddings,
     make_encoder,
 )
 from keras_transformers.pretrained.configuration import Configuration
-from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.family import Family
+from keras_transformers.pretrained.heads import OF_ENCODERS, of_texts
 from keras_transformers.pretrained.text_parts import encoder_keywords
-from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
+from keras_transformers.pretrained.weight_mapping import WeightMapping, linear, norm
 
 RESTORING = "gelu"  # of the head that restores tokens, whatever the blocks have
 MAPPINGS = [
@@ -25,22 +23,15 @@ MAPPINGS = [
     *linear("head/transform", "lm_head.dense"),
     *norm("head/norm", "lm_head.layer_norm"),
     WeightMapping("head/bias", "lm_head.bias", also=("lm_head.decoder.bias",)),
-    *linear("head/pooler", "classifier.dense"),
 ]
 
 
-def _mappings(model: Any) -> Mappings:
-    """Those of the classes have another name below a pooler."""
-    pooled = hasattr(model.head, "pooler")
-    return [*MAPPINGS, *linear("head/classes", "classifier.out_proj" if pooled else "classifier")]
-
-
-def _family(name: str, classes: str, vocab_size: int) -> Family:
+def _family(name: str, title: str, vocab_size: int) -> Family:
     """A family of RoBERTa's kind.
 
     Args:
         name: Its `model_type`.
-        classes: What the names of the published classes begin with.
+        title: What the names of the published classes begin with.
         vocab_size: Size of the vocabulary where nothing is said.
     """
     configuration = Configuration(
@@ -51,20 +42,11 @@ def _family(name: str, classes: str, vocab_size: int) -> Family:
         settled={"position_embedding_type": ("absolute",), "pad_token_id": (1,)},
         without_effect=frozenset({"classifier_dropout", "output_past"}),
     )
-    weights = Weights(
-        mappings=_mappings,
-        sizes=bert_sizes("roberta"),
-        layers={"num_hidden_layers": "roberta.encoder.layer."},
-        prefix="roberta.",
-        bare=(f"{classes}Model",),
-    )
     return Family(
         configuration=configuration,
-        weights=weights,
+        weights=bert_weights("roberta", title, lambda model: [*MAPPINGS, *classes(model)]),
         model=TextEncoder,
-        architectures={f"{classes}{ending}": given for ending, given in HEADS.items()},
-        tasks={task: f"{classes}{ending}" for task, ending in TASKS.items()},
-        classes=True,
+        **of_texts(title, OF_ENCODERS),
         make=lambda arguments: make_encoder(arguments, RESTORING),
         arguments=lambda model: encoder_keywords(model, RESTORING),
     )

@@ -44,7 +44,8 @@ def check_sizes(family: Family, config: dict[str, Any], tensors: Tensors, where:
                 f"{where}: with {listed}, the tensor {there[0]} must have shape {expected}. "
                 f"Received: {tensors.shapes[there[0]]}"
             )
-    for setting, starts in weights.layers.items():
+    layers = weights.layers(config) if callable(weights.layers) else weights.layers
+    for setting, starts in layers.items():
         starts, expected = named(starts), extent(config, setting)
         found = _numbers(tensors.shapes, starts)
         if len(found) != expected or found != set(range(len(found))):

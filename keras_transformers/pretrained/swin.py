@@ -7,8 +7,9 @@ from typing import Any
 import keras
 
 from keras_transformers.models import Swin
-from keras_transformers.models.swin_variants import swin_blocks
+from keras_transformers.models.swin_variants import STAGES, swin_blocks
 from keras_transformers.pretrained.configuration import (
+    Combined,
     Configuration,
     Setting,
     activation,
@@ -27,7 +28,7 @@ from keras_transformers.pretrained.weight_mapping import (
     norm,
 )
 
-STAGES = 4
+DEPTHS = [2, 2, 6, 2]
 
 
 def _mappings(
@@ -57,7 +58,7 @@ def _mappings(
             *norm("norm", f"{start}.layernorm"),
             *linear("head", "classifier"),
         ]
-        for stage in range(STAGES - 1):
+        for stage in range(len(model.get_config()["num_layers"]) - 1):
             merging = f"{start}.encoder.layers.{stage}.downsample"
             found += linear(f"merging_{stage + 1}/projection", f"{merging}.reduction", bias=False)
             found += norm(f"merging_{stage + 1}/norm", f"{merging}.norm")
@@ -81,12 +82,29 @@ def _network(ours: str, theirs: str) -> Mappings:
     ]
 
 
-def _read_stages(value: Any) -> Any:
-    if not isinstance(value, list) or len(value) != STAGES:
-        raise ValueError(f"a list of {STAGES} positive integers")
+def _read_depths(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) not in STAGES:
+        raise ValueError(f"a list of {STAGES[0]} to {STAGES[-1]} positive integers")
     if not all(isinstance(each, int) and each > 0 for each in value):
-        raise ValueError(f"a list of {STAGES} positive integers")
+        raise ValueError("a list of positive integers")
     return value
+
+
+def _of_stages(theirs: str, ours: str, default: list[int], least: int) -> Combined:
+    """A list with an integer of each stage; of a longer one the published code reads as many."""
+
+    def read(config: dict[str, Any]) -> list[int | None]:
+        value, stages = config.get(theirs, default), len(config["depths"])
+        right = isinstance(value, list) and len(value) >= stages
+        if not right or not all(isinstance(each, int) and each >= least for each in value):
+            what = f"{stages} integers, {least} or more, one of each of `depths`"
+            raise ValueError(f"`{theirs}` must be a list of {what}. Received: {value!r}")
+        return [each or None for each in value[:stages]]
+
+    def write(given: dict[str, Any]) -> dict[str, Any]:
+        return {theirs: [each or 0 for each in given[ours]]}
+
+    return Combined(ours, (theirs,), read, write)
 
 
 def _read_ratio(value: Any) -> int:
@@ -95,17 +113,16 @@ def _read_ratio(value: Any) -> int:
     return int(value)
 
 
-def _read_windows(value: Any) -> list[int | None]:
-    if len(value) != STAGES or not all(isinstance(each, int) and each >= 0 for each in value):
-        raise ValueError(f"a list of {STAGES} integers")
-    return [each or None for each in value]
-
-
-def _write_windows(value: Any) -> list[int]:
-    return [each or 0 for each in value]
-
-
 def _make(arguments: dict[str, Any]) -> Any:
+    for side in arguments["image_size"]:
+        for stage in range(len(arguments["num_layers"])):
+            stride = arguments["patch_size"] << stage
+            # Their windows are as large as a map without its padding, ours as the whole map.
+            if side % stride and side // stride < arguments["window_size"]:
+                raise ValueError(
+                    f"`image_size` must be a multiple of {stride}, or {arguments['window_size']} "
+                    f"times that, for the windows of stage {stage + 1}. Received: {side}"
+                )
     return make_image_model(functools.partial(Swin.from_variant, "T"), arguments)
 
 
@@ -116,7 +133,7 @@ def _arguments(model: Swin) -> dict[str, Any]:
         ValueError: If no keywords make such a model; the message names the part.
     """
     settings = model.get_config()
-    first = [sum(settings["num_layers"][:stage]) for stage in range(STAGES)]
+    first = [sum(settings["num_layers"][:stage]) for stage in range(len(model.blocks))]
     blocks = [model.encoder_blocks[number] for number in first]
     of_blocks = _keywords_of_blocks(blocks, settings["hidden_dim"])
     of_blocks["window_size"] = max(model.blocks[0].layer.window_size)
@@ -170,8 +187,7 @@ SETTINGS = (
     size("patch_size", "patch_size", 4),
     size("num_channels", "channels", 3),
     size("embed_dim", "hidden_dim", 96),
-    Setting("depths", "num_layers", [2, 2, 6, 2], _read_stages),
-    Setting("num_heads", "num_heads", [3, 6, 12, 24], _read_stages),
+    Setting("depths", "num_layers", DEPTHS, _read_depths),
     Setting("window_size", "window_size", 7, _read_window),
     Setting("mlp_ratio", "mlp_ratio", 4.0, _read_ratio, float),
     Setting("qkv_bias", "qkv_bias", True, bool),
@@ -187,11 +203,12 @@ def _family(
     title: str,
     version: int,
     position_mappings: Callable[[str, str], Mappings],
-    more: tuple[Setting, ...],
+    more: tuple[Combined, ...],
 ) -> Family:
     configuration = Configuration(
         name=name,
-        settings=(*SETTINGS, *more),
+        settings=SETTINGS,
+        combined=(_of_stages("num_heads", "num_heads", [3, 6, 12, 24], 1), *more),
         # Their code attends to the tokens that fill the last windows.
         fixed={"version": version, "mask_padding": False},
         settled={"use_absolute_embeddings": (False,)},
@@ -208,8 +225,9 @@ def _family(
                 "patch_size",
             )
         },
-        layers={
-            f"depths.{stage}": f"{name}.encoder.layers.{stage}.blocks." for stage in range(STAGES)
+        layers=lambda config: {
+            f"depths.{stage}": f"{name}.encoder.layers.{stage}.blocks."
+            for stage in range(len(config.get("depths") or DEPTHS))
         },
         prefix=f"{name}.",
         bare=(f"{title}Model",),
@@ -225,7 +243,5 @@ def _family(
 
 
 SWIN = _family("swin", "Swin", 1, _table, ())
-WINDOWS = Setting(
-    "pretrained_window_sizes", "pretrained_window_size", [0] * STAGES, _read_windows, _write_windows
-)
+WINDOWS = _of_stages("pretrained_window_sizes", "pretrained_window_size", [0] * len(DEPTHS), 0)
 SWINV2 = _family("swinv2", "Swinv2", 2, _network, (WINDOWS,))

@@ -15,7 +15,6 @@ from keras_transformers.layers import (
     RelativePositionBias,
     SelfAttention,
     TokenEmbedding,
-    UntiedTokenEmbedding,
 )
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models import Transformer
@@ -83,10 +82,9 @@ def make_t5(given: dict[str, Any]) -> Transformer:
 
 
 def _table(given: dict[str, Any]) -> TokenEmbedding:
-    make = TokenEmbedding if given["tied"] else UntiedTokenEmbedding
     scale = given["hidden_dim"] ** -0.5 if given["scale_logits"] else 1.0
     names = {name: given[name] for name in ("vocab_size", "hidden_dim", "padding_id")}
-    return make(**names, scale=False, logits_scale=scale)
+    return TokenEmbedding(**names, scale=False, logits_scale=scale, tie_weights=given["tied"])
 
 
 def _positions(given: dict[str, Any], bidirectional: bool) -> RelativePositionBias:
@@ -136,7 +134,7 @@ def t5_keywords(model: Transformer) -> dict[str, Any]:
         "vocab_size": tokens.vocab_size,
         "hidden_dim": tokens.hidden_dim,
         "padding_id": model.padding_id,
-        "tied": not isinstance(tokens, UntiedTokenEmbedding),
+        "tied": tokens.tie_weights,
         "scale_logits": tokens.logits_scale != 1,
         "num_layers": len(model.encoder_blocks),
         "num_decoder_layers": len(model.decoder_blocks),

@@ -10,6 +10,7 @@ from keras_transformers.models import (
     ClassificationHead,
     LanguageModel,
     MaskedLanguageHead,
+    SpanHead,
     TaggingHead,
     TextEncoder,
 )
@@ -20,6 +21,7 @@ from keras_transformers.models.text_encoder_variants import (
     encoder_head,
     encoder_norm,
 )
+from keras_transformers.pretrained.heads import head_keywords
 from keras_transformers.pretrained.parts import parts_of, refused, said
 
 # Of each part, the function that makes it and the keywords that this takes.
@@ -61,12 +63,12 @@ def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
     """What `LanguageModel.from_variant` makes such a model of; raises as `encoder_keywords`."""
     block = model.decoder_blocks[0]
     found = numbers_of(model, block)
-    settings = model.get_config()
-    if model.head is not None or isinstance(settings["block"], list | tuple):
-        received = "another head" if model.head is not None else "blocks of several kinds"
-        raise refused(model, received, "such that keywords of `from_variant` make it")
-    of_embedding = ("vocab_size", "hidden_dim", "max_length", "padding_id", "style")
+    if isinstance(model.get_config()["block"], list | tuple):
+        expected = "such that keywords of `from_variant` make it"
+        raise refused(model, "blocks of several kinds", expected)
+    of_embedding = ("vocab_size", "hidden_dim", "max_length", "padding_id", "tie_weights", "style")
     found |= {name: getattr(model.embedding, name) for name in of_embedding[:-1]}
+    found |= head_keywords(model.head)
     found["num_key_value_heads"] = getattr(block.mixer, "num_key_value_heads", None)
     of_block = (*OF_BLOCK, "num_key_value_heads")
     makers: Makers = {
@@ -146,6 +148,8 @@ def _of_head(head: Any, found: dict[str, Any], restoring: str | None) -> dict[st
         return of_restoring(head, found, activation, found["embedding_dim"])
     if getattr(head, "_transform", None) is not None:
         raise refused(head, said(head.get_config()), "without a `transform`")
+    if isinstance(head, SpanHead):
+        return {"head": "question_answering", "num_classes": None}
     if isinstance(head, TaggingHead):
         return {"head": "tagging", "num_classes": head.num_classes}
     if isinstance(head, ClassificationHead):

@@ -203,7 +203,11 @@ def _fill(weight: keras.Variable, layout: Layout, tensors: Tensors, name: str) -
     for part in tensors.parts(name):
         end = start + len(part)
         tf.raw_ops.ResourceStridedSliceAssign(  # `value[start:end].assign` copies the whole first
-            ref=weight.value.handle, begin=[start], end=[end], strides=[1], value=part
+            ref=weight.value.handle,
+            begin=[start],
+            end=[end],
+            strides=[1],
+            value=tf.cast(part, weight.dtype),
         )
         start = end
 

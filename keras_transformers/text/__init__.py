@@ -10,6 +10,7 @@ from keras_transformers.text.fast import FastTokenizer
 from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
+from keras_transformers.text.offsets import Offsets, with_offsets
 from keras_transformers.text.packing import balanced_lengths, packed
 from keras_transformers.text.pieces import Languages, PieceTokenizer
 from keras_transformers.text.subword_sampling import SubwordSampler
@@ -25,6 +26,7 @@ __all__ = [
     "FastTokenizer",
     "Languages",
     "MarianTokenizer",
+    "Offsets",
     "PairCorpus",
     "PieceTokenizer",
     "SentencePieceTokenizer",
@@ -44,4 +46,5 @@ __all__ = [
     "read_pairs",
     "real_token_share",
     "sliding_windows",
+    "with_offsets",
 ]

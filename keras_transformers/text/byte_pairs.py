@@ -122,6 +122,13 @@ class BytePairTokenizer(tf.Module):
         ]
 
     @property
+    def pair_marks(self) -> tuple[tuple[int, ...], ...]:
+        """Ids before the first of a pair of texts, between the two, and after the second."""
+        if self.start_id is None:
+            return (), (), ()
+        return (self.start_id,), (self.end_id, self.end_id), (self.end_id,)
+
+    @property
     def source_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids that stand before and behind a text that is translated or summarised."""
         return (() if self.start_id is None else (self.start_id,)), (self.end_id,)

@@ -73,6 +73,11 @@ class FairseqTokenizer(PieceTokenizer):
         return 0
 
     @property
+    def pair_marks(self) -> tuple[tuple[int, ...], ...]:
+        """Ids before the first of a pair of texts, between the two, and after the second."""
+        return (self.start_id,), (self.end_id, self.end_id), (self.end_id,)
+
+    @property
     def starts_word(self) -> Array:
         """Bool array `(vocab_size,)`: which ids begin a word; marks and added tokens do."""
         marks = {*MARKS, *(token.content for token in self.added_tokens)}

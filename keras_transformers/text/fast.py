@@ -163,6 +163,22 @@ class FastTokenizer(tf.Module):
         return self._template.after or own
 
     @property
+    def text_marks(self) -> tuple[Marks, Marks]:
+        """Ids before and after a text: the template's, or START and END where it has none."""
+        template = self._template
+        if template.before or template.after or any(template.pair):
+            return template.before, template.after
+        return ((), ()) if self.start_id is None else ((self.start_id,), (self.end_id,))
+
+    @property
+    def pair_marks(self) -> tuple[Marks, Marks, Marks]:
+        """Ids before the first of a pair of texts, between the two, and after the second."""
+        if any(self._template.pair):
+            return self._template.pair
+        before, after = self.text_marks
+        return before, after, after
+
+    @property
     def framing(self) -> dict[str, bool]:
         """`start` and `end` with which ids are those of the published call with special tokens."""
         return {"start": bool(self._template.before), "end": bool(self._template.after)}

@@ -8,15 +8,18 @@ import tensorflow as tf
 from keras_transformers.annotations import Strings, Tokenizer, Values
 from keras_transformers.streams import orders, without_autotuning
 from keras_transformers.text.batching import CHUNK, check_boundaries
+from keras_transformers.text.frames import marks_of
 
 
 def framed(
     tokenizer: Tokenizer, strings: Strings, longest: int
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Ids of texts as an encoder sees them: START, what fits, END.
+    """Ids of texts as a classifier sees them: START, what fits, END.
+
+    Or what else the tokenizer puts around a text, see `frames.marks_of`: GPT-2's nothing.
 
     Args:
-        tokenizer: One with START and END: of word pieces, SentencePiece, or RoBERTa's.
+        tokenizer: Any tokenizer of `keras_transformers.text`.
         strings: String tensor, or list, `(texts,)`.
         longest: Most ids of a text, START and END included.
 
@@ -31,10 +34,12 @@ def framed(
     ([[2, 5, 3], [2, 5, 5, 3]], [False, True])
     """
     ids = tokenizer.tokenize(strings)
-    shape = [ids.nrows(), 1]
-    start, end = tf.fill(shape, tokenizer.start_id), tf.fill(shape, tokenizer.end_id)
-    whole = tf.concat([start, ids[:, : longest - 2], end], axis=1)
-    return whole, ids.row_lengths() > longest - 2
+    marks = marks_of(tokenizer)
+    room = longest - sum(map(len, marks))
+    before, after = (
+        tf.tile(tf.constant([m], tf.int32, [1, len(m)]), [ids.nrows(), 1]) for m in marks
+    )
+    return tf.concat([before, ids[:, :room], after], axis=1), ids.row_lengths() > room
 
 
 def bucketed_texts(

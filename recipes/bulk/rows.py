@@ -107,6 +107,8 @@ class Rows:
             found = None
         if not isinstance(found, dict):
             return Refused("must be an object in JSON.")
+        if self.takes == "question_and_context" and self.field is None:
+            return found
         return found[field] if field in found else Refused(f"must have the field {field!r}.")
 
     def _column(self, path, lines):

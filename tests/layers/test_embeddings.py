@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformers.layers import ClassToken, TokenEmbedding, UntiedTokenEmbedding
+from keras_transformers.layers import ClassToken, TokenEmbedding
 from tests.contract import assert_close, check_layer, gradients, to_numpy
 from tests.seen import mask_of
 
@@ -41,16 +41,17 @@ def test_logits_are_products_with_the_same_table(seed):
     assert_close(layer.logits(x.astype("float32")), expected, 2e-6)
 
 
-@pytest.mark.parametrize("kind", [TokenEmbedding, UntiedTokenEmbedding])
+@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("bias", [False, True])
-def test_logits_are_scaled_and_come_from_the_table_that_is_theirs(kind, bias):
-    layer = kind(VOCAB, WIDTH, scale=False, logits_bias=bias, logits_scale=0.3)
+def test_logits_are_scaled_and_come_from_the_table_that_is_theirs(tied, bias):
+    settings = {"logits_bias": bias, "logits_scale": 0.3, "tie_weights": tied}
+    layer = TokenEmbedding(VOCAB, WIDTH, scale=False, **settings)
     layer.build()
     layer.set_weights([np.random.default_rng(1).normal(size=w.shape) for w in layer.get_weights()])
     names = ("token_embedding", "logits_bias", "output_embedding")
     weights = {weight.name: to_numpy(weight) for weight in layer.weights}
     assert weights.keys() == {
-        n for n, there in zip(names, (1, bias, kind is not TokenEmbedding), strict=True) if there
+        name for name, there in zip(names, (True, bias, not tied), strict=True) if there
     }
     x = np.random.default_rng(0).normal(size=(2, 3, WIDTH)).astype("float32")
     table = weights.get("output_embedding", weights["token_embedding"])
@@ -58,15 +59,8 @@ def test_logits_are_scaled_and_come_from_the_table_that_is_theirs(kind, bias):
     for made in (layer.logits(x), layer.step_logits(x), layer(x, reverse=True)):
         assert_close(made, expected, 2e-6)
     assert_close(layer(IDS), weights["token_embedding"][IDS], 0)
-    again = kind.from_config(layer.get_config())
-    assert (again.logits_scale, again.logits_bias) == (0.3, bias)
-
-
-def test_two_tables_are_not_quantised():
-    layer = UntiedTokenEmbedding(VOCAB, WIDTH)
-    layer.build()
-    with pytest.raises(NotImplementedError, match="has no 8-bit form. Received: mode='int8'"):
-        layer.quantize("int8")
+    config = TokenEmbedding.from_config(layer.get_config()).get_config()
+    assert settings == {name: config[name] for name in settings}
 
 
 @pytest.mark.parametrize("vocab_size", [24, 30, 31])

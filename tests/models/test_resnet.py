@@ -83,8 +83,8 @@ def test_a_trunk_is_handed_over():
         (lambda: ResNet(hidden_dim=0), "`hidden_dim` must be a positive integer"),
         (lambda: ResNet(stem="patches"), "`stem` must be one of pooled, convolutions.*'patches'"),
         (lambda: ResNet(norm="layer"), "`norm` must be one of batch, frozen, group.*'layer'"),
-        (lambda: ResNet(num_layers=(1, 0)), r"for each of 1 or 2 or 3 or 4 stages.*\[1, 0\]"),
-        (lambda: ResNet(num_layers=(1,) * 5), "for each of 1 or 2 or 3 or 4 stages"),
+        (lambda: ResNet(num_layers=(1, 0)), r"for each of 1 to 4 stages.*\[1, 0\]"),
+        (lambda: ResNet(num_layers=(1,) * 5), "for each of 1 to 4 stages"),
         (lambda: ResNet.from_variant("20"), "must be one of mini, 18, 34, 50, 101.*'20'"),
     ],
 )

@@ -16,7 +16,7 @@ from keras_transformers.layers import (
     LongRopeScaling,
     RotaryEmbedding,
 )
-from keras_transformers.models import LanguageHead, LanguageModel, TextEmbedding
+from keras_transformers.models import LanguageModel, TextEmbedding
 from keras_transformers.pretrained.families import FAMILIES
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.test_bad_folders import edit
@@ -115,8 +115,8 @@ def llama(**changes):
     parts = {"mixer": attention, "feed_forward": GatedFeedForward(20, "silu", use_bias=False)}
     parts |= {"norm": keras.layers.RMSNormalization(epsilon=1e-6)}
     block = DecoderBlock(norm_first=True, **{**parts, **changes})
-    embedding = TextEmbedding(31, 12, None, padding_id=-1)
-    model = LanguageModel(num_layers=2, block=block, embedding=embedding, head=LanguageHead())
+    embedding = TextEmbedding(31, 12, None, padding_id=-1, tie_weights=False)
+    model = LanguageModel(num_layers=2, block=block, embedding=embedding)
     model.build((None, None))
     return model
 
@@ -175,7 +175,11 @@ def test_a_model_of_other_parts_is_not_written(changes, message, tmp_path):
         ({"head_dim": 5}, "`rotary_dim` must be even"),
         ({"tie_word_embeddings": True}, "must be the same tensor"),
         ({"attention_bias": True}, "self_attn.q_proj.bias is missing"),
-        ({"architectures": ["LlamaForSequenceClassification"]}, "`architectures` must have one of"),
+        (
+            {"architectures": ["LlamaForSequenceClassification"]},
+            "the tensor score.weight is missing",
+        ),
+        ({"architectures": ["LlamaForNothing"]}, "`architectures` must have one of"),
     ],
 )
 def test_a_folder_that_does_not_fit_is_refused(folder, changes, message):

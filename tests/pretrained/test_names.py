@@ -124,6 +124,43 @@ def test_without_the_hub_one_command_is_named(cache, monkeypatch):
             keras_transformers.load(name)
 
 
+@pytest.mark.parametrize("name", ["run7", "model.keras", "gpt2.old", "bert", "runs/best"])
+def test_what_may_be_a_mistyped_path_is_never_asked_of_the_hub(cache, monkeypatch, tmp_path, name):
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+
+    def download(name, **options):
+        raise AssertionError("asked")
+
+    hub = types.SimpleNamespace(snapshot_download=download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    for load in (keras_transformers.load, pretrained.load, pretrained.load_tokenizer):
+        with pytest.raises(FileNotFoundError, match=f"there is no folder {name}, .*no such model"):
+            load(name)
+
+
+def test_a_word_alone_is_found_in_the_cache(cache, folder):
+    """However it came there."""
+    snapshot(cache, folder)
+    (cache / "models--made--up").rename(cache / "models--word")
+    assert pretrained.find("word").parent.parent.name == "models--word"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-base-uncased", "xlm-roberta-large", "t5-small"])
+def test_the_oldest_names_have_no_organization(cache, folder, monkeypatch, name):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    asked = []
+
+    def download(name, **options):
+        asked.append(name)
+        return str(folder)
+
+    hub = types.SimpleNamespace(snapshot_download=download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert pretrained.find(name) == folder and asked == [name]
+
+
 def test_what_is_downloaded_cannot_be_executed(cache, folder, monkeypatch):
     asked = {}
 

@@ -1,5 +1,6 @@
 """Claims about published weights: computed as published, loss and tokens too, and written back."""
 
+import contextlib
 import json
 import pathlib
 
@@ -88,6 +89,8 @@ def check_outputs(published):
     if isinstance(model, DETR):
         assert_close(result["logits"], found["logits"], 1e-4)
         assert_close(result["boxes"], found["boxes"], 1e-4)
+    elif "QuestionAnswering" in published.case["class"]:
+        assert_close(*(each.swapaxes(1, 2)[real] for each in (result, found["logits"])), 1e-4)
     elif found["logits"].ndim == 3:  # at padding both may say what they like
         assert_close(thinned(result)[real], found["logits"][real], 1e-4)
     else:
@@ -115,7 +118,7 @@ def check_loss(published, result):
             losses = keras.losses.binary_crossentropy(labels[real][:, None], logits[real], True)
             assert_close(ops.mean(losses), found["loss"], 1e-4)
             return
-        if isinstance(model, LanguageModel):  # each position says what comes next
+        if isinstance(model, LanguageModel) and model.head is None:  # each says what comes next
             labels, logits = labels[:, 1:], logits[:, :-1]
         losses, weights = token_cross_entropy(labels, ops.convert_to_tensor(logits), ignore_id=-100)
         loss = ops.sum(losses) / ops.sum(weights)
@@ -247,20 +250,35 @@ def test_a_detector_of_other_parts_is_not_saved_as_the_published(tmp_path):
             pretrained.save(made(**changes), tmp_path)
 
 
+@contextlib.contextmanager
+def of_precision(policy):
+    """Models that are made meanwhile compute in a precision."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    yield
+    keras.config.set_dtype_policy(before)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_models_of_published_size_compute_the_published(name, tmp_path):
-    published = Published(GOLDEN / "large" / f"{name}.npz", LARGE[name], tmp_path)
+    # Of thirty layers float32 has lost some digits.
+    with of_precision(LARGE[name].get("precision", "float32")):
+        published = Published(GOLDEN / "large" / f"{name}.npz", LARGE[name], tmp_path)
     result = check_outputs(published)
     if "loss" in published.found:
         check_loss(published, result)
 
 
-def test_a_table_that_is_read_in_parts_is_the_whole_table(tmp_path, monkeypatch):
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float64"])
+def test_a_table_that_is_read_in_parts_is_the_whole_table(precision, tmp_path, monkeypatch):
     model = LanguageModel.from_variant("tiny", 31, padding_id=-1)
     model.build((None, None))
     for module in (files, weight_mapping):
         monkeypatch.setattr(module, "MOST_VALUES", 100)  # of 31 rows some at a time
-    again = pretrained.load(pretrained.save(model, tmp_path))
-    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    folder = pretrained.save(model, tmp_path)
+    with of_precision(precision):
+        again = pretrained.load(folder)
+    for one, other in zip(model.weights, again.weights, strict=True):
+        assert keras.backend.standardize_dtype(other.dtype) == precision
+        np.testing.assert_array_equal(to_numpy(ops.cast(one, precision)), to_numpy(other))

@@ -1,6 +1,6 @@
 """Language models that tests compare with."""
 
-from tests.pretrained.cases.of import of
+from tests.pretrained.cases.of import of, of_spans
 
 SMALL_GPT2 = {
     "vocab_size": 31,
@@ -18,6 +18,7 @@ ODD_GPT2 = {
     "n_inner": 28,
     "activation_function": "relu",
     "layer_norm_epsilon": 1e-3,
+    "tie_word_embeddings": False,
 }
 
 SMALL_LLAMA = {
@@ -137,6 +138,35 @@ ODD_PHI3 = {
         "long_factor": [2.0, 9.0],
     },
 }
+# Without logits of tokens; padding has an id.
+OF_HEADS = {"num_labels": 3, "pad_token_id": 0, "tie_word_embeddings": True}
+HEADS = {
+    "gpt2_classes": ("GPT2ForSequenceClassification", SMALL_GPT2),
+    "gpt2_tags": ("GPT2ForTokenClassification", SMALL_GPT2),
+    "gpt2_answers": ("GPT2ForQuestionAnswering", SMALL_GPT2),
+    "llama_classes": ("LlamaForSequenceClassification", SMALL_LLAMA),
+    "llama_tags": ("LlamaForTokenClassification", SMALL_LLAMA),
+    "llama_answers": ("LlamaForQuestionAnswering", SMALL_LLAMA),
+    "mistral_answers": ("MistralForQuestionAnswering", SMALL_MISTRAL),
+    "qwen2_classes": ("Qwen2ForSequenceClassification", SMALL_QWEN2),
+    "qwen3_answers": ("Qwen3ForQuestionAnswering", SMALL_QWEN3),
+    "gemma2_classes": (
+        "Gemma2ForSequenceClassification",
+        {**SMALL_GEMMA2, "final_logit_softcapping": None},
+    ),
+    "phi3_tags": ("Phi3ForTokenClassification", SMALL_PHI3),
+}
+
+
+def _of_head(name, kind, config):
+    """A case of a head that writes no text."""
+    config = {**config, **OF_HEADS}
+    config = of_spans(config) if "Question" in kind else config
+    found = {"config_class": f"{kind.partition('For')[0]}Config", "run": "text", "class": kind}
+    family = name.partition("_")[0]
+    return {**found, "config": config, "family": family if family in ("mistral", "phi3") else None}
+
+
 OF_LLAMA = {
     "llama": ("Llama", SMALL_LLAMA, ODD_LLAMA),
     "mistral": ("Mistral", SMALL_MISTRAL, ODD_MISTRAL),
@@ -170,5 +200,46 @@ CASES = {
         for name, (kind, *configs) in OF_LLAMA.items()
         for ending, config in zip(("", "_odd"), configs, strict=True)
     },
+    **{name: _of_head(name, kind, config) for name, (kind, config) in HEADS.items()},
 }
-LARGE = {**of("GPT2Config", "gpt2", {"gpt2": ("GPT2LMHeadModel", {})}, max_length=23, end_id=50256)}
+# Of SmolLM2-135M.
+SMOLLM2 = {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+    "tie_word_embeddings": True,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+# Of Qwen2.5-0.5B, but for its layers, which are 24.
+QWEN2 = {
+    "vocab_size": 151936,
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32768,
+    "max_window_layers": 24,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
+    "tie_word_embeddings": True,
+    "bos_token_id": 151643,
+    "eos_token_id": 151643,
+}
+LARGE = {
+    **of("GPT2Config", "gpt2", {"gpt2": ("GPT2LMHeadModel", {})}, max_length=23, end_id=50256),
+    **of(
+        "LlamaConfig",
+        "gpt2",
+        {"llama": ("LlamaForCausalLM", SMOLLM2)},
+        generates=False,
+        precision="float64",
+    ),
+    **of("Qwen2Config", "gpt2", {"qwen2": ("Qwen2ForCausalLM", QWEN2)}, generates=False),
+}

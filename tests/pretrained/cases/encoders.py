@@ -1,6 +1,6 @@
 """Encoders of text that tests compare with."""
 
-from tests.pretrained.cases.of import of
+from tests.pretrained.cases.of import of, of_spans
 
 SMALL_TEXT = {
     "vocab_size": 31,
@@ -63,6 +63,7 @@ ODD_MODERN = {
     "classifier_pooling": "mean",
     "classifier_activation": "relu",
 }
+OF_SPANS_MODERN = of_spans({**ODD_MODERN, "classifier_pooling": "cls"})
 ODD_DISTIL = {**SMALL_DISTIL, "dim": 20, "n_heads": 5, "activation": "relu"}
 
 CASES = {
@@ -73,6 +74,7 @@ CASES = {
             "modernbert": ("ModernBertModel", SMALL_MODERN),
             "modernbert_masked": ("ModernBertForMaskedLM", SMALL_MODERN),
             "modernbert_tags": ("ModernBertForTokenClassification", SMALL_MODERN),
+            "modernbert_answers": ("ModernBertForQuestionAnswering", OF_SPANS_MODERN),
             "modernbert_odd": ("ModernBertForSequenceClassification", ODD_MODERN),
             "modernbert_odd_masked": (
                 "ModernBertForMaskedLM",
@@ -88,6 +90,7 @@ CASES = {
             "electra_masked": ("ElectraForMaskedLM", {**SMALL_ELECTRA, "hidden_act": "relu"}),
             "electra_classes": ("ElectraForSequenceClassification", SMALL_ELECTRA),
             "electra_tags": ("ElectraForTokenClassification", SMALL_ELECTRA),
+            "electra_answers": ("ElectraForQuestionAnswering", of_spans(SMALL_ELECTRA)),
             "electra_detects": ("ElectraForPreTraining", {**SMALL_ELECTRA, "hidden_act": "relu"}),
             "electra_odd": ("ElectraForMaskedLM", ODD_ELECTRA),
         },
@@ -100,6 +103,7 @@ CASES = {
             "bert_masked": ("BertForMaskedLM", SMALL_TEXT),
             "bert_classes": ("BertForSequenceClassification", SMALL_TEXT),
             "bert_tags": ("BertForTokenClassification", SMALL_TEXT),
+            "bert_answers": ("BertForQuestionAnswering", of_spans(SMALL_TEXT)),
             "bert_odd": ("BertForMaskedLM", ODD_TEXT),
         },
     ),
@@ -111,6 +115,7 @@ CASES = {
             "distilbert_masked": ("DistilBertForMaskedLM", SMALL_DISTIL),
             "distilbert_classes": ("DistilBertForSequenceClassification", SMALL_DISTIL),
             "distilbert_tags": ("DistilBertForTokenClassification", SMALL_DISTIL),
+            "distilbert_answers": ("DistilBertForQuestionAnswering", of_spans(SMALL_DISTIL)),
             "distilbert_odd": ("DistilBertForMaskedLM", ODD_DISTIL),
         },
     ),
@@ -122,6 +127,7 @@ CASES = {
             "roberta_masked": ("RobertaForMaskedLM", SMALL_ROBERTA),
             "roberta_classes": ("RobertaForSequenceClassification", SMALL_ROBERTA),
             "roberta_tags": ("RobertaForTokenClassification", SMALL_ROBERTA),
+            "roberta_answers": ("RobertaForQuestionAnswering", of_spans(SMALL_ROBERTA)),
             "roberta_odd": ("RobertaForMaskedLM", ODD_ROBERTA),
         },
     ),

@@ -29,6 +29,10 @@ SMALL_SWIN = {
     "window_size": 3,
     "num_labels": 3,
 }
+# Of longer lists their code reads as many as there are stages.
+THREE_STAGES = {**SMALL_SWIN, "image_size": 48, "depths": [1, 2, 1]}
+FIVE_STAGES = {**SMALL_SWIN, "depths": [1] * 5, "num_heads": [1, 2, 2, 4, 8]}
+FIVE_STAGES |= {"pretrained_window_sizes": [0] * 5, "patch_size": 2}
 ODD_SWIN = {
     **SMALL_SWIN,
     "depths": [1, 2, 1, 1],
@@ -198,6 +202,7 @@ CASES = {
         {
             "swin": ("SwinForImageClassification", SMALL_SWIN),
             "swin_base": ("SwinModel", SMALL_SWIN),
+            "swin_three": ("SwinForImageClassification", THREE_STAGES),
             "swin_odd": ("SwinForImageClassification", ODD_SWIN),
         },
     ),
@@ -206,6 +211,7 @@ CASES = {
         "images",
         {
             "swinv2": ("Swinv2ForImageClassification", SMALL_SWIN),
+            "swinv2_five": ("Swinv2ForImageClassification", FIVE_STAGES),
             "swinv2_odd": (
                 "Swinv2ForImageClassification",
                 {**ODD_SWIN, "pretrained_window_sizes": [5, 5, 5, 2]},
