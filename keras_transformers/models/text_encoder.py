@@ -48,8 +48,8 @@ class TextEncoder(Transferable, TextModel):
             `TextEmbedding`; copied.
         head: None for the encoder alone; or `ClassificationHead`, `TaggingHead`,
             `MaskedLanguageHead` or a layer of your own, which is called with `(batch, length,
-            hidden_dim)`, and with `real`, `logits` and `training` where its `call` names them (see
-            these three); copied.
+            hidden_dim)`, and with `ids`, `real`, `logits` and `training` where its `call` names them
+            (see these three); copied. `EndPooling` and `LastPooling` make one vector of a text.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers, or a dict of `ids`,
@@ -203,6 +203,7 @@ class TextEncoder(Transferable, TextModel):
             return self.head.vectors(x)
         options: dict[str, Any] = {"training": training, "logits": self.token_embedding.logits}
         options["real"] = padding_mask(inputs["ids"], self.padding_id)
+        options["ids"] = inputs["ids"]
         return self.head(x, **{k: v for k, v in options.items() if k in self._head_takes})
 
     def compute_output_shape(self, inputs_shape: Any) -> Shape:
