@@ -114,7 +114,7 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
         return self.text_encoder.most_positions
 
     def build(self, inputs_shape: Any) -> None:
-        if not isinstance(inputs_shape, dict) or not NEEDED <= inputs_shape.keys():
+        if not isinstance(inputs_shape, dict) or not inputs_shape.keys() >= NEEDED:
             raise ValueError(
                 f"DualEncoder '{self.name}': `inputs` must be a dict with the keys 'images' and "
                 f"'ids'. Received: {inputs_shape!s:.200}"

@@ -48,8 +48,9 @@ class TextEncoder(Transferable, TextModel):
             `TextEmbedding`; copied.
         head: None for the encoder alone; or `ClassificationHead`, `TaggingHead`,
             `MaskedLanguageHead` or a layer of your own, which is called with `(batch, length,
-            hidden_dim)`, and with `ids`, `real`, `logits` and `training` where its `call` names them
-            (see these three); copied. `EndPooling` and `LastPooling` make one vector of a text.
+            hidden_dim)`, and with `ids`, `real`, `logits` and `training` where its `call` names
+            them (see these three); copied. `EndPooling` and `LastPooling` make one vector of a
+            text.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers, or a dict of `ids`,
