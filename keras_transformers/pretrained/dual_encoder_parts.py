@@ -67,7 +67,7 @@ class DualConfiguration(Configuration):
     def _said(self, config: Mapping[str, Any], name: str) -> Any:
         """The configuration inside; empty where it has nothing but defaults."""
         first = config.get(f"{name}_dict") if self.replaced else None
-        return first or config.get(name) or {}
+        return (config.get(name) or {}) if first is None else first
 
     def extent(self, config: dict[str, Any], setting: Any) -> Any:
         """As `Configuration.extent`; "text_config.hidden_size" is that of an encoder."""

@@ -26,7 +26,7 @@ CLASSES = dict.fromkeys(
 )
 CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
 CLASSES |= {"RobertaTokenizer": BYTE_PAIRS, "BartTokenizer": BYTE_PAIRS}
-CLASSES |= {"XLMRobertaTokenizer": FAIRSEQ}
+CLASSES |= {"XLMRobertaTokenizer": FAIRSEQ, "CLIPTokenizer": FAST}
 CLASSES |= dict.fromkeys(
     ("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer", "M2M100Tokenizer")
     + ("PegasusTokenizer", "T5Tokenizer"),
@@ -39,6 +39,7 @@ MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
 MODEL_TYPES |= {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer"}
 MODEL_TYPES |= {"bart": "BartTokenizer", "mbart": "MBartTokenizer", "m2m_100": "M2M100Tokenizer"}
 MODEL_TYPES |= {"pegasus": "PegasusTokenizer", "t5": "T5Tokenizer", "mt5": "T5Tokenizer"}
+MODEL_TYPES |= {"clip": "CLIPTokenizer"}
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 END = "<|endoftext|>"
 # Of each kind, and of classes that differ, the names of special tokens where nothing is said.
@@ -70,6 +71,8 @@ DEFAULTS["PegasusTokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "mask_token": "<mas
 OF_FAIRSEQ = {**DEFAULTS["RobertaTokenizer"], "mask_token": {"content": "<mask>", "lstrip": True}}
 DEFAULTS |= dict.fromkeys(("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer"), OF_FAIRSEQ)
 DEFAULTS["M2M100Tokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "bos_token": "<s>"}
+DEFAULTS["CLIPTokenizer"] = dict.fromkeys(("eos_token", "unk_token", "pad_token"), END)
+DEFAULTS["CLIPTokenizer"] |= {"bos_token": "<|startoftext|>"}
 # Settings with other values than these give other ids.
 SETTLED: dict[str, dict[str, Any]] = {
     WORD_PIECES: {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.any_fast_tokenizer import read_fast
+from keras_transformers.pretrained.clip_tokenizer import definition_of
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
@@ -67,8 +68,8 @@ def load_tokenizer(
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
-            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa and BART:
-            `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
+            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa, BART and
+            CLIP: `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
             `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5 and mT5:
             `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
             and of `config.json` whose tokenizer it is. Or a name on the hub, "organization/model",
@@ -111,6 +112,7 @@ def load_tokenizer(
         )
     check_settings(folder, settings, kind)
     if kind == FAST:
+        fast = fast or definition_of(folder)
         return read_fast(folder, settings, fast, name or "")
     if kind == SENTENCE_PIECES:
         return read_pieces(folder, there, settings, name, languages)
