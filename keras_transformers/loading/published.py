@@ -43,6 +43,13 @@ def _served(
         make = export.Detector if isinstance(model, models.DETR) else export.ImageClassifier
         served = make(model, pretrained.class_names(folder), preprocessing)
         return served, {"preprocessing": lambda: preprocessing}
+    if isinstance(model, models.DualEncoder):
+        preprocessing, words = (
+            pretrained.load_preprocessing(folder),
+            pretrained.load_tokenizer(folder),
+        )
+        made = export.ZeroShotClassifier(model, words, preprocessing)
+        return made, {"preprocessing": lambda: preprocessing, "tokenizer": lambda: words}
     make = _of_text(model, languages)
     if make is None:
         raise ValueError(

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
+from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import refuse, whole_number
 from keras_transformers.layers.parts import part
@@ -107,6 +108,11 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
     def padding_id(self) -> int:
         """The id that stands for padding."""
         return self.text_encoder.padding_id
+
+    @property
+    def token_embedding(self) -> TokenEmbedding:
+        """The table of tokens."""
+        return self.text_encoder.token_embedding
 
     @property
     def most_positions(self) -> int | None:

@@ -13,12 +13,12 @@ from keras_transformers.text.batching import CHUNK, check_boundaries
 def framed(
     tokenizer: Tokenizer, strings: Strings, longest: int
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Ids of texts as an encoder sees them: START, what fits, END.
+    """Ids of texts as an encoder sees them: START, where there is one, what fits, END.
 
     Args:
         tokenizer: One with START and END: of word pieces, SentencePiece, or RoBERTa's.
         strings: String tensor, or list, `(texts,)`.
-        longest: Most ids of a text, START and END included.
+        longest: Most ids of a text, marks included.
 
     Returns:
         int32 RaggedTensor `(texts, None)`, and bool `(texts,)`: which had to be cut.
@@ -32,9 +32,10 @@ def framed(
     """
     ids = tokenizer.tokenize(strings)
     shape = [ids.nrows(), 1]
-    start, end = tf.fill(shape, tokenizer.start_id), tf.fill(shape, tokenizer.end_id)
-    whole = tf.concat([start, ids[:, : longest - 2], end], axis=1)
-    return whole, ids.row_lengths() > longest - 2
+    before = [] if tokenizer.start_id is None else [tf.fill(shape, tokenizer.start_id)]
+    most = longest - len(before) - 1
+    whole = tf.concat([*before, ids[:, :most], tf.fill(shape, tokenizer.end_id)], axis=1)
+    return whole, ids.row_lengths() > most
 
 
 def bucketed_texts(

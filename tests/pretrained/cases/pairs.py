@@ -32,6 +32,4 @@ CASES = {
     **of("CLIPConfig", "pairs", {"clip": ("CLIPModel", CLIP)}, end_id=30),
     **of("CLIPConfig", "pairs", {"clip_odd": ("CLIPModel", ODD_CLIP)}, end_id=5),
 }
-LARGE = {
-    **of("CLIPConfig", "pairs", {"clip": ("CLIPModel", {})}, end_id=49407),
-}
+LARGE = {**of("CLIPConfig", "pairs", {"clip": ("CLIPModel", {})}, end_id=49407)}
