@@ -44,12 +44,10 @@ def _served(
         served = make(model, pretrained.class_names(folder), preprocessing)
         return served, {"preprocessing": lambda: preprocessing}
     if isinstance(model, models.DualEncoder):
-        preprocessing, words = (
-            pretrained.load_preprocessing(folder),
-            pretrained.load_tokenizer(folder),
-        )
-        made = export.ZeroShotClassifier(model, words, preprocessing)
-        return made, {"preprocessing": lambda: preprocessing, "tokenizer": lambda: words}
+        preprocessing = pretrained.load_preprocessing(folder)
+        words = pretrained.load_tokenizer(folder)
+        pair = export.ZeroShotClassifier(model, words, preprocessing)
+        return pair, {"preprocessing": lambda: preprocessing, "tokenizer": lambda: words}
     make = _of_text(model, languages)
     if make is None:
         raise ValueError(

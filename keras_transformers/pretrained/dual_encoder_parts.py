@@ -131,7 +131,7 @@ def layer_norm(epsilon: float) -> keras.layers.Layer:
     return keras.layers.LayerNormalization(epsilon=epsilon)
 
 
-def text_block(kind: type[keras.layers.Layer], found: Mapping[str, Any]) -> EncoderBlock:
+def text_block(kind: Callable[..., keras.layers.Layer], found: Mapping[str, Any]) -> EncoderBlock:
     """A pre-norm block with an attention of that kind."""
     return EncoderBlock(
         norm_first=True,

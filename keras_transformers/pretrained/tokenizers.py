@@ -69,11 +69,11 @@ def load_tokenizer(
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
             DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa, BART and
-            CLIP: `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
-            `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5 and mT5:
-            `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
-            and of `config.json` whose tokenizer it is. Or a name on the hub, "organization/model",
-            see `pretrained.find`.
+            CLIP: `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and
+            M2M-100: `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5
+            and mT5: `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are
+            read, and of `config.json` whose tokenizer it is. Or a name on the hub,
+            "organization/model", see `pretrained.find`.
         languages: Codes of the language of the texts and of that to translate to, as the published
             tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
             default what `tokenizer_config.json` says.
