@@ -10,7 +10,7 @@ from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import refuse, whole_number
-from keras_transformers.layers.parts import part
+from keras_transformers.layers.parts import part, serialized
 from keras_transformers.models.image_model import ImageModel
 from keras_transformers.models.settings import ModelSettings, keeps_settings
 from keras_transformers.models.text_encoder import TextEncoder
@@ -225,8 +225,7 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         encoders = {"image_encoder": self.image_encoder, "text_encoder": self.text_encoder}
-        written = {k: keras.saving.serialize_keras_object(v) for k, v in encoders.items()}
-        return {**super().get_config(), **written}
+        return {**super().get_config(), **{k: serialized(v) for k, v in encoders.items()}}
 
 
 def _normalized(x: Tensor) -> Tensor:

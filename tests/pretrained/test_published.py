@@ -196,6 +196,7 @@ def test_a_model_is_written_as_it_was_published(published, tmp_path):
     assert written.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(written[name], value)
+        assert written[name].shape == value.shape
     theirs, ours = (
         json.loads((path / "config.json").read_text()) for path in (published.folder, folder)
     )
