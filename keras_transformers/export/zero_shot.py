@@ -29,8 +29,8 @@ class ZeroShotClassifier(Served):
     Args:
         model: A built `models.DualEncoder`.
         tokenizer: Its tokenizer; the model sees START, where there is one, the text's ids and END.
-        preprocessing: The `vision.Preprocessing` of its images; by default one for the model's
-            `image_size` and channels, with mean and deviation 0.5.
+        preprocessing: The `vision.Preprocessing` of its images; by default one for the size and
+            channels that it was built for, with mean and deviation 0.5.
 
     Raises:
         ValueError: If the tokenizer has ids that are none of the model's.
@@ -64,10 +64,11 @@ class ZeroShotClassifier(Served):
         super().__init__("zero_shot_classifier", image, text)
         self._lengths = lengths_for("ZeroShotClassifier", model, tokenizer, None, LENGTHS)
         if preprocessing is None:
-            sides = tuple(model.image_encoder.get_config()["image_size"])
-            preprocessing = Preprocessing(sides, model.channels)
+            preprocessing = Preprocessing(model.image_size, model.channels)
         self._hold(model)
         self._tokenizer, self._preprocessing = tokenizer, preprocessing
+        if model.fill_id is not None:  # with the token that the tokenizer has for it
+            self._lengths = self._lengths[-1:]
         width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
         self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
         self._texts = tf.function(lambda text: self._of_texts(text, self._rounds))

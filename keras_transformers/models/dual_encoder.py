@@ -126,7 +126,9 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
                 f"'ids'. Received: {inputs_shape!s:.200}"
             )
         self.image_encoder.build(inputs_shape["images"])
-        self.channels = inputs_shape["images"][-1]
+        *sides, self.channels = inputs_shape["images"][1:]
+        own = self.image_encoder.get_config()["image_size"]
+        self.image_size = tuple(own if None in sides else sides)
         self.text_encoder.build(inputs_shape["ids"])
         width = self.image_encoder.compute_output_shape(inputs_shape["images"])[-1]
         of_text = self.text_encoder.compute_output_shape((None, None))[-1]
@@ -152,9 +154,14 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
         """Vectors of length 1, `(images, width)`, float32 at least.
 
         Args:
-            images: `(images, height, width, channels)`, floating.
+            images: `(images, height, width, channels)`, floating; of a `ViT`, what fills no whole
+                patch at the right and at the bottom is left out.
             training: Whether dropout acts.
         """
+        side = getattr(self.image_encoder, "patch_size", None)
+        if side is not None:  # as a convolution that goes from patch to patch does
+            height, width = (extent // side * side for extent in ops.shape(images)[1:3])
+            images = images[:, :height, :width]
         x = self.image_encoder(images, training=training)
         return _normalized(x if self.image_projection is None else self.image_projection(x))
 

@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "DeiT": CENTER | {"size": 256},
     "Bit": CLIP,
     "CLIP": CLIP,
+    "Siglip": {"resample": 3},
     "Beit": {"resample": 3},
     "Detr": {
         "size": {"shortest_edge": 800, "longest_edge": 1333},

@@ -48,7 +48,8 @@ def pairs_of(case, pictures=4, texts=6):
     side, channels = of_images.get("image_size", 224), of_images.get("num_channels", 3)
     rng = np.random.default_rng(side)
     images = rng.normal(size=(pictures, side, side, channels)).astype("float32")
-    length, end = of_texts.get("max_position_embeddings", 77), case["end_id"]
+    length = of_texts.get("max_position_embeddings", case.get("length", 77))
+    end = case["end_id"]
     most = of_texts.get("vocab_size", 1000) - 1
     ids = rng.integers(6, most, (texts, length))
     ends = rng.integers(2, length, (texts, 1))

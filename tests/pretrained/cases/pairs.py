@@ -28,8 +28,22 @@ ODD_CLIP = {
     "vision_config": ODD_IMAGES,
 }
 
+# Of the pictures some columns and rows fill no patch, as in those of 384 pixels on the hub.
+SIGLIP = {"text_config": {**OF_TEXTS, "projection_size": 16}}
+SIGLIP |= {"vision_config": {**OF_IMAGES, "image_size": 23}}
+ODD_SIGLIP = {
+    "text_config": {**OF_TEXTS, "hidden_act": "relu", "pad_token_id": 5, "layer_norm_eps": 1e-5},
+    "vision_config": {**ODD_IMAGES, "hidden_size": 12, "num_attention_heads": 3},
+}
+
 CASES = {
     **of("CLIPConfig", "pairs", {"clip": ("CLIPModel", CLIP)}, end_id=30),
     **of("CLIPConfig", "pairs", {"clip_odd": ("CLIPModel", ODD_CLIP)}, end_id=5),
+    **of("SiglipConfig", "pairs", {"siglip": ("SiglipModel", SIGLIP)}, end_id=1),
+    **of("SiglipConfig", "pairs", {"siglip_odd": ("SiglipModel", ODD_SIGLIP)}, end_id=5),
 }
-LARGE = {**of("CLIPConfig", "pairs", {"clip": ("CLIPModel", {})}, end_id=49407)}
+LARGE = {
+    **of("CLIPConfig", "pairs", {"clip": ("CLIPModel", {})}, end_id=49407),
+    # Texts of 64 ids, which are all that its encoder takes.
+    **of("SiglipConfig", "pairs", {"siglip": ("SiglipModel", {})}, end_id=1, length=64),
+}
