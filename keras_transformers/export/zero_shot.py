@@ -67,8 +67,9 @@ class ZeroShotClassifier(Served):
             preprocessing = Preprocessing(model.image_size, model.channels)
         self._hold(model)
         self._tokenizer, self._preprocessing = tokenizer, preprocessing
-        if model.fill_id is not None:  # with the token that the tokenizer has for it
-            self._lengths = self._lengths[-1:]
+        self._fill = model.fill_id
+        if self._fill is not None and tokenizer.pad_id >= 0:  # which the processor of the model has
+            self._fill = tokenizer.pad_id
         width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
         self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
         self._texts = tf.function(lambda text: self._of_texts(text, self._rounds))
@@ -87,6 +88,10 @@ class ZeroShotClassifier(Served):
         text, cut = bounded(text, self._lengths[-1])
         ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
         encode, padding = rounds.program(self._encode_ids), self._model.padding_id
+        if self._fill is not None:
+            dense = ids.to_tensor(self._fill, shape=(None, self._lengths[-1]))
+            found = rounds.run(encode, [dense], self._results)["embedding"]
+            return found, truncated | cut
         vectors = rounds.run_by_length(
             lambda ids: encode(rounds.padded(ids, self._lengths, padding)), ids, self._results
         )

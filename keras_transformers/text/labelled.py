@@ -32,7 +32,11 @@ def framed(
     """
     ids = tokenizer.tokenize(strings)
     shape = [ids.nrows(), 1]
-    before = [] if tokenizer.start_id is None else [tf.fill(shape, tokenizer.start_id)]
+    begins = tokenizer.start_id is not None
+    framing = getattr(tokenizer, "framing", {})  # of a `FastTokenizer`: what its file asks for
+    if any(framing.values()):
+        begins = begins and framing["start"]
+    before = [tf.fill(shape, tokenizer.start_id)] if begins else []
     most = longest - len(before) - 1
     whole = tf.concat([*before, ids[:, :most], tf.fill(shape, tokenizer.end_id)], axis=1)
     return whole, ids.row_lengths() > most
