@@ -68,8 +68,9 @@ class ZeroShotClassifier(Served):
         self._hold(model)
         self._tokenizer, self._preprocessing = tokenizer, preprocessing
         self._fill = model.fill_id
-        if self._fill is not None and tokenizer.pad_id >= 0:  # which the processor of the model has
-            self._fill = tokenizer.pad_id
+        if self._fill is not None:  # by the token that the model's own tokenizer has for it
+            padding = getattr(tokenizer, "pad_id", -1)
+            self._fill = padding if padding >= 0 else self._fill
         width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
         self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
         self._texts = tf.function(lambda text: self._of_texts(text, self._rounds))

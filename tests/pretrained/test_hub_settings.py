@@ -602,13 +602,29 @@ CLIP = {
     "vision_config": {**OF_CLIP, "model_type": "clip_vision_model", "patch_size": 32},
     "vision_config_dict": None,
 }
+OF_SIGLIP = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16}
+OF_SIGLIP |= {"num_hidden_layers": 27}
+SIGLIP = {
+    "architectures": ["SiglipModel"],
+    "initializer_factor": 1.0,
+    "model_type": "siglip",
+    "text_config": {**OF_SIGLIP, "model_type": "siglip_text_model"},
+    "torch_dtype": "float32",
+    "transformers_version": "4.37.0.dev0",
+    "vision_config": {
+        **OF_SIGLIP,
+        "image_size": 384,
+        "model_type": "siglip_vision_model",
+        "patch_size": 14,
+    },
+}
 DECODERS = [GPT2, LLAMA, SMOLLM, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3]
 
 
 @pytest.mark.parametrize(
     "config",
     [OPUS, BERT, DISTILBERT, *DECODERS, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
-    + [T5, FLAN_T5, MT5, NLLB, CLIP],
+    + [T5, FLAN_T5, MT5, NLLB, CLIP, SIGLIP],
     ids=lambda config: config["model_type"],
 )
 def test_settings_of_the_hub_are_known(config):
