@@ -231,11 +231,11 @@ def table_mappings() -> Mappings:
     """The mappings of tables, and of the norms behind both stacks."""
     table = "position_embedding/position_embedding"
     texts, images = "text_encoder/embedding", "image_encoder/embedding"
-    tokens, places = "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"
+    tokens, rows = "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"
     return [
         WeightMapping(f"{texts}/token_embedding/token_embedding", f"text_model.{tokens}"),
-        WeightMapping(f"{texts}/{table}", f"text_model.{places}"),
-        WeightMapping(f"{images}/{table}", f"vision_model.{places}"),
+        WeightMapping(f"{texts}/{table}", f"text_model.{rows}"),
+        WeightMapping(f"{images}/{table}", f"vision_model.{rows}"),
         *norm("text_encoder/norm", "text_model.final_layer_norm"),
         *norm("image_encoder/norm", "vision_model.post_layernorm"),
     ]
