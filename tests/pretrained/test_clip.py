@@ -36,6 +36,12 @@ def loaded(folder):
     return keras_transformers.load(folder)
 
 
+@pytest.fixture
+def quickly():
+    with folders.eagerly():
+        yield
+
+
 def test_ids_are_those_of_the_published_tokenizer(folder, tmp_path):
     hf = pytest.importorskip("transformers")
     theirs = hf.AutoTokenizer.from_pretrained(folder)
@@ -60,7 +66,7 @@ def expected_probabilities(loaded, texts):
     return np.asarray(model.probabilities(logits))
 
 
-def test_images_are_classified_by_texts(loaded):
+def test_images_are_classified_by_texts(loaded, quickly):
     answers = loaded.predict(list(PICTURES), labels=LABELS)
     found = [list(answer["probabilities"].values()) for answer in answers]
     np.testing.assert_allclose(found, expected_probabilities(loaded, LABELS), atol=1e-5)
@@ -82,7 +88,7 @@ def test_labels_are_a_list_of_texts(loaded):
         loaded.against(["cat"], "a photo")
 
 
-def test_raw_images_and_texts_become_vectors(loaded):
+def test_raw_images_and_texts_become_vectors(loaded, quickly):
     served = export.ZeroShotClassifier(loaded.model, loaded.tokenizer, loaded.preprocessing)
     images, texts = served.encode_images(FILES), served.encode_texts([*LABELS, "cat " * 99])
     assert images.shape == (3, 8) and texts.shape == (4, 8)
@@ -96,6 +102,7 @@ def _latin(each):
     return (each.encode() if isinstance(each, str) else each).decode("latin-1")
 
 
+@pytest.mark.slow
 def test_a_saved_model_takes_images_and_texts_without_xla(loaded, tmp_path):
     served = export.ZeroShotClassifier(loaded.model, loaded.tokenizer, loaded.preprocessing)
     requests = [{"image": FILES[:2], "text": LABELS}, {"image": [], "text": LABELS[:1]}]

@@ -11,6 +11,7 @@ import keras_transformers
 from keras_transformers import pretrained, vision
 from keras_transformers.pretrained.siglip import SIGLIP
 from keras_transformers.text import SiglipTokenizer
+from tests.pretrained.folders import eagerly
 from tests.pretrained.piece_folders import spm
 from tests.pretrained.test_bad_folders import edit
 from tests.text import scripts
@@ -58,7 +59,8 @@ def test_ids_are_those_of_the_published_tokenizer(folder, tmp_path):
 
 def test_texts_fill_all_positions_and_every_label_is_judged_by_itself(folder):
     loaded = keras_transformers.load(folder)
-    found = loaded.predict(PICTURE, labels=LABELS)
+    with eagerly():
+        found = loaded.predict(PICTURE, labels=LABELS)
     ids = loaded.tokenizer.tokenize(LABELS, end=True).to_tensor(1, shape=(None, 12))
     pixels = loaded.preprocessing.normalize(loaded.preprocessing.resize(tf.constant(PICTURE))[None])
     assert pixels.shape == (1, 18, 18, 3)  # of which a patch of 16 is seen
