@@ -64,7 +64,7 @@ def random_weights(shapes):
         scale = len(shape) == 1 and name.endswith("weight")
         if name.endswith("running_var"):
             values = 0.5 + np.abs(values)
-        found[name] = (values + scale).astype("float32")
+        found[name] = np.asarray(values + scale, "float32")
     return found
 
 

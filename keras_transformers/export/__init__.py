@@ -14,6 +14,7 @@ from keras_transformers.export.functions import (
     text_classifier,
     text_generator,
     translator,
+    zero_shot_classifier,
 )
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
@@ -22,6 +23,7 @@ from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
 from keras_transformers.export.translation import Translator
+from keras_transformers.export.zero_shot import ZeroShotClassifier
 
 __all__ = [
     "Detector",
@@ -32,6 +34,7 @@ __all__ = [
     "TextClassifier",
     "TextGenerator",
     "Translator",
+    "ZeroShotClassifier",
     "detector",
     "image_classifier",
     "mask_filler",
@@ -40,4 +43,5 @@ __all__ = [
     "text_classifier",
     "text_generator",
     "translator",
+    "zero_shot_classifier",
 ]

@@ -17,9 +17,10 @@ from keras_transformers.export.served import Saving
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
 from keras_transformers.export.translation import Translator
+from keras_transformers.export.zero_shot import ZeroShotClassifier
 from keras_transformers.generation.request import Decodable
 from keras_transformers.generation.search import Search
-from keras_transformers.models import DETR
+from keras_transformers.models import DETR, DualEncoder
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 
@@ -216,3 +217,30 @@ def detector(
     ['boxes', 'label', 'number', 'score']
     """
     return Detector(model, labels, preprocessing, threshold).save(path, **saving)
+
+
+def zero_shot_classifier(
+    model: DualEncoder,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    preprocessing: Preprocessing | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a classifier of images by any texts. See `ZeroShotClassifier` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> images = models.ViT.from_variant("mini/14", None, image_size=28, num_layers=1)
+    >>> head = models.EndPooling(tokenizer.end_id)
+    >>> texts = models.TextEncoder.from_variant("tiny", 14, max_length=9, head=head)
+    >>> model = models.DualEncoder(images, texts, projection_dim=8)
+    >>> model.build({"images": (None, 28, 28, 3), "ids": (None, None)})
+    >>> path = export.zero_shot_classifier(model, tokenizer, tempfile.mkdtemp())
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> sorted(served(image=tf.stack([png]), text=tf.constant(["a cat", "a mat"])))
+    ['label', 'probabilities', 'probability', 'truncated']
+    """
+    return ZeroShotClassifier(model, tokenizer, preprocessing).save(path, **saving)

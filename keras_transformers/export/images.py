@@ -62,6 +62,22 @@ def _attempt(
     return found.ignore_errors().concatenate(instead).take(1).get_single_element()
 
 
+def decoded_pixels(preprocessing: Preprocessing, image: tf.Tensor) -> tf.Tensor:
+    """The pixels that a model sees, uint8, of encoded images, string `(batch,)`."""
+    shape = (*preprocessing.image_size, preprocessing.channels)
+    outputs = (tf.TensorSpec(shape, tf.uint8),)
+
+    def decode(encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return (preprocessing.decode(encoded),)
+
+    (pixels,) = tf.map_fn(
+        lambda pair: decoded_or_named(pair[0], pair[1], decode, outputs),
+        (tf.range(tf.size(image)), image),
+        fn_output_signature=outputs,
+    )
+    return pixels
+
+
 class ImageClassifier(Convertible):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
@@ -140,18 +156,10 @@ class ImageClassifier(Convertible):
     def _pixels(self, image: tf.Tensor) -> tf.Tensor:
         """The pixels that the model sees, uint8, of encoded images or arrays."""
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
-        outputs = (tf.TensorSpec(shape, tf.uint8),)
+        outputs = tf.TensorSpec(shape, tf.uint8)
         if self.kind == "array_classifier":
-            return tf.map_fn(self._preprocessing.resize, image, fn_output_signature=outputs[0])
-        (pixels,) = tf.map_fn(
-            lambda pair: decoded_or_named(pair[0], pair[1], self._decode, outputs),
-            (tf.range(tf.size(image)), image),
-            fn_output_signature=outputs,
-        )
-        return pixels
-
-    def _decode(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return (self._preprocessing.decode(encoded),)
+            return tf.map_fn(self._preprocessing.resize, image, fn_output_signature=outputs)
+        return decoded_pixels(self._preprocessing, image)
 
     def _probabilities(self, pixels: tf.Tensor, rounds: Rounds) -> tf.Tensor:
         results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}

@@ -28,30 +28,31 @@ class Saving(TypedDict, total=False):
 class Served(tf.Module):
     """A function of raw requests, for processes with XLA and for all others.
 
-    A subclass has `_answer(request, rounds)`, which gives a dict of tensors whose first axis is the
-    batch's. Called in Python it is compiled by XLA. Saved, it has two signatures with the same
-    inputs, outputs and variables: `serving_default`, which runs wherever TensorFlow's own kernels
-    run, and `xla`. Of a text no more is read than `bounded` says.
+    A subclass has `_answer(request, rounds)`, or, with several inputs, `_answer(first, second,
+    rounds)`, which gives a dict of tensors whose first axis is the batch's. Called in Python it is
+    compiled by XLA. Saved, it has two signatures with the same inputs, outputs and variables:
+    `serving_default`, which runs wherever TensorFlow's own kernels run, and `xla`. Of a text no
+    more is read than `bounded` says.
 
     Args:
         name: What it is, for TensorFlow.
-        request: `tf.TensorSpec` of the requests.
+        *requests: `tf.TensorSpec` of each input.
     """
 
     kind: str | None = None  # one of `predictors.KINDS`
 
-    def __init__(self, name: str, request: tf.TensorSpec) -> None:
+    def __init__(self, name: str, *requests: tf.TensorSpec) -> None:
         super().__init__(name=name)
-        self._request = request
+        self._requests = requests
         self._rounds = CompiledRounds()
         self._compiled = self._traced(self._rounds)
         self._portable = self._traced(PortableRounds())
 
     def _traced(self, rounds: Rounds) -> Any:
-        def answer(request: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._answer(_as_declared(request, self._request), rounds)
+        def answer(*requests: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._answer(*map(_as_declared, requests, self._requests), rounds)
 
-        return tf.function(answer, input_signature=[self._request])
+        return tf.function(answer, input_signature=self._requests)
 
     def _hold(self, model: Any) -> None:
         """Keeps a built model as `_model`, and its variables for the SavedModel.
@@ -65,26 +66,27 @@ class Served(tf.Module):
     def _model(self) -> Any:
         return self._model_of()
 
-    def __call__(self, request: Values | tf.Tensor) -> dict[str, tf.Tensor]:
+    def __call__(self, *requests: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
-        return self._compiled(self._checked(request))
+        return self._compiled(*self._checked(requests))
 
-    def portable(self, request: Values | tf.Tensor) -> dict[str, tf.Tensor]:
+    def portable(self, *requests: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch without XLA, as `serving_default` does."""
-        return self._portable(self._checked(request))
+        return self._portable(*self._checked(requests))
 
-    def _checked(self, request: Any) -> Any:
-        shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
-        if not shape.is_compatible_with(self._request.shape):
-            declared = "strings of shape (batch,)"
-            if self._request.dtype != tf.string:
-                sides = ", ".join(str(side or "any") for side in self._request.shape[1:])
-                declared = f"{self._request.dtype.name} of shape (batch, {sides})"
-            raise ValueError(
-                f"{type(self).__name__}: `{self._request.name}` must be {declared}. "
-                f"Received: shape {shape}"
-            )
-        return request
+    def _checked(self, requests: tuple[Any, ...]) -> tuple[Any, ...]:
+        for request, declared in zip(requests, self._requests, strict=True):
+            shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
+            if not shape.is_compatible_with(declared.shape):
+                expected = "strings of shape (batch,)"
+                if declared.dtype != tf.string:
+                    sides = ", ".join(str(side or "any") for side in declared.shape[1:])
+                    expected = f"{declared.dtype.name} of shape (batch, {sides})"
+                raise ValueError(
+                    f"{type(self).__name__}: `{declared.name}` must be {expected}. "
+                    f"Received: shape {shape}"
+                )
+        return requests
 
     @property
     def labels(self) -> list[str] | None:
@@ -115,7 +117,8 @@ class Served(tf.Module):
                 model folder.
             warmup: Requests, each a list of texts or of encoded images (bytes), that TensorFlow
                 Serving sends itself before it answers others: what users send, several lengths and
-                sizes. Needs tensorflow-serving-api, the extra `serving`.
+                sizes; none where there are several inputs. Needs tensorflow-serving-api, the extra
+                `serving`.
 
         Returns:
             The folder that holds `saved_model.pb`, a `pathlib.Path`.
@@ -129,7 +132,7 @@ class Served(tf.Module):
         tokenizer = getattr(self, "_tokenizer", None)
         if tokenizer is not None and hasattr(tokenizer, "check_exportable"):
             tokenizer.check_exportable()
-        records = warm_up_records(self._request.name, warmup)
+        records = warm_up_records([each.name for each in self._requests], warmup)
         if version is not None and (type(version) is not int or version < 1):
             raise ValueError(
                 f"{type(self).__name__}: `version` must be a positive integer. "

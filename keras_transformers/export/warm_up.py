@@ -10,7 +10,7 @@ FILE = "assets.extra/tf_serving_warmup_requests"  # fixed by TensorFlow Serving
 
 
 def warm_up_records(
-    input_name: str,
+    input_names: Sequence[str],
     requests: Sequence[Sequence[str | bytes]],
     signatures: Sequence[str] = ("serving_default",),
 ) -> list[bytes]:
@@ -20,7 +20,7 @@ def warm_up_records(
     has that behind it. Give what users send: several lengths and sizes.
 
     Args:
-        input_name: Name of the signatures' input.
+        input_names: Names of the signatures' inputs; there must be one for requests to be made.
         requests: Lists of str or bytes, each one request.
         signatures: Those that are sent every request. A server with XLA that is asked for `xla`
             wants that here too; one without would not start.
@@ -48,9 +48,14 @@ def warm_up_records(
             )
     if not requests:
         return []
+    if len(input_names) != 1:
+        raise ValueError(
+            f"`warmup` must be empty for requests of {' and '.join(input_names)}. "
+            f"Received: {len(requests)}"
+        )
     log = _log()
     pairs = [(request, signature) for request in requests for signature in signatures]
-    return [log(input_name, *pair).SerializeToString() for pair in pairs]
+    return [log(*input_names, *pair).SerializeToString() for pair in pairs]
 
 
 def write_warm_up(path: pathlib.Path, records: Sequence[bytes]) -> None:

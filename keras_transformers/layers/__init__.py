@@ -31,6 +31,7 @@ from keras_transformers.layers.blocks.feed_forward import (
     ConvolutionalFeedForward,
     FeedForward,
     GatedFeedForward,
+    gelu_sigmoid,
     gelu_tanh,
 )
 from keras_transformers.layers.blocks.first import FirstEncoderBlock
@@ -159,6 +160,7 @@ __all__ = [
     "causal_mask",
     "combine_masks",
     "dot_product_attention",
+    "gelu_sigmoid",
     "gelu_tanh",
     "keep_mask",
     "masked_softmax",

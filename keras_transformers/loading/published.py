@@ -43,6 +43,11 @@ def _served(
         make = export.Detector if isinstance(model, models.DETR) else export.ImageClassifier
         served = make(model, pretrained.class_names(folder), preprocessing)
         return served, {"preprocessing": lambda: preprocessing}
+    if isinstance(model, models.DualEncoder):
+        preprocessing = pretrained.load_preprocessing(folder)
+        words = pretrained.load_tokenizer(folder)
+        pair = export.ZeroShotClassifier(model, words, preprocessing)
+        return pair, {"preprocessing": lambda: preprocessing, "tokenizer": lambda: words}
     make = _of_text(model, languages)
     if make is None:
         raise ValueError(

@@ -56,12 +56,14 @@ def predictor(
     inputs, outputs = _signature(folder, signature)
     kind, labels = _about(folder, inputs, outputs)
     made = KINDS[kind]
-    takes = str(made.takes)
-    if takes != "image":
+    names = _taken(kind)
+    if "image" not in names or "text" in names:
         _register_text_ops(folder)
     loaded = tf.saved_model.load(str(folder))
     run = loaded.signatures[signature]
-    served = made(lambda strings: run(**{takes: strings}), labels, parts, source or folder)
+    served = made(
+        lambda *given: run(**dict(zip(names, given, strict=True))), labels, parts, source or folder
+    )
     vars(served)["loaded"] = loaded  # the program holds its variables weakly
     return served
 
@@ -98,7 +100,7 @@ def _about(
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
         known = isinstance(kind, str) and kind in KINDS and isinstance(labels, list | None)
-        if known and inputs == {KINDS[kind].takes}:
+        if known and inputs == {*_taken(kind)}:
             return kind, labels
         raise ValueError(
             f"load: {folder / ABOUT}: `kind` must be one of {', '.join(map(str, KINDS))} that "
@@ -107,12 +109,17 @@ def _about(
     kinds = [kind for name, kind in KNOWN_BY.items() if name in outputs]
     if not kinds and {"label", "probability", "probabilities"} <= outputs:
         kinds = ["image_classifier" if "image" in inputs else "text_classifier"]
-    if len(kinds) == 1 and inputs == {KINDS[kinds[0]].takes}:
+    if len(kinds) == 1 and inputs == {*_taken(kinds[0])}:
         return kinds[0], None
     raise ValueError(
         f"load: {folder} must be a SavedModel of keras_transformers.export. It makes "
         f"{', '.join(sorted(outputs))} of {', '.join(sorted(inputs))}"
     )
+
+
+def _taken(kind: str) -> tuple[str, ...]:
+    """Names of the inputs of a kind, in the order in which its predictor gives them."""
+    return (str(KINDS[kind].takes), *KINDS[kind].also_takes)
 
 
 def _register_text_ops(folder: pathlib.Path) -> None:

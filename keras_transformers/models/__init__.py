@@ -8,6 +8,7 @@ from keras_transformers.models.detr_queries import (
     ObjectQueries,
     ProposalQueries,
 )
+from keras_transformers.models.dual_encoder import DualEncoder
 from keras_transformers.models.head_transform import HeadTransform
 from keras_transformers.models.image_embedding import ImageEmbedding
 from keras_transformers.models.image_pooling import ImagePooling
@@ -23,6 +24,7 @@ from keras_transformers.models.swin import Swin
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_encoder import TextEncoder
 from keras_transformers.models.text_heads import ClassificationHead, MaskedLanguageHead, TaggingHead
+from keras_transformers.models.text_pooling import EndPooling, LastPooling
 from keras_transformers.models.transformer import Transformer
 from keras_transformers.models.vit import ViT
 
@@ -31,12 +33,15 @@ __all__ = [
     "MAE",
     "AnchorQueries",
     "ClassificationHead",
+    "DualEncoder",
+    "EndPooling",
     "FeatureMap",
     "ImageEmbedding",
     "ImagePooling",
     "HeadTransform",
     "LanguageHead",
     "LanguageModel",
+    "LastPooling",
     "LearnedQueries",
     "MViT",
     "MaskedLanguageHead",

@@ -40,6 +40,9 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             teacher (Touvron et al. 2021, "DeiT", https://arxiv.org/abs/2012.12877, section 4).
         registers: Number of `RegisterTokens` behind these, which have no positions.
         antialias: How learned positions are resized, see `resize_positions`.
+        norm: A norm of what comes out, for instance `keras.layers.LayerNormalization()`, of which a
+            copy is made (Radford et al. 2021, "CLIP", https://arxiv.org/abs/2103.00020, section
+            2.4); None for none.
 
     Call arguments:
         images: `(batch, height, width, channels)`, floating.
@@ -70,6 +73,7 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
         distillation_token: bool = False,
         registers: int = 0,
         antialias: bool = True,
+        norm: Part | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
@@ -96,6 +100,7 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             )
         self.prefix_tokens = named + registers
         self.position_embedding: Any = None
+        self.norm = None if norm is None else part(self, "norm", norm, keras.layers.Layer)
 
     @property
     def hidden_dim(self) -> int:
@@ -120,11 +125,13 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
                 **resized,
             )
             self.position_embedding.build(tokens)
+        if self.norm is not None:
+            self.norm.build(tokens)
 
     def layers_with_weights(self) -> list[keras.layers.Layer]:
         """The layers inside, the patch embedding first."""
         layers = (self.patch_embedding, self.class_token, self.distillation_token)
-        layers += (self.register_tokens, self.position_embedding)
+        layers += (self.register_tokens, self.position_embedding, self.norm)
         return [each for each in layers if each is not None]
 
     def grid(self, image_size: Sequence[Index | None]) -> tuple[Any, ...]:
@@ -151,6 +158,7 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             x = self.position_embedding(x, grid=grid)
         if self.register_tokens is not None:
             x = self.register_tokens(x)
+        x = x if self.norm is None else self.norm(x)
         if visible is None:
             return x
         prefix = self.prefix_tokens
@@ -177,4 +185,5 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             "distillation_token": self.distillation_token is not None,
             "registers": self.registers,
             "antialias": self.antialias,
+            "norm": serialized(self.norm),
         }

@@ -46,8 +46,8 @@ class TextEncoder(TextModel):
             `TextEmbedding`; copied.
         head: None for the encoder alone; or `ClassificationHead`, `TaggingHead`, `SpanHead`,
             `MaskedLanguageHead` or a layer of your own, which is called with `(batch, length,
-            hidden_dim)`, and with `real`, `logits` and `training` where its `call` names them (see
-            these); copied.
+            hidden_dim)`, and with `ids`, `real`, `logits` and `training` where its `call` names
+            them (see these); copied. `EndPooling` and `LastPooling` make one vector of a text.
 
     Call arguments:
         inputs: Integer ids `(batch, length)`, or floats that hold integers, or a dict of `ids`,

@@ -113,7 +113,7 @@ class TextModel(
     def _headed(self, x: Tensor, ids: Tensor, training: bool | None) -> Tensor:
         """What the head makes of `(batch, length, hidden_dim)`, given what its `call` names."""
         options: dict[str, Any] = {"training": training, "logits": self.token_embedding.logits}
-        options["real"] = padding_mask(ids, self.padding_id)
+        options |= {"ids": ids, "real": padding_mask(ids, self.padding_id)}
         return self.head(x, **{k: v for k, v in options.items() if k in self._head_takes})
 
     def _shape_of_output(self, hidden: Shape) -> Shape:

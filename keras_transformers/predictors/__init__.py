@@ -16,6 +16,7 @@ from keras_transformers.predictors.texts import (
     TextPredictor,
     TranslatorPredictor,
 )
+from keras_transformers.predictors.zero_shot import ZeroShotClassifierPredictor
 
 __all__ = [
     "ArrayClassifierPredictor",
@@ -31,6 +32,7 @@ __all__ = [
     "TextGeneratorPredictor",
     "TextPredictor",
     "TranslatorPredictor",
+    "ZeroShotClassifierPredictor",
 ]
 OF_EVERY_KIND = (
     ArrayClassifierPredictor,
@@ -42,5 +44,6 @@ OF_EVERY_KIND = (
     TextClassifierPredictor,
     TextGeneratorPredictor,
     TranslatorPredictor,
+    ZeroShotClassifierPredictor,
 )
 KINDS: dict[str | None, type[Predictor]] = {each.kind: each for each in OF_EVERY_KIND}

@@ -44,8 +44,9 @@ class Predictor:
 
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier", "array_classifier" or "detector".
+            "image_classifier", "array_classifier", "zero_shot_classifier" or "detector".
         takes: "text" or "image".
+        also_takes: What its function takes besides, a tuple.
         labels: As given.
 
     Example:
@@ -57,6 +58,7 @@ class Predictor:
 
     kind: str | None = None
     takes: str | None = None
+    also_takes: tuple[str, ...] = ()
     rows = 1024  # of a request, where nothing else is said
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers import gelu_tanh
+from keras_transformers.layers import gelu_sigmoid, gelu_tanh
 
 # Of every Hugging Face configuration; none changes what a model computes from the same inputs.
 WITHOUT_EFFECT = frozenset(
@@ -46,6 +46,7 @@ ACTIVATIONS = {
     "gelu_new": GELU_TANH,
     "gelu_pytorch_tanh": GELU_TANH,
     "gelu_fast": GELU_TANH,
+    "quick_gelu": keras.activations.serialize(gelu_sigmoid),
 }
 
 

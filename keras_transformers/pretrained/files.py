@@ -127,7 +127,7 @@ def write_tensors(folder: pathlib.Path, tensors: dict[str, Array]) -> None:
     """Writes a dict of NumPy arrays as `model.safetensors`."""
     from safetensors.numpy import save_file
 
-    tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    tensors = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     save_file(tensors, pathlib.Path(folder, WEIGHTS), metadata={"format": "pt"})
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from keras_transformers.vision.preprocessing import Preprocessing
 
 NAME = "preprocessor_config.json"
+OF_BOTH, INSIDE = "processor_config.json", "image_processor"  # as transformers 5 writes it
 # As Pillow numbers them.
 METHODS: dict[int, Literal["bilinear", "bicubic"]] = {2: "bilinear", 3: "bicubic"}
 CENTER = {"do_center_crop": True, "crop_size": 224, "resample": 3}
@@ -28,6 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "DeiT": CENTER | {"size": 256},
     "Bit": CLIP,
     "CLIP": CLIP,
+    "Siglip": {"resample": 3},
     "Beit": {"resample": 3},
     "Detr": {
         "size": {"shortest_edge": 800, "longest_edge": 1333},
@@ -46,7 +48,8 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
     Pixels differ from Pillow's by at most one step of 256 where images are resized.
 
     Args:
-        folder: Path of the folder, with `preprocessor_config.json`.
+        folder: Path of the folder, with `preprocessor_config.json`, or, of models of images and
+            texts, with a `processor_config.json` that has it inside.
 
     Returns:
         A `vision.Preprocessing`. That of DETR has the published longest side as both of its own,
@@ -70,8 +73,8 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
     from keras_transformers.vision import Preprocessing
 
     folder = find(folder, weights=False)
-    asked = {key: value for key, value in read_json(folder, NAME).items() if value is not None}
-    where = folder / NAME
+    said, where = _said(folder)
+    asked = {key: value for key, value in said.items() if value is not None}
     asked = _with_defaults(asked, where)
     for name, values in SETTLED.items():
         if asked.get(name, True) not in values:
@@ -153,6 +156,15 @@ def save_preprocessing(
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder, NAME, asked)
     return folder
+
+
+def _said(folder: pathlib.Path) -> tuple[dict[str, Any], Any]:
+    """What is asked for, and by which file."""
+    if not (folder / NAME).is_file() and (folder / OF_BOTH).is_file():
+        inside = read_json(folder, OF_BOTH).get(INSIDE)
+        if isinstance(inside, dict):
+            return inside, folder / OF_BOTH
+    return read_json(folder, NAME), folder / NAME
 
 
 def _with_defaults(asked: dict[str, Any], where: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
 FAIRSEQ, SENTENCE_PIECES = "sentence pieces of XLM-R", "sentence pieces"
+SIGLIP = "sentence pieces of SigLIP"
 FAST = "whatever tokenizer.json says"
 # Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
 CLASSES = dict.fromkeys(
@@ -26,7 +27,8 @@ CLASSES = dict.fromkeys(
 )
 CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
 CLASSES |= {"RobertaTokenizer": BYTE_PAIRS, "BartTokenizer": BYTE_PAIRS}
-CLASSES |= {"XLMRobertaTokenizer": FAIRSEQ}
+CLASSES |= {"XLMRobertaTokenizer": FAIRSEQ, "CLIPTokenizer": FAST}
+CLASSES |= {"SiglipTokenizer": SIGLIP}
 CLASSES |= dict.fromkeys(
     ("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer", "M2M100Tokenizer")
     + ("PegasusTokenizer", "T5Tokenizer"),
@@ -39,6 +41,7 @@ MODEL_TYPES |= {"gpt2": "GPT2Tokenizer", "marian": "MarianTokenizer"}
 MODEL_TYPES |= {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer"}
 MODEL_TYPES |= {"bart": "BartTokenizer", "mbart": "MBartTokenizer", "m2m_100": "M2M100Tokenizer"}
 MODEL_TYPES |= {"pegasus": "PegasusTokenizer", "t5": "T5Tokenizer", "mt5": "T5Tokenizer"}
+MODEL_TYPES |= {"clip": "CLIPTokenizer", "siglip": "SiglipTokenizer"}
 NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 END = "<|endoftext|>"
 # Of each kind, and of classes that differ, the names of special tokens where nothing is said.
@@ -62,6 +65,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     MARIAN: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
     SENTENCE_PIECES: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
+    SIGLIP: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "</s>"},
     FAST: {},
 }
 DEFAULTS[FAIRSEQ] = DEFAULTS["RobertaTokenizer"]
@@ -70,6 +74,12 @@ DEFAULTS["PegasusTokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "mask_token": "<mas
 OF_FAIRSEQ = {**DEFAULTS["RobertaTokenizer"], "mask_token": {"content": "<mask>", "lstrip": True}}
 DEFAULTS |= dict.fromkeys(("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer"), OF_FAIRSEQ)
 DEFAULTS["M2M100Tokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "bos_token": "<s>"}
+DEFAULTS["CLIPTokenizer"] = dict.fromkeys(("eos_token", "unk_token", "pad_token"), END)
+DEFAULTS["CLIPTokenizer"] |= {"bos_token": "<|startoftext|>"}
+DEFAULTS["SiglipTokenizer"] = {
+    name: {"content": content, "lstrip": True, "rstrip": True, "special": True}
+    for name, content in DEFAULTS[SIGLIP].items()
+}
 # Settings with other values than these give other ids.
 SETTLED: dict[str, dict[str, Any]] = {
     WORD_PIECES: {
@@ -88,6 +98,7 @@ SETTLED: dict[str, dict[str, Any]] = {
         "mask_token_sent": ("<mask_1>",),
         "add_prefix_space": (True, None),
     },
+    SIGLIP: {"sp_model_kwargs": (None, {}), "legacy": (True, None)},
     FAST: {},
 }
 

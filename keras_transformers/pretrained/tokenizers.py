@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.any_fast_tokenizer import read_fast
+from keras_transformers.pretrained.clip_tokenizer import definition_of
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
@@ -18,6 +19,7 @@ from keras_transformers.pretrained.fast_tokenizer import (
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_fairseq, read_pieces
+from keras_transformers.pretrained.siglip_tokenizer import read_siglip
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
@@ -28,6 +30,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
     MARIAN,
     SENTENCE_PIECES,
     SETTINGS,
+    SIGLIP,
     TOKENIZER,
     WORD_PIECES,
     added_tokens,
@@ -52,6 +55,7 @@ NEEDED = {
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
     MARIAN: "source.spm, target.spm and vocab.json",
     FAIRSEQ: OF_FAIRSEQ,
+    SIGLIP: "spiece.model",
     SENTENCE_PIECES: "spiece.model or sentencepiece.bpe.model",
 }
 
@@ -67,20 +71,20 @@ def load_tokenizer(
 
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
-            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa and BART:
-            `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
-            `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5 and mT5:
-            `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
-            and of `config.json` whose tokenizer it is. Or a name on the hub, "organization/model",
-            see `pretrained.find`.
+            DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa, BART and
+            CLIP: `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and
+            M2M-100: `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS,
+            T5, mT5 and SigLIP: `spiece.model`. Beside them `tokenizer_config.json` and
+            `added_tokens.json` are read, and of `config.json` whose tokenizer it is. Or a name on
+            the hub, "organization/model", see `pretrained.find`.
         languages: Codes of the language of the texts and of that to translate to, as the published
             tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
             default what `tokenizer_config.json` says.
         revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
-        A `text.PieceTokenizer`, of which Marian's and XLM-R's have classes of their own (a
-        translator's is that of the source; `for_targets()` gives the other), a
+        A `text.PieceTokenizer`, of which Marian's, XLM-R's and SigLIP's have classes of their own
+        (a translator's is that of the source; `for_targets()` gives the other), a
         `text.WordPieceTokenizer` or a `text.BytePairTokenizer`; of a `tokenizer.json` that is
         neither BERT's nor GPT-2's, a `text.FastTokenizer`.
 
@@ -111,6 +115,7 @@ def load_tokenizer(
         )
     check_settings(folder, settings, kind)
     if kind == FAST:
+        fast = fast or definition_of(folder)
         return read_fast(folder, settings, fast, name or "")
     if kind == SENTENCE_PIECES:
         return read_pieces(folder, there, settings, name, languages)
@@ -119,7 +124,7 @@ def load_tokenizer(
             f"{folder}: `languages` must be None for a tokenizer of {kind}. Received: {languages}"
         )
     reads = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}
-    reads |= {FAIRSEQ: read_fairseq}
+    reads |= {FAIRSEQ: read_fairseq, SIGLIP: read_siglip}
     return cast(Any, reads[kind])(folder, there, settings, fast, name)
 
 

@@ -136,6 +136,9 @@ def arguments_of_vit(
     block, embedding, pooling = model.encoder_blocks[0], model.embedding, model.pooling
     settings, numbers = model.get_config(), of_block(block)
     check_block(model, block, vit_block(**numbers))
+    if embedding.norm is not None or not embedding.patch_embedding.use_bias:
+        expected = "of patches with a bias, and without a `norm` in its `embedding`"
+        raise refused(model, said(embedding.get_config()), expected)
     stems = {kind: word for word, kind in STEMS.items()}
     stem = type(embedding.patch_embedding)
     token = None if embedding.distillation_token is None else "token"

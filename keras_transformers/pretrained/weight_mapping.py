@@ -244,5 +244,7 @@ def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dic
         axes[name] = getattr(mapping.layout, "axis", -1)
     return {
         name: np.concatenate([found[i] for i in range(len(found))], axis=axes[name])
+        if len(found) > 1
+        else found[0]
         for name, found in parts.items()
     }

@@ -9,6 +9,7 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.pretrained.any_fast_tokenizer import write_fast
 from keras_transformers.pretrained.files import write_json
 from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, write_pieces
+from keras_transformers.pretrained.siglip_tokenizer import write_siglip
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     SETTINGS,
@@ -33,7 +34,8 @@ def save_tokenizer(
 
     Args:
         tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer`,
-            `text.BytePairTokenizer`, `text.FairseqTokenizer` or `text.FastTokenizer`.
+            `text.BytePairTokenizer`, `text.FairseqTokenizer`, `text.SiglipTokenizer` or
+            `text.FastTokenizer`.
         folder: Path of the folder.
 
     Returns:
@@ -56,6 +58,7 @@ def save_tokenizer(
     writers: dict[type, Any] = {  # those first that are PieceTokenizers too
         text.MarianTokenizer: _marian,
         text.FairseqTokenizer: _fairseq,
+        text.SiglipTokenizer: write_siglip,
         text.PieceTokenizer: write_pieces,
         text.WordPieceTokenizer: _word_pieces,
         text.BytePairTokenizer: _byte_pairs,

@@ -79,7 +79,7 @@ def save_with_checksum(path: StrPath, tensors: dict[str, Array]) -> None:
     """Writes a dict of NumPy arrays, and their checksum."""
     from safetensors.numpy import save_file
 
-    tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    tensors = {name: np.asarray(value, order="C") for name, value in tensors.items()}
     metadata = {CHECKSUM: _checksum(tensors, tensors.__getitem__)}
     save_file(tensors, pathlib.Path(path), metadata=metadata)
 

@@ -13,6 +13,7 @@ from keras_transformers.text.masking import masked
 from keras_transformers.text.offsets import Offsets, with_offsets
 from keras_transformers.text.packing import balanced_lengths, packed
 from keras_transformers.text.pieces import Languages, PieceTokenizer
+from keras_transformers.text.siglip import SiglipTokenizer
 from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
@@ -30,6 +31,7 @@ __all__ = [
     "PairCorpus",
     "PieceTokenizer",
     "SentencePieceTokenizer",
+    "SiglipTokenizer",
     "SubwordSampler",
     "TextCorpus",
     "WordPieceTokenizer",

@@ -21,7 +21,7 @@ def framed(
     Args:
         tokenizer: Any tokenizer of `keras_transformers.text`.
         strings: String tensor, or list, `(texts,)`.
-        longest: Most ids of a text, START and END included.
+        longest: Most ids of a text, marks included.
 
     Returns:
         int32 RaggedTensor `(texts, None)`, and bool `(texts,)`: which had to be cut.

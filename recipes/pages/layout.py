@@ -35,7 +35,8 @@ def page(predictor, folder):
         A `gradio.Blocks`.
 
     Raises:
-        ValueError: If there is no page for such a predictor: arrays cannot be uploaded.
+        ValueError: If there is no page for such a predictor: arrays cannot be uploaded, and classes
+            not be given.
     """
     if predictor.kind not in PAGES:
         raise ValueError(f"there is no page for a {predictor.kind}; use predict.")

@@ -23,7 +23,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-from tests.pretrained.cases import CASES, LARGE, images, sequences, sharpened, thinned
+from tests.pretrained.cases import CASES, LARGE, images, pairs_of, sequences, sharpened, thinned
 from tests.published import random_weights
 
 HERE = pathlib.Path(__file__).parent
@@ -167,6 +167,15 @@ def run_images(model, case):
     return {"logits": numpy(result.last_hidden_state[:, 0])}
 
 
+def run_pairs(model, case):
+    pictures, ids = pairs_of(case)
+    x = floats(model, pictures).permute(0, 3, 1, 2)
+    result = model(torch.tensor(ids), x)
+    pairs = model(torch.tensor(ids[: len(x)]), x, return_loss=True)
+    vectors = {"images": numpy(result.image_embeds), "texts": numpy(result.text_embeds)}
+    return {**vectors, "logits": numpy(result.logits_per_image), "loss": numpy(pairs.loss)}
+
+
 def run_detr(model, case):
     pictures = images(case)
     mask = np.ones(pictures.shape[:3], bool)
@@ -192,7 +201,7 @@ def run_detr(model, case):
 
 
 RUN = {"text": run_text, "gpt2": run_gpt2, "marian": run_marian, "images": run_images}
-RUN["detr"] = run_detr
+RUN |= {"detr": run_detr, "pairs": run_pairs}
 
 
 def main(cases, to, only):

@@ -70,6 +70,10 @@ def test_an_embedding_is_a_convolution_with_its_stride(case):
     layer.set_weights([kernel.reshape(-1, WIDTH), bias])
     assert_close(layer(INPUTS[case]), expected.reshape(2, -1, WIDTH), 1e-5)
     assert_close(layer.filters(), kernel, 0)
+    bare = PatchEmbedding(sizes, WIDTH, use_bias=False)
+    bare.build(shape)
+    bare.set_weights(layer.get_weights()[:1])
+    assert_close(bare(INPUTS[case]) + bias, to_numpy(layer(INPUTS[case])), 1e-5)
 
 
 @given(

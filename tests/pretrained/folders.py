@@ -1,11 +1,14 @@
 """Folders of published weights, small ones, as the recipes and `load` are given them."""
 
 import contextlib
+import json
 import pathlib
 
 import numpy as np
 
 from keras_transformers import models, pretrained, text, vision
+from keras_transformers.pretrained.clip import CLIP
+from keras_transformers.text.byte_pairs import byte_letters
 
 GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")
 WIDTHS = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
@@ -68,6 +71,30 @@ def detr(folder):
     backbone = models.ResNet(None, 64, 8, (1, 1, 1, 1), bottleneck=False, norm="frozen")
     widths = {name: WIDTHS[name] for name in ("hidden_dim", "num_heads", "mlp_dim")}
     return models.DETR(4, backbone, **widths, num_layers=1)
+
+
+def clip_pieces(folder):
+    """`vocab.json` and `merges.txt` of few of CLIP's pieces; how many there are."""
+    letters = byte_letters()
+    pairs = ["c a", "ca t</w>", "d o", "do g</w>", "a t</w>", "p h", "ph o", "Ã ©</w>", "' s</w>"]
+    pieces = [*letters, *(f"{each}</w>" for each in letters)]
+    pieces += ["".join(pair.split()) for pair in pairs]
+    pieces += ["<|startoftext|>", "<|endoftext|>"]
+    vocab = {piece: number for number, piece in enumerate(pieces)}
+    (folder / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(pairs), encoding="utf-8")
+    return len(pieces)
+
+
+def clip(folder):
+    """A small CLIP, built, with its pieces and preprocessing in the folder."""
+    size = clip_pieces(folder)
+    pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
+    settings = CLIP.configuration.read({}, "config.json")
+    sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
+    settings["text_encoder"] |= {**sizes, "vocab_size": size, "end_id": size - 1}
+    settings["image_encoder"] |= {**sizes, "image_size": [16, 16], "patch_size": 4}
+    return CLIP.make({**settings, "projection_dim": 8})
 
 
 # Of each recipe: what makes its model, and what that is built for.

@@ -545,13 +545,86 @@ PHI3 |= {
     "rope_scaling": None,
     "sliding_window": 2047,
 }
+# What older versions wrote of every configuration, also of those inside another.
+OF_EVERY = {
+    "_name_or_path": "",
+    "add_cross_attention": False,
+    "architectures": None,
+    "bad_words_ids": None,
+    "chunk_size_feed_forward": 0,
+    "cross_attention_hidden_size": None,
+    "decoder_start_token_id": None,
+    "diversity_penalty": 0.0,
+    "do_sample": False,
+    "early_stopping": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "exponential_decay_length_penalty": None,
+    "finetuning_task": None,
+    "forced_bos_token_id": None,
+    "is_decoder": False,
+    "length_penalty": 1.0,
+    "num_beam_groups": 1,
+    "output_scores": False,
+    "prefix": None,
+    "problem_type": None,
+    "pruned_heads": {},
+    "remove_invalid_values": False,
+    "return_dict_in_generate": False,
+    "task_specific_params": None,
+    "tf_legacy_loss": False,
+    "tie_encoder_decoder": False,
+    "tie_word_embeddings": True,
+    "tokenizer_class": None,
+    "torch_dtype": None,
+    "torchscript": False,
+    "transformers_version": "4.16.0.dev0",
+    "typical_p": 1.0,
+    "use_bfloat16": False,
+}
+OF_CLIP = {**OF_EVERY, "dropout": 0.0, "attention_dropout": 0.0, "initializer_factor": 1.0}
+OF_CLIP |= {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-05, "projection_dim": 512}
+CLIP = {
+    "_name_or_path": "openai/clip-vit-base-patch32",
+    "architectures": ["CLIPModel"],
+    "initializer_factor": 1.0,
+    "logit_scale_init_value": 2.6592,
+    "model_type": "clip",
+    "projection_dim": 512,
+    "text_config": {
+        **OF_CLIP,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "model_type": "clip_text_model",
+    },
+    "text_config_dict": None,
+    "torch_dtype": "float32",
+    "transformers_version": None,
+    "vision_config": {**OF_CLIP, "model_type": "clip_vision_model", "patch_size": 32},
+    "vision_config_dict": None,
+}
+OF_SIGLIP = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16}
+OF_SIGLIP |= {"num_hidden_layers": 27}
+SIGLIP = {
+    "architectures": ["SiglipModel"],
+    "initializer_factor": 1.0,
+    "model_type": "siglip",
+    "text_config": {**OF_SIGLIP, "model_type": "siglip_text_model"},
+    "torch_dtype": "float32",
+    "transformers_version": "4.37.0.dev0",
+    "vision_config": {
+        **OF_SIGLIP,
+        "image_size": 384,
+        "model_type": "siglip_vision_model",
+        "patch_size": 14,
+    },
+}
 DECODERS = [GPT2, LLAMA, SMOLLM, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3]
 
 
 @pytest.mark.parametrize(
     "config",
     [OPUS, BERT, DISTILBERT, *DECODERS, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
-    + [T5, FLAN_T5, MT5, NLLB],
+    + [T5, FLAN_T5, MT5, NLLB, CLIP, SIGLIP],
     ids=lambda config: config["model_type"],
 )
 def test_settings_of_the_hub_are_known(config):

@@ -69,7 +69,7 @@ def test_what_cannot_be_done_is_refused(folder, asked, message):
         pretrained.load_preprocessing(folder(**asked))
 
 
-@pytest.mark.parametrize("kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr"])
+@pytest.mark.parametrize("kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr", "Siglip"])
 def test_what_a_file_does_not_say_is_what_the_published_class_does(kind, tmp_path):
     hf = pytest.importorskip("transformers")
     asked = json.dumps({"image_processor_type": f"{kind}ImageProcessor"})
@@ -84,6 +84,18 @@ def test_what_a_file_does_not_say_is_what_the_published_class_does(kind, tmp_pat
     assert pretrained.load_preprocessing(tmp_path) == pretrained.load_preprocessing(
         tmp_path / "whole"
     )
+
+
+def test_the_processor_of_images_and_texts_has_it_inside(folder, tmp_path):
+    alone = folder(size=48, crop_size=32, image_processor_type="CLIPImageProcessor")
+    expected = pretrained.load_preprocessing(alone)
+    (alone / "preprocessor_config.json").unlink()
+    with pytest.raises(FileNotFoundError, match="There is no file preprocessor_config.json"):
+        pretrained.load_preprocessing(alone)
+    asked = {**ASKED, "size": 48, "crop_size": 32, "image_processor_type": "CLIPImageProcessor"}
+    said = {"image_processor": asked, "processor_class": "CLIPProcessor"}
+    (tmp_path / "processor_config.json").write_text(json.dumps(said))
+    assert pretrained.load_preprocessing(tmp_path) == expected
 
 
 @pytest.mark.parametrize(

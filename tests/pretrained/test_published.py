@@ -17,6 +17,7 @@ from keras_transformers.layers import DecoderBlock, EncoderBlock, LinearAttentio
 from keras_transformers.models import (
     DETR,
     MAE,
+    DualEncoder,
     LanguageModel,
     ResNet,
     TextEncoder,
@@ -27,7 +28,7 @@ from keras_transformers.pretrained import files, weight_mapping
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.training import token_cross_entropy
 from tests.contract import assert_close, to_numpy
-from tests.pretrained.cases import CASES, LARGE, images, sharpened, thinned
+from tests.pretrained.cases import CASES, LARGE, images, pairs_of, sharpened, thinned
 from tests.published import random_weights
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "pretrained"
@@ -72,6 +73,8 @@ def inputs_of(published):
         return {"source": found["ids"], "target": target}, found["target_mask"] > 0
     if isinstance(model, OF_TEXT):
         return found["ids"], found["mask"] > 0
+    if isinstance(model, DualEncoder):
+        return dict(zip(("images", "ids"), pairs_of(published.case), strict=True)), None
     if isinstance(model, DETR):
         pictures = images(published.case) * found["mask"][..., None]
         return {"images": pictures, "padding_mask": found["mask"]}, None
@@ -91,6 +94,10 @@ def check_outputs(published):
         assert_close(result["boxes"], found["boxes"], 1e-4)
     elif "QuestionAnswering" in published.case["class"]:
         assert_close(*(each.swapaxes(1, 2)[real] for each in (result, found["logits"])), 1e-4)
+    elif isinstance(model, DualEncoder):
+        assert_close(result, found["logits"], 1e-4)
+        assert_close(model.encode_images(inputs["images"]), found["images"], 1e-4)
+        assert_close(model.encode_texts(inputs["ids"]), found["texts"], 1e-4)
     elif found["logits"].ndim == 3:  # at padding both may say what they like
         assert_close(thinned(result)[real], found["logits"][real], 1e-4)
     else:
@@ -105,6 +112,8 @@ def check_loss(published, result):
             ops.convert_to_tensor(images(published.case)),
             y_pred={k: ops.convert_to_tensor(v) for k, v in result.items()},
         )
+    elif isinstance(model, DualEncoder):  # the first texts belong to the pictures
+        loss = model.compute_loss(y_pred=ops.convert_to_tensor(result[:, : len(result)]))
     elif isinstance(model, DETR):
         targets = {"labels": found["labels"], "boxes": found["true_boxes"]}
         last = {name: ops.convert_to_tensor(result[name]) for name in ("logits", "boxes")}
@@ -190,6 +199,7 @@ def test_a_model_is_written_as_it_was_published(published, tmp_path):
     assert written.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(written[name], value)
+        assert written[name].shape == value.shape
     theirs, ours = (
         json.loads((path / "config.json").read_text()) for path in (published.folder, folder)
     )

@@ -18,6 +18,7 @@ from tests.recipes import tiny_folders
 from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
 
 in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
+WITHOUT_PAGE = {"array_classifier", "zero_shot_classifier"}
 with_gradio = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
 
 
@@ -66,7 +67,9 @@ def classifier(tmp_path_factory, asked_for):
 
 
 @with_gradio
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", sorted(KINDS.keys() - {"array_classifier", "zero_shot_classifier"})
+)
 def test_every_kind_of_predictor_has_a_page(kind, tmp_path):
     from recipes.pages import layout
 

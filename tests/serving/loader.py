@@ -2,9 +2,10 @@
 
     python loader.py [--signature NAME] [--without-xla] FOLDER ...
 
-Each folder has `model/` and `requests.json`, lists of requests, bytes written as Latin-1; it gets
-`NAME.json` with the answers and the times in milliseconds, or the error. TensorFlow of any version
-that the exports support; tensorflow-text where it is installed.
+Each folder has `model/` and `requests.json`, lists of requests, each a list of strings or, of
+several inputs, a dict of such, bytes written as Latin-1; it gets `NAME.json` with the answers and
+the times in milliseconds, or the error. TensorFlow of any version that the exports support;
+tensorflow-text where it is installed.
 """
 
 import argparse
@@ -58,23 +59,25 @@ def _decoded(value):
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
+def _strings(values):
+    return tf.constant([each.encode("latin-1") for each in values], tf.string, shape=[len(values)])
+
+
 def answer(folder, name):
     """Answers and times of one folder's requests, a dict."""
     started = time.perf_counter()
     loaded = tf.saved_model.load(str(folder / "model"))
     serve = loaded.signatures[name]
-    (input_name,) = serve.structured_input_signature[1]
+    names = list(serve.structured_input_signature[1])
     found = {"load": 1000 * (time.perf_counter() - started), "first": [], "later": []}
     requests = json.loads((folder / "requests.json").read_text())
-    tensors = [
-        tf.constant([each.encode("latin-1") for each in request], tf.string, shape=[len(request)])
-        for request in requests
-    ]
+    given = [each if isinstance(each, dict) else {names[0]: each} for each in requests]
+    tensors = [{name: _strings(each[name]) for name in names} for each in given]
     for moment in ("first", "later"):
         answers = []
         for tensor in tensors:
             started = time.perf_counter()
-            result = serve(**{input_name: tensor})
+            result = serve(**tensor)
             answers.append(as_lists(result))
             found[moment].append(1000 * (time.perf_counter() - started))
     if "keras_transformers" in sys.modules:

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.attention.decoder import CrossAttention
 from keras_transformers.layers.blocks.feed_forward import FeedForward
@@ -26,6 +26,7 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
         num_heads: Number of heads; must divide the width of `x`.
         mlp_dim: Width of the feed-forward network's hidden layer.
         norm_epsilon: Epsilon of the layer norm.
+        activation: Of the feed-forward network.
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
@@ -50,12 +51,14 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
         num_heads: int,
         mlp_dim: int,
         norm_epsilon: float = 1e-6,
+        activation: Activation | None = "gelu",
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.num_heads = whole_number(self, "num_heads", num_heads)
         self.mlp_dim = whole_number(self, "mlp_dim", mlp_dim)
         self.norm_epsilon = norm_epsilon
+        self.activation = keras.activations.get(activation)
         self.supports_masking = True
 
     def build(self, x_shape: Shape) -> None:
@@ -71,7 +74,9 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
             epsilon=self.norm_epsilon, name="norm", dtype=policy
         )
         self.norm.build(one)
-        self.feed_forward = FeedForward(self.mlp_dim, "gelu", name="feed_forward", dtype=policy)
+        self.feed_forward = FeedForward(
+            self.mlp_dim, self.activation, name="feed_forward", dtype=policy
+        )
         self.feed_forward.build(one)
 
     def call(
@@ -98,4 +103,5 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
             "num_heads": self.num_heads,
             "mlp_dim": self.mlp_dim,
             "norm_epsilon": self.norm_epsilon,
+            "activation": keras.activations.serialize(self.activation),
         }

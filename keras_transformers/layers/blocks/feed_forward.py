@@ -36,6 +36,28 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return keras.ops.gelu(x, approximate=True)
 
 
+@keras.saving.register_keras_serializable("keras_transformers")
+def gelu_sigmoid(x: Tensor) -> Tensor:
+    """The Gaussian error linear unit by its approximation with a sigmoid.
+
+    `x sigmoid(1.702 x)` (Hendrycks & Gimpel 2016, https://arxiv.org/abs/1606.08415, section 2);
+    CLIP's, which calls it "quick_gelu".
+
+    Args:
+        x: A floating tensor of any shape.
+
+    Returns:
+        Same shape and dtype.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.layers import gelu_sigmoid
+    >>> round(float(gelu_sigmoid(ops.convert_to_tensor(1.0))), 4)
+    0.8458
+    """
+    return x * keras.ops.sigmoid(1.702 * x)
+
+
 class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 

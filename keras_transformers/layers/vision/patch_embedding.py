@@ -17,6 +17,8 @@ from keras_transformers.layers.vision.patches import AXES, check_grid, cut, patc
 class ToPatches(Arguments, Composite, keras.layers.Layer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
+    use_bias = True  # of the projection
+
     def __init__(
         self, patch_size: int | Sequence[int], hidden_dim: int, **kwargs: Unpack[LayerOptions]
     ) -> None:
@@ -61,7 +63,7 @@ class ToPatches(Arguments, Composite, keras.layers.Layer):
 
     def _build_projection(self, values: int) -> None:
         self.projection = keras.layers.Dense(
-            self.hidden_dim, name="projection", dtype=self.dtype_policy
+            self.hidden_dim, use_bias=self.use_bias, name="projection", dtype=self.dtype_policy
         )
         self.projection.build((None, None, values))
 
@@ -96,6 +98,7 @@ class PatchEmbedding(ToPatches):
     Args:
         patch_size: Int, or one for each axis; must divide the input's axes.
         hidden_dim: Width of a token (D).
+        use_bias: Whether there is the bias `b`; CLIP's has none.
 
     Call arguments:
         x: `(batch, length, c)`, `(batch, height, width, c)` or `(batch, depth, height, width, c)`,
@@ -115,6 +118,16 @@ class PatchEmbedding(ToPatches):
     (2, 49, 6)
     """
 
+    def __init__(
+        self,
+        patch_size: int | Sequence[int],
+        hidden_dim: int,
+        use_bias: bool = True,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(patch_size, hidden_dim, **kwargs)
+        self.use_bias = use_bias
+
     def build(self, x_shape: Shape) -> None:
         self._build_projection(math.prod(self._remember(x_shape)) * x_shape[-1])
 
@@ -128,6 +141,9 @@ class PatchEmbedding(ToPatches):
         filters = kernel.reshape(*sizes, -1, self.hidden_dim)
         return filters[..., : self._channels, :]  # of shifted patches those of the image itself
 
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "use_bias": self.use_bias}
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class ShiftedPatchEmbedding(PatchEmbedding):
@@ -140,6 +156,7 @@ class ShiftedPatchEmbedding(PatchEmbedding):
     Args:
         patch_size: Even int; must divide height and width.
         hidden_dim: Width of a token.
+        use_bias: Whether there is the bias `b`.
 
     Call arguments:
         x: `(batch, height, width, c)`, floating.

@@ -5,9 +5,9 @@
 
 import numpy as np
 
-from tests.pretrained.cases import decoders, encoders, pictures, translators
+from tests.pretrained.cases import decoders, encoders, pairs, pictures, translators
 
-KINDS = (encoders, decoders, translators, pictures)
+KINDS = (encoders, decoders, translators, pictures, pairs)
 CASES = {name: case for kind in KINDS for name, case in kind.CASES.items()}
 LARGE = {name: case for kind in KINDS for name, case in kind.LARGE.items()}
 
@@ -42,6 +42,20 @@ def images(case):
     return values.astype("float32")
 
 
+def pairs_of(case, pictures=4, texts=6):
+    """Pictures, and ids with END behind each text and a copy of it as padding, of a case."""
+    of_images, of_texts = (case["config"].get(k, {}) for k in ("vision_config", "text_config"))
+    side, channels = of_images.get("image_size", 224), of_images.get("num_channels", 3)
+    rng = np.random.default_rng(side)
+    images = rng.normal(size=(pictures, side, side, channels)).astype("float32")
+    length = of_texts.get("max_position_embeddings", case.get("length", 77))
+    end = case["end_id"]
+    most = of_texts.get("vocab_size", 1000) - 1
+    ids = rng.integers(6, most, (texts, length))
+    ends = rng.integers(2, length, (texts, 1))
+    return images, np.where(np.arange(length) < ends, ids, end)
+
+
 def thinned(values):
     """Every 64th value of the last axis where there are very many, as a golden file holds them."""
     return values[..., ::64] if values.size > 200_000 else values
@@ -51,4 +65,4 @@ def sharpened(weights):
     """The weights, those that attention looks with larger, or all would look alike."""
     ends = ("q_proj.weight", "k_proj.weight", "query.weight", "key.weight", "q_lin.weight")
     ends += ("k_lin.weight", "c_attn.weight", "query_position_embeddings.weight")
-    return {k: v * (3 if k.endswith(ends) else 1) for k, v in weights.items()}
+    return {k: v * 3 if k.endswith(ends) else v for k, v in weights.items()}
