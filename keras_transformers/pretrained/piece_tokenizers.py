@@ -20,6 +20,7 @@ from keras_transformers.pretrained.tokenizer_settings import (
 
 if TYPE_CHECKING:
     from keras_transformers.text.fairseq import FairseqTokenizer
+    from keras_transformers.text.languages import Languages
     from keras_transformers.text.pieces import PieceTokenizer
 
 OF_FAIRSEQ, OF_GOOGLE = "sentencepiece.bpe.model", "spiece.model"
@@ -153,9 +154,8 @@ def read_pieces(
         )
     if NUMBERS in needed:
         settings["vocab"] = in_order(read_json(folder, NUMBERS), folder / NUMBERS)
-    codes = layout.codes_in(settings)
     try:
-        asked = _asked(layout, codes, settings, languages)
+        asked = languages_of(name, settings, languages)
         vocab = layout.vocab(pieces, settings)
         numbers = {piece: number for number, piece in enumerate(vocab)}
         tokens = added_tokens(
@@ -177,12 +177,20 @@ def _listing(layout: Layout, settings: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "extra_special_tokens": extra}
 
 
-def _asked(
-    layout: Layout, codes: Sequence[str] | None, settings: dict[str, Any],
-    languages: tuple[str, str] | None,
-) -> dict[str, Any] | None:  # fmt: skip
-    """Arguments of `text.Languages`, or None."""
-    if codes is None:
+def languages_of(
+    name: str | None, settings: dict[str, Any], languages: tuple[str, str] | None
+) -> dict[str, Any] | None:
+    """Arguments of `text.Languages` for a published class; None where it has none.
+
+    Args:
+        name, settings, languages: As for `read_pieces`.
+
+    Raises:
+        ValueError: If languages are asked for where there are none.
+    """
+    layout = LAYOUTS.get(name or "")
+    codes = None if layout is None else layout.codes_in(settings)
+    if layout is None or codes is None:
         if languages is not None:
             raise ValueError(
                 f"`languages` must be None for such a tokenizer. Received: {languages}"
@@ -196,6 +204,25 @@ def _asked(
         "target": target,
         "behind": settings.get("legacy_behaviour", False) or layout.behind,
     }
+
+
+def class_with_languages(languages: Languages) -> str:
+    """The published class of a `tokenizer.json` that has such languages; ValueError if none."""
+    for name, layout in LAYOUTS.items():
+        either = name == "NllbTokenizer"  # its first version had the token behind END
+        known = languages.tokens.keys() <= {*(layout.codes or ())}
+        if name != "M2M100Tokenizer" and known and (either or layout.behind == languages.behind):
+            return name
+    raise ValueError(
+        "save_tokenizer: the languages must be those of a published class, MBartTokenizer, "
+        f"MBart50Tokenizer or NllbTokenizer. Received: {', '.join(languages.tokens)}"
+    )
+
+
+def said_of(name: str, languages: Languages) -> dict[str, Any]:
+    """What `tokenizer_config.json` must say of the languages of a published class."""
+    said: dict[str, Any] = {"src_lang": languages.source, "tgt_lang": languages.target}
+    return said | ({"legacy_behaviour": languages.behind} if name == "NllbTokenizer" else {})
 
 
 def _pieces(proto: bytes) -> list[str]:
@@ -226,9 +253,7 @@ def write_pieces(tokenizer: PieceTokenizer, folder: pathlib.Path) -> dict[str, A
         if layout.vocab(pieces, settings) != vocab:
             continue
         if languages is not None:
-            settings |= {"src_lang": languages.source, "tgt_lang": languages.target}
-            if name == "NllbTokenizer":
-                settings["legacy_behaviour"] = languages.behind
+            settings |= said_of(name, languages)
         numbered = settings.pop("vocab", None)
         if numbered is not None:
             write_json(folder, NUMBERS, {piece: i for i, piece in enumerate(numbered)})

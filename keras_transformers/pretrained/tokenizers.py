@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from keras_transformers.text.pieces import PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
-WITHOUT_LANGUAGES = ("T5Tokenizer", "PegasusTokenizer")
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
@@ -111,7 +110,7 @@ def load_tokenizer(
         )
     check_settings(folder, settings, kind)
     if kind == FAST:
-        return read_fast(folder, settings, fast, name or "")
+        return read_fast(folder, settings, fast, name or "", languages)
     if kind == SENTENCE_PIECES:
         return read_pieces(folder, there, settings, name, languages)
     if languages is not None:
@@ -126,7 +125,7 @@ def load_tokenizer(
 def _kind(there: set[str], fast: Any, name: str | None) -> str | None:
     """What kind of tokenizer the class and the files make; None if none."""
     kind = CLASSES.get(name or "")
-    if kind == SENTENCE_PIECES and name in WITHOUT_LANGUAGES and fast:
+    if kind in (SENTENCE_PIECES, FAIRSEQ) and fast and name != "M2M100Tokenizer":
         # Today's files have no model of SentencePiece any more.
         return kind if any(each.endswith(".model") for each in there) else FAST
     if kind is not None:
