@@ -17,12 +17,11 @@ from keras_transformers.pretrained.fast_tokenizer import (
 )
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.names import find
-from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_fairseq, read_pieces
+from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_pieces
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
     END,
-    FAIRSEQ,
     FAST,
     GENERIC,
     MARIAN,
@@ -50,7 +49,6 @@ NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
     MARIAN: "source.spm, target.spm and vocab.json",
-    FAIRSEQ: OF_FAIRSEQ,
     SENTENCE_PIECES: "spiece.model or sentencepiece.bpe.model",
 }
 
@@ -108,24 +106,23 @@ def load_tokenizer(
             f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
-    check_settings(folder, settings, kind)
+    check_settings(folder, settings, kind, name)
     if kind == FAST:
         return read_fast(folder, settings, fast, name or "", languages)
     if kind == SENTENCE_PIECES:
-        return read_pieces(folder, there, settings, name, languages)
+        return read_pieces(folder, there, settings, fast, name, languages)
     if languages is not None:
         raise ValueError(
             f"{folder}: `languages` must be None for a tokenizer of {kind}. Received: {languages}"
         )
     reads = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}
-    reads |= {FAIRSEQ: read_fairseq}
     return cast(Any, reads[kind])(folder, there, settings, fast, name)
 
 
 def _kind(there: set[str], fast: Any, name: str | None) -> str | None:
     """What kind of tokenizer the class and the files make; None if none."""
     kind = CLASSES.get(name or "")
-    if kind in (SENTENCE_PIECES, FAIRSEQ) and fast and name != "M2M100Tokenizer":
+    if kind == SENTENCE_PIECES and fast and name != "M2M100Tokenizer":
         # Today's files have no model of SentencePiece any more.
         return kind if any(each.endswith(".model") for each in there) else FAST
     if kind is not None:
