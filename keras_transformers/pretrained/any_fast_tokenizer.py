@@ -90,9 +90,18 @@ def _definition(
         role: next((named[key] for key in keys if named[key] in numbers), None)
         for role, keys in ROLES.items()
     }
-    if name in START_WITH_PADDING and roles["start"] is None:
+    if name in START_WITH_PADDING:
         roles["start"] = roles["padding"]
+    elif not _begins(fast.get("post_processor")):
+        roles["start"] = None  # named, but the published code puts it before no text
     return definition, roles, numbers
+
+
+def _begins(post_processor: Any) -> bool:
+    """Whether the file puts something before a text."""
+    from keras_transformers.text.templates import read_template
+
+    return bool(read_template(post_processor).before)
 
 
 def _decoder(settings: dict[str, Any]) -> dict[str, Any]:

@@ -65,11 +65,11 @@ def load_tokenizer(
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
             DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa and BART:
-            `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and M2M-100:
-            `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS, T5 and mT5:
-            `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
-            and of `config.json` whose tokenizer it is. Or a name on the hub, "organization/model",
-            see `pretrained.find`.
+            `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART and NLLB:
+            `sentencepiece.bpe.model` or `tokenizer.json`; M2M-100: `sentencepiece.bpe.model` and
+            `vocab.json`; PEGASUS, T5 and mT5: `spiece.model` or `tokenizer.json`. Beside them
+            `tokenizer_config.json` and `added_tokens.json` are read, and of `config.json` whose
+            tokenizer it is. Or a name on the hub, "organization/model", see `pretrained.find`.
         languages: Codes of the language of the texts and of that to translate to, as the published
             tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
             default what `tokenizer_config.json` says.
