@@ -131,7 +131,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         if not self.tie_weights:
             self.output_embedding, self.output_scale = make("output_embedding")
 
-    def _float_table(self, name: str) -> tuple[Any, None]:
+    def _float_table(self, name: str) -> tuple[Any, Any]:
         # D^-0.5: unit variance after scaling, and logits of unit size for a normalised input.
         table = self.add_weight(
             name=name,

@@ -100,7 +100,7 @@ def _translator(
 
 def _check_start(folder: pathlib.Path, start: int | None, words: Any) -> None:
     """ValueError unless decoding starts with the token of a language."""
-    if start not in map(words.vocab.index, words.languages.tokens.values()):
+    if start not in words.language_ids.values():
         raise ValueError(
             f"load: {folder} translates between many languages, and no file says which. Give "
             "`languages`, the codes of the source's and the target's, of "

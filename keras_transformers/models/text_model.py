@@ -93,7 +93,7 @@ class TextModel(
     def _make_head(self, given: Part | None) -> None:
         self.head: Any = None if given is None else part(self, "head", given, keras.layers.Layer)
         self._head_takes: frozenset[str] = frozenset()
-        if given is not None:
+        if self.head is not None:
             self._head_takes = arguments_of_call(self.head)
 
     @property

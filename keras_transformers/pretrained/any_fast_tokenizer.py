@@ -7,7 +7,13 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from keras_transformers.pretrained.files import write_json
+from keras_transformers.pretrained.piece_tokenizers import (
+    class_with_languages,
+    languages_of,
+    said_of,
+)
 from keras_transformers.pretrained.tokenizer_settings import (
+    CLASSES,
     FAST,
     NAMED,
     TOKENIZER,
@@ -27,20 +33,34 @@ ROLES = {
     "mask": ("mask_token",),
 }
 
+# Classes without a token that a text begins with: decoding starts with padding.
+START_WITH_PADDING = ("T5Tokenizer", "PegasusTokenizer")
+
 
 def read_fast(
-    folder: pathlib.Path, settings: dict[str, Any], fast: Any, name: str
-) -> FastTokenizer:
+    folder: pathlib.Path, settings: dict[str, Any], fast: Any, name: str,
+    languages: tuple[str, str] | None = None,
+) -> FastTokenizer:  # fmt: skip
     """The tokenizer of `tokenizer.json`, as the class that follows this file alone reads it.
 
+    Args:
+        folder, settings, languages: As for `read_pieces`.
+        fast: The content of the file.
+        name: The published class; that of a translator of many languages says which there are.
+
     Raises:
-        ValueError: If it is broken, or holds a part that no version of the file has.
+        ValueError: If it is broken, or holds a part that no version of the file has, or there are
+            no such languages.
     """
     from keras_transformers.text import FastTokenizer  # only who tokenizes needs TensorFlow
 
     try:
-        definition, roles = _definition(folder, settings, fast, name)
-        return FastTokenizer(definition, **roles)
+        definition, roles, numbers = _definition(folder, settings, fast, name)
+        asked = languages_of(name, settings, languages)
+        if asked is not None:  # those that a smaller vocabulary has left
+            tokens = {code: token for code, token in asked["tokens"].items() if token in numbers}
+            asked["tokens"] = tokens
+        return FastTokenizer(definition, **roles, languages=asked)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{folder / TOKENIZER} is damaged: {error!r}") from None
     except ValueError as error:
@@ -49,7 +69,7 @@ def read_fast(
 
 def _definition(
     folder: pathlib.Path, settings: dict[str, Any], fast: Any, name: str
-) -> tuple[dict[str, Any], dict[str, str | None]]:
+) -> tuple[dict[str, Any], dict[str, str | None], dict[str, int]]:
     vocab = fast["model"]["vocab"]
     numbers = (
         {piece: number for number, (piece, _) in enumerate(vocab)}
@@ -58,7 +78,7 @@ def _definition(
     )
     in_file = {entry["id"]: entry for entry in fast.get("added_tokens") or []}
     in_file |= {int(i): {**e, "id": int(i)} for i, e in _decoder(settings).items()}
-    defaults = defaults_of(name, FAST)
+    defaults = defaults_of(name, CLASSES.get(name, FAST))
     settings = {key: value for key, value in settings.items() if key != "added_tokens_decoder"}
     tokens = added_tokens(folder, settings, defaults, numbers, list(in_file.values()))
     for token in tokens:
@@ -70,7 +90,18 @@ def _definition(
         role: next((named[key] for key in keys if named[key] in numbers), None)
         for role, keys in ROLES.items()
     }
-    return definition, roles
+    if name in START_WITH_PADDING:
+        roles["start"] = roles["padding"]
+    elif not _begins(fast.get("post_processor")):
+        roles["start"] = None  # named, but the published code puts it before no text
+    return definition, roles, numbers
+
+
+def _begins(post_processor: Any) -> bool:
+    """Whether the file puts something before a text."""
+    from keras_transformers.text.templates import read_template
+
+    return bool(read_template(post_processor).before)
 
 
 def _decoder(settings: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +117,10 @@ def write_fast(tokenizer: FastTokenizer, folder: pathlib.Path) -> dict[str, Any]
     import json
 
     write_json(folder, TOKENIZER, json.loads(tokenizer.definition))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if tokenizer.languages is not None:
+        name = class_with_languages(tokenizer.languages)
+        settings = {"tokenizer_class": name, **said_of(name, tokenizer.languages)}
     for role, keys in ROLES.items():
         token = getattr(tokenizer, role)
         if token is not None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from keras_transformers.pretrained.fast_tokenizer import in_order
 from keras_transformers.pretrained.files import read_json, write_json
 from keras_transformers.pretrained.language_codes import M2M_100, MBART, MBART_50, NLLB, WMT_21
-from keras_transformers.pretrained.tokenizer_settings import FAIRSEQ as FAIRSEQ_PIECES
 from keras_transformers.pretrained.tokenizer_settings import (
     SENTENCE_PIECES,
     SETTINGS,
@@ -19,11 +18,12 @@ from keras_transformers.pretrained.tokenizer_settings import (
 )
 
 if TYPE_CHECKING:
-    from keras_transformers.text.fairseq import FairseqTokenizer
+    from keras_transformers.text.languages import Languages
     from keras_transformers.text.pieces import PieceTokenizer
 
 OF_FAIRSEQ, OF_GOOGLE = "sentencepiece.bpe.model", "spiece.model"
 NUMBERS = "vocab.json"  # of M2M-100
+XLM_R = "XLMRobertaTokenizer"
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 PEGASUS_OFFSET, EXTRA_IDS = 103, 100
 CODES = {"m2m100": M2M_100, "wmt21": WMT_21}
@@ -58,14 +58,14 @@ class Layout:
         return CODES[settings["language_codes"]] if "language_codes" in settings else self.codes
 
 
-def _of_fairseq(codes: Sequence[str], source: str, behind: bool = False) -> Layout:
+def _of_fairseq(codes: Sequence[str] = (), source: str = "", behind: bool = False) -> Layout:
     """One that numbers as fairseq does: its marks, the pieces, the languages, and the mask."""
     return Layout(
         OF_FAIRSEQ,
         ("<unk>", "<s>", "</s>"),
         lambda pieces, settings: [*FAIRSEQ, *pieces[3:], *codes, "<mask>"],
         lambda settings: codes,
-        codes,
+        codes or None,
         source,
         behind,
     )
@@ -88,6 +88,7 @@ LAYOUTS = {
     "MBartTokenizer": _of_fairseq(MBART, "en_XX", behind=True),
     "MBart50Tokenizer": _of_fairseq(MBART_50, "en_XX"),
     "NllbTokenizer": _of_fairseq(NLLB, "eng_Latn"),
+    XLM_R: _of_fairseq(),
     "M2M100Tokenizer": Layout(
         OF_FAIRSEQ,
         (),
@@ -114,7 +115,7 @@ LAYOUTS = {
 
 
 def read_pieces(
-    folder: pathlib.Path, there: set[str], settings: dict[str, Any], name: str | None,
+    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None,
     languages: tuple[str, str] | None,
 ) -> PieceTokenizer:  # fmt: skip
     """The tokenizer of a folder with a SentencePiece model.
@@ -123,6 +124,7 @@ def read_pieces(
         folder: Its path.
         there: Names of its files.
         settings: What `read_settings` gives.
+        fast: The content of `tokenizer.json`, empty where there is none.
         name: The published class, one of `LAYOUTS`.
         languages: Codes of the source's and the target's language, in place of the settings'.
 
@@ -130,7 +132,12 @@ def read_pieces(
         FileNotFoundError: If a file is missing.
         ValueError: If a file is broken, or there are no such languages.
     """
-    from keras_transformers.text import Languages, PieceTokenizer, SentencePieceTokenizer
+    from keras_transformers.text import (
+        FairseqTokenizer,
+        Languages,
+        PieceTokenizer,
+        SentencePieceTokenizer,
+    )
 
     if name not in LAYOUTS:
         raise ValueError(
@@ -153,14 +160,15 @@ def read_pieces(
         )
     if NUMBERS in needed:
         settings["vocab"] = in_order(read_json(folder, NUMBERS), folder / NUMBERS)
-    codes = layout.codes_in(settings)
     try:
-        asked = _asked(layout, codes, settings, languages)
+        asked = languages_of(name, settings, languages)
         vocab = layout.vocab(pieces, settings)
         numbers = {piece: number for number, piece in enumerate(vocab)}
-        tokens = added_tokens(
-            folder, _listing(layout, settings), defaults_of(name, SENTENCE_PIECES), numbers
-        )
+        defaults, listing = defaults_of(name, SENTENCE_PIECES), _listing(layout, settings)
+        tokens = added_tokens(folder, listing, defaults, numbers, fast.get("added_tokens"))
+        if name == XLM_R:
+            tokens.sort(key=lambda token: numbers.get(token.content, len(numbers)))
+            return FairseqTokenizer(proto, [each for each in tokens if each.content not in FAIRSEQ])
         return PieceTokenizer(proto, vocab, tokens, Languages(**asked) if asked else None)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
@@ -177,12 +185,20 @@ def _listing(layout: Layout, settings: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "extra_special_tokens": extra}
 
 
-def _asked(
-    layout: Layout, codes: Sequence[str] | None, settings: dict[str, Any],
-    languages: tuple[str, str] | None,
-) -> dict[str, Any] | None:  # fmt: skip
-    """Arguments of `text.Languages`, or None."""
-    if codes is None:
+def languages_of(
+    name: str | None, settings: dict[str, Any], languages: tuple[str, str] | None
+) -> dict[str, Any] | None:
+    """Arguments of `text.Languages` for a published class; None where it has none.
+
+    Args:
+        name, settings, languages: As for `read_pieces`.
+
+    Raises:
+        ValueError: If languages are asked for where there are none.
+    """
+    layout = LAYOUTS.get(name or "")
+    codes = None if layout is None else layout.codes_in(settings)
+    if layout is None or codes is None:
         if languages is not None:
             raise ValueError(
                 f"`languages` must be None for such a tokenizer. Received: {languages}"
@@ -196,6 +212,25 @@ def _asked(
         "target": target,
         "behind": settings.get("legacy_behaviour", False) or layout.behind,
     }
+
+
+def class_with_languages(languages: Languages) -> str:
+    """The published class of a `tokenizer.json` that has such languages; ValueError if none."""
+    for name, layout in LAYOUTS.items():
+        either = name == "NllbTokenizer"  # its first version had the token behind END
+        known = languages.tokens.keys() <= {*(layout.codes or ())}
+        if name != "M2M100Tokenizer" and known and (either or layout.behind == languages.behind):
+            return name
+    raise ValueError(
+        "save_tokenizer: the languages must be those of a published class, MBartTokenizer, "
+        f"MBart50Tokenizer or NllbTokenizer. Received: {', '.join(languages.tokens)}"
+    )
+
+
+def said_of(name: str, languages: Languages) -> dict[str, Any]:
+    """What `tokenizer_config.json` must say of the languages of a published class."""
+    said: dict[str, Any] = {"src_lang": languages.source, "tgt_lang": languages.target}
+    return said | ({"legacy_behaviour": languages.behind} if name == "NllbTokenizer" else {})
 
 
 def _pieces(proto: bytes) -> list[str]:
@@ -226,9 +261,7 @@ def write_pieces(tokenizer: PieceTokenizer, folder: pathlib.Path) -> dict[str, A
         if layout.vocab(pieces, settings) != vocab:
             continue
         if languages is not None:
-            settings |= {"src_lang": languages.source, "tgt_lang": languages.target}
-            if name == "NllbTokenizer":
-                settings["legacy_behaviour"] = languages.behind
+            settings |= said_of(name, languages)
         numbered = settings.pop("vocab", None)
         if numbered is not None:
             write_json(folder, NUMBERS, {piece: i for i, piece in enumerate(numbered)})
@@ -237,27 +270,3 @@ def write_pieces(tokenizer: PieceTokenizer, folder: pathlib.Path) -> dict[str, A
     raise ValueError(
         f"save_tokenizer: the vocabulary must be numbered as in one of {', '.join(LAYOUTS)}."
     )
-
-
-def read_fairseq(
-    folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
-) -> FairseqTokenizer:
-    """XLM-R's tokenizer of a folder; raises as `read_pieces`."""
-    from keras_transformers.text import AddedToken, FairseqTokenizer, SentencePieceTokenizer
-    from keras_transformers.text.fairseq import MARKS, MASK
-
-    if OF_FAIRSEQ not in there:
-        raise FileNotFoundError(
-            f"{folder} must have {OF_FAIRSEQ}, for a tokenizer of {FAIRSEQ_PIECES}. "
-            f"Received: {', '.join(sorted(there)) or 'none'}"
-        )
-    proto = SentencePieceTokenizer.read(folder / OF_FAIRSEQ)
-    try:
-        alone = FairseqTokenizer(proto, [AddedToken(MASK, special=True)])
-    except ValueError as error:
-        raise ValueError(f"{folder / OF_FAIRSEQ}: {error}") from None
-    numbers = {piece: number for number, piece in enumerate(alone.vocab)}
-    defaults = defaults_of(name, FAIRSEQ_PIECES)
-    tokens = added_tokens(folder, settings, defaults, numbers, fast.get("added_tokens"))
-    tokens.sort(key=lambda token: numbers.get(token.content, len(numbers)))
-    return FairseqTokenizer(proto, [each for each in tokens if each.content not in MARKS])

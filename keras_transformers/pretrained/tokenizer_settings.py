@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"
-FAIRSEQ, SENTENCE_PIECES = "sentence pieces of XLM-R", "sentence pieces"
-SIGLIP = "sentence pieces of SigLIP"
+SENTENCE_PIECES, SIGLIP = "sentence pieces", "sentence pieces of SigLIP"
 FAST = "whatever tokenizer.json says"
 # Classes of Hugging Face's that cut text as BERT's does, or GPT-2's; all may end in "Fast".
 CLASSES = dict.fromkeys(
@@ -27,11 +26,10 @@ CLASSES = dict.fromkeys(
 )
 CLASSES |= {"GPT2Tokenizer": BYTE_PAIRS, "MarianTokenizer": MARIAN}
 CLASSES |= {"RobertaTokenizer": BYTE_PAIRS, "BartTokenizer": BYTE_PAIRS}
-CLASSES |= {"XLMRobertaTokenizer": FAIRSEQ, "CLIPTokenizer": FAST}
-CLASSES |= {"SiglipTokenizer": SIGLIP}
+CLASSES |= {"CLIPTokenizer": FAST, "SiglipTokenizer": SIGLIP}
 CLASSES |= dict.fromkeys(
     ("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer", "M2M100Tokenizer")
-    + ("PegasusTokenizer", "T5Tokenizer"),
+    + ("PegasusTokenizer", "T5Tokenizer", "XLMRobertaTokenizer"),
     SENTENCE_PIECES,
 )
 # Those that are whatever tokenizer.json says.
@@ -68,11 +66,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     SIGLIP: {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "</s>"},
     FAST: {},
 }
-DEFAULTS[FAIRSEQ] = DEFAULTS["RobertaTokenizer"]
 DEFAULTS["BartTokenizer"] = DEFAULTS["RobertaTokenizer"]
 DEFAULTS["PegasusTokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "mask_token": "<mask_2>"}
 OF_FAIRSEQ = {**DEFAULTS["RobertaTokenizer"], "mask_token": {"content": "<mask>", "lstrip": True}}
 DEFAULTS |= dict.fromkeys(("MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer"), OF_FAIRSEQ)
+DEFAULTS["XLMRobertaTokenizer"] = OF_FAIRSEQ
 DEFAULTS["M2M100Tokenizer"] = {**DEFAULTS[SENTENCE_PIECES], "bos_token": "<s>"}
 DEFAULTS["CLIPTokenizer"] = dict.fromkeys(("eos_token", "unk_token", "pad_token"), END)
 DEFAULTS["CLIPTokenizer"] |= {"bos_token": "<|startoftext|>"}
@@ -90,7 +88,6 @@ SETTLED: dict[str, dict[str, Any]] = {
     BYTE_PAIRS: {"add_prefix_space": (False, None), "add_bos_token": (False, None)}
     | {"add_eos_token": (False, None)},
     MARIAN: {"sp_model_kwargs": (None, {})},
-    FAIRSEQ: {"sp_model_kwargs": (None, {}), "add_prefix_space": (True, None)},
     SENTENCE_PIECES: {
         "sp_model_kwargs": (None, {}),
         "language_codes": ("m2m100", "wmt21"),
@@ -157,7 +154,9 @@ def class_of(folder: pathlib.Path, settings: dict[str, Any]) -> str | None:
     return None if kind is None else MODEL_TYPES[kind]
 
 
-def check_settings(folder: pathlib.Path, settings: dict[str, Any], kind: str) -> None:
+def check_settings(
+    folder: pathlib.Path, settings: dict[str, Any], kind: str, name: str | None
+) -> None:
     """ValueError for a setting of `tokenizer_config.json` with which no ids here are the same."""
     settled: dict[str, Any] = {"split_special_tokens": (False, None), **SETTLED[kind]}
     for name, values in settled.items():
@@ -165,11 +164,13 @@ def check_settings(folder: pathlib.Path, settings: dict[str, Any], kind: str) ->
             raise ValueError(
                 f"{folder / SETTINGS}: `{name}` must be {values[0]}. Received: {settings[name]!r}"
             )
-    for name, default in DEFAULTS[kind].items():
-        value = content_of(settings.get(name) or default)
-        if value != default and kind != BYTE_PAIRS:  # which nobody needs to find its own by
+    if kind in (BYTE_PAIRS, FAST):  # which nobody needs to find its own by
+        return
+    for role, default in DEFAULTS.get(name or "", DEFAULTS[kind]).items():
+        value, default = content_of(settings.get(role) or default), content_of(default)
+        if value != default:
             raise ValueError(
-                f"{folder / SETTINGS}: `{name}` must be {default!r}. Received: {value!r}"
+                f"{folder / SETTINGS}: `{role}` must be {default!r}. Received: {value!r}"
             )
 
 

@@ -18,13 +18,12 @@ from keras_transformers.pretrained.fast_tokenizer import (
 )
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.names import find
-from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_fairseq, read_pieces
+from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_pieces
 from keras_transformers.pretrained.siglip_tokenizer import read_siglip
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
     END,
-    FAIRSEQ,
     FAST,
     GENERIC,
     MARIAN,
@@ -49,12 +48,10 @@ if TYPE_CHECKING:
     from keras_transformers.text.pieces import PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
-WITHOUT_LANGUAGES = ("T5Tokenizer", "PegasusTokenizer")
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
     BYTE_PAIRS: f"vocab.json and merges.txt, or {TOKENIZER}",
     MARIAN: "source.spm, target.spm and vocab.json",
-    FAIRSEQ: OF_FAIRSEQ,
     SIGLIP: "spiece.model",
     SENTENCE_PIECES: "spiece.model or sentencepiece.bpe.model",
 }
@@ -72,11 +69,12 @@ def load_tokenizer(
     Args:
         folder: Path of the folder. Marian: `source.spm`, `target.spm`, `vocab.json`; BERT,
             DistilBERT and ELECTRA: `vocab.txt` or `tokenizer.json`; GPT-2, RoBERTa, BART and
-            CLIP: `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART, NLLB and
-            M2M-100: `sentencepiece.bpe.model`, beside which the last has `vocab.json`; PEGASUS,
-            T5, mT5 and SigLIP: `spiece.model`. Beside them `tokenizer_config.json` and
-            `added_tokens.json` are read, and of `config.json` whose tokenizer it is. Or a name on
-            the hub, "organization/model", see `pretrained.find`.
+            CLIP: `vocab.json` and `merges.txt`, or `tokenizer.json`; XLM-R, mBART and NLLB:
+            `sentencepiece.bpe.model` or `tokenizer.json`; M2M-100: `sentencepiece.bpe.model` and
+            `vocab.json`; PEGASUS, T5 and mT5: `spiece.model` or `tokenizer.json`; SigLIP:
+            `spiece.model`. Beside them `tokenizer_config.json` and `added_tokens.json` are read,
+            and of `config.json` whose tokenizer it is. Or a name on the hub, "organization/model",
+            see `pretrained.find`.
         languages: Codes of the language of the texts and of that to translate to, as the published
             tokenizer calls them, for translators of many languages: ("eng_Latn", "fra_Latn"). By
             default what `tokenizer_config.json` says.
@@ -113,25 +111,25 @@ def load_tokenizer(
             f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "
             f"Received: {', '.join(sorted(there)) or 'none'}"
         )
-    check_settings(folder, settings, kind)
+    check_settings(folder, settings, kind, name)
     if kind == FAST:
         fast = fast or definition_of(folder)
-        return read_fast(folder, settings, fast, name or "")
+        return read_fast(folder, settings, fast, name or "", languages)
     if kind == SENTENCE_PIECES:
-        return read_pieces(folder, there, settings, name, languages)
+        return read_pieces(folder, there, settings, fast, name, languages)
     if languages is not None:
         raise ValueError(
             f"{folder}: `languages` must be None for a tokenizer of {kind}. Received: {languages}"
         )
     reads = {WORD_PIECES: _word_pieces, BYTE_PAIRS: _byte_pairs, MARIAN: _marian}
-    reads |= {FAIRSEQ: read_fairseq, SIGLIP: read_siglip}
+    reads |= {SIGLIP: read_siglip}
     return cast(Any, reads[kind])(folder, there, settings, fast, name)
 
 
 def _kind(there: set[str], fast: Any, name: str | None) -> str | None:
     """What kind of tokenizer the class and the files make; None if none."""
     kind = CLASSES.get(name or "")
-    if kind == SENTENCE_PIECES and name in WITHOUT_LANGUAGES and fast:
+    if kind == SENTENCE_PIECES and fast and name != "M2M100Tokenizer":
         # Today's files have no model of SentencePiece any more.
         return kind if any(each.endswith(".model") for each in there) else FAST
     if kind is not None:

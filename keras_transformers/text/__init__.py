@@ -8,11 +8,12 @@ from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.fairseq import FairseqTokenizer
 from keras_transformers.text.fast import FastTokenizer
 from keras_transformers.text.labelled import bucketed_texts, framed
+from keras_transformers.text.languages import Languages
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
 from keras_transformers.text.offsets import Offsets, with_offsets
 from keras_transformers.text.packing import balanced_lengths, packed
-from keras_transformers.text.pieces import Languages, PieceTokenizer
+from keras_transformers.text.pieces import PieceTokenizer
 from keras_transformers.text.siglip import SiglipTokenizer
 from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled

@@ -1,9 +1,10 @@
 """Tokenizers of `tokenizer.json`, by the package `tokenizers` or by ops of TensorFlow's graph."""
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import keras
 import tensorflow as tf
@@ -14,13 +15,14 @@ from keras_transformers.text.given import GivenIds, given_ids, given_row
 from keras_transformers.text.host import FromDefinition, check_ops, has_package
 from keras_transformers.text.in_graph.patterns import Inexpressible
 from keras_transformers.text.in_graph.program import Program
-from keras_transformers.text.templates import Marks, read_template, read_truncation
+from keras_transformers.text.languages import Languages, Multilingual
+from keras_transformers.text.templates import Marks, Template, read_template, read_truncation
 
 WITHOUT = "tensorflow-text is not installed"
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class FastTokenizer(tf.Module):
+class FastTokenizer(Multilingual, tf.Module):
     """Strings to the ids of a `tokenizer.json` and back: any model, normaliser and splitting.
 
     There are two ways to them, which agree. Called on strings, it has the package `tokenizers` do
@@ -31,6 +33,8 @@ class FastTokenizer(tf.Module):
     Args:
         definition: The content of `tokenizer.json`, text of JSON, or the dict that it is.
         start, end, padding, mask: Tokens that have these roles, or None where there are none.
+        languages: `text.Languages`, or a dict of its arguments, of a translator of many languages:
+            what stands around a text follows from them, not from the file's template.
 
     Raises:
         ValueError: If it is no such content, or a token is not in it.
@@ -50,6 +54,7 @@ class FastTokenizer(tf.Module):
         end: str | None = None,
         padding: str | None = None,
         mask: str | None = None,
+        languages: Languages | dict[str, Any] | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -79,6 +84,26 @@ class FastTokenizer(tf.Module):
         added = read.get("added_tokens") or []
         self.special_ids = tuple(sorted({each["id"] for each in added if each["special"]}))
         self._host = FromDefinition("FastTokenizer", lambda: json.loads(text))
+        self._set_languages(languages, numbers)
+
+    def _set_languages(
+        self, languages: Languages | dict[str, Any] | None, numbers: Mapping[str, int]
+    ) -> None:
+        self.languages = Languages(**languages) if isinstance(languages, dict) else languages
+        tokens = {} if self.languages is None else self.languages.tokens
+        missing = [token for token in tokens.values() if token not in numbers]
+        if missing or tokens and self.end is None:
+            raise ValueError(
+                "FastTokenizer: with `languages` there must be an `end`, and the vocabulary have "
+                f"the token of every language. Missing: {missing[:5] or ['end']}"
+            )
+        self.language_ids = {code: numbers[token] for code, token in tokens.items()}
+        if self.languages is not None:
+            self.start_id = self._language_start()
+
+    def with_languages(self, languages: Languages) -> Self:
+        """The same tokenizer with other languages."""
+        return self.from_config({**self.get_config(), "languages": languages})
 
     @functools.cached_property
     def _program(self) -> Program | str:
@@ -125,7 +150,8 @@ class FastTokenizer(tf.Module):
         Args:
             strings: String tensor, or list, `(batch,)`, or one string `()`.
             start, end: Whether to put before and after what the file's template puts there, or,
-                where it puts nothing, the tokens `start` and `end`.
+                where it puts nothing, the tokens `start` and `end`. With languages as of a
+                `text.PieceTokenizer`: what decoding starts with, and all marks of the language.
             pair: Optional second strings, as many: they follow as the template says.
             truncate: Whether long texts are cut as the file says, if it says so.
 
@@ -134,10 +160,7 @@ class FastTokenizer(tf.Module):
         """
         strings = tf.convert_to_tensor(strings, tf.string)
         ids = self._ids(strings)
-        before, after, between = self.prefix_ids, self.suffix_ids, ()
-        if pair is not None:
-            before, between, after = self._template.pair
-        before, after = before if start else (), after if end else ()
+        before, between, after = self._around(start, end, pair is not None)
         marks = len(before) + len(after) + len(between)
         cut = self.truncation if truncate else None
         if pair is None:
@@ -150,17 +173,30 @@ class FastTokenizer(tf.Module):
         found = tf.concat([*_rows(before, ids), *parts, *_rows(after, ids)], axis=1)
         return found if strings.shape.rank else found[0]
 
-    @property
-    def prefix_ids(self) -> Marks:
-        """Ids that `tokenize(..., start=True)` puts before a text."""
-        own = () if self.start_id is None else (self.start_id,)
-        return self._template.before or own
+    def _around(self, start: bool, end: bool, pair: bool) -> tuple[Marks, Marks, Marks]:
+        """Ids before a text, or the first of two, between them, and after."""
+        if self.languages is not None:
+            before, after = self._language_marks() if end else ((), ())
+            return ((cast(int, self.start_id), *before) if start else before), (), after
+        if pair:
+            before, between, after = self._template.pair
+        else:
+            before = self._template.before or (() if self.start_id is None else (self.start_id,))
+            after = self._template.after or (() if self.end is None else (self.end_id,))
+            between = ()
+        return before if start else (), between, after if end else ()
 
     @property
-    def suffix_ids(self) -> Marks:
-        """Ids that `tokenize(..., end=True)` puts after a text."""
-        own = () if self.end is None else (self.end_id,)
-        return self._template.after or own
+    def source_marks(self) -> tuple[Marks, Marks]:
+        """Ids that stand before and behind a text that is translated: a language's, the file's.
+
+        END behind it where there are neither.
+        """
+        if self.languages is not None:
+            return self._language_marks()
+        if self._template == Template():
+            return (), (() if self.end is None else (self.end_id,))
+        return self._template.before, self._template.after
 
     @property
     def text_marks(self) -> tuple[Marks, Marks]:
@@ -181,6 +217,8 @@ class FastTokenizer(tf.Module):
     @property
     def framing(self) -> dict[str, bool]:
         """`start` and `end` with which ids are those of the published call with special tokens."""
+        if self.languages is not None:
+            return {"start": False, "end": True}
         return {"start": bool(self._template.before), "end": bool(self._template.after)}
 
     def _ids(self, strings: tf.Tensor) -> tf.RaggedTensor:
@@ -222,8 +260,9 @@ class FastTokenizer(tf.Module):
         return [self._names[i] for i in given_row("FastTokenizer.pieces", ids, self.vocab_size)]
 
     def get_config(self) -> dict[str, Any]:
+        languages = None if self.languages is None else dataclasses.asdict(self.languages)
         roles = ("definition", "start", "end", "padding", "mask")
-        return {role: getattr(self, role) for role in roles}
+        return {role: getattr(self, role) for role in roles} | {"languages": languages}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -2,7 +2,7 @@
 
 import base64
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
@@ -19,50 +19,16 @@ from keras_transformers.text.added_tokens import (
 from keras_transformers.text.cutting import Numbers, valid
 from keras_transformers.text.given import GivenIds, given_ids, given_row
 from keras_transformers.text.host import check_ops
+from keras_transformers.text.languages import Languages, Multilingual
 from keras_transformers.text.sentence_pieces import SentencePieces
+from keras_transformers.text.templates import Marks
 
 SPACE = "▁"
 SPECIAL = ("</s>", "<unk>", "<pad>")
 
 
-@dataclasses.dataclass(frozen=True)
-class Languages:
-    """The languages of a translator of many, and the two that are translated between.
-
-    Each has a token, which stands in front of a text or behind its END.
-
-    Args:
-        tokens: Dict of code -> token of the vocabulary.
-        source: Code of the language of the texts.
-        target: Code of the language to translate to, or None where nobody has said it.
-        behind: Whether the token stands behind END, as in mBART's first version.
-
-    Raises:
-        ValueError: If a code is not one of `tokens`.
-
-    Example:
-    >>> from keras_transformers.text import Languages
-    >>> Languages({"en": "__en__", "fr": "__fr__"}, source="en", target="fr").source
-    'en'
-    """
-
-    tokens: Mapping[str, str]
-    source: str
-    target: str | None = None
-    behind: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("source", "target"):
-            code = getattr(self, name)
-            if code not in self.tokens and not (code is None and name == "target"):
-                raise ValueError(
-                    f"Languages: `{name}` must be one of {', '.join(self.tokens)}. "
-                    f"Received: {code!r}"
-                )
-
-
 @keras.saving.register_keras_serializable("keras_transformers")
-class PieceTokenizer(tf.Module):
+class PieceTokenizer(Multilingual, tf.Module):
     """Strings to the ids of a published translator and back, inside `tf.data` and SavedModels.
 
     SentencePiece cuts the text into pieces (Kudo & Richardson 2018,
@@ -118,7 +84,7 @@ class PieceTokenizer(tf.Module):
                 f"and no piece twice. Missing: {missing[:5]}"
             )
         self.end_id, self.unknown_id, self.pad_id = (numbers[piece] for piece in SPECIAL)
-        self._of_languages = {code: numbers[token] for code, token in tokens.items()}
+        self.language_ids = {code: numbers[token] for code, token in tokens.items()}
         given = {token.content for token in self.added_tokens}
         marks = [each for each in (*self.marks, *tokens.values()) if each not in given]
         marks = [AddedToken(each, special=True) for each in marks]
@@ -128,37 +94,9 @@ class PieceTokenizer(tf.Module):
         self._model = SentencePieces(owner, self.proto)
         self._number = Numbers({piece: i for i, piece in enumerate(self._learnt)})
 
-    def for_targets(self) -> "PieceTokenizer":
-        """The tokenizer of the other language: what a model is trained to write.
-
-        Raises:
-            ValueError: If there are many languages, and nobody has said which; see `between`.
-        """
-        if self.languages is None:
-            return self
-        if self.languages.target is None:
-            raise ValueError(
-                "PieceTokenizer.for_targets: `languages` must have a `target`. Received: None"
-            )
-        return self.between(self.languages.target, None)
-
-    def between(self, source: str, target: str | None) -> "PieceTokenizer":
-        """The tokenizer of a translator from one language to another, named by their codes.
-
-        Raises:
-            ValueError: If there is no such language, or there are none.
-        """
-        if self.languages is None:
-            raise ValueError("PieceTokenizer.between: this tokenizer has no languages.")
-        languages = dataclasses.replace(self.languages, source=source, target=target)
+    def with_languages(self, languages: Languages) -> "PieceTokenizer":
+        """The same tokenizer with other languages."""
         return PieceTokenizer(self.proto, self._learnt, self.added_tokens, languages)
-
-    @property
-    def language_id(self) -> int | None:
-        """Id of the token of the language to translate to; None where there is none."""
-        if self.languages is None or self.languages.target is None:
-            return None
-        return self._of_languages[self.languages.target]
 
     @property
     def start_id(self) -> int:
@@ -166,21 +104,12 @@ class PieceTokenizer(tf.Module):
 
         `<pad>`; with languages `</s>`, or the token of the target's where that stands behind END.
         """
-        if self.languages is None:
-            return self.pad_id
-        if not self.languages.behind:
-            return self.end_id
-        return self._of_languages[self.languages.target or self.languages.source]
+        return self.pad_id if self.languages is None else self._language_start()
 
     @property
-    def source_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def source_marks(self) -> tuple[Marks, Marks]:
         """Ids that stand before and behind a text that is translated."""
-        if self.languages is None:
-            return (), (self.end_id,)
-        language = self._of_languages[self.languages.source]
-        if self.languages.behind:
-            return (), (self.end_id, language)
-        return (language,), (self.end_id,)
+        return ((), (self.end_id,)) if self.languages is None else self._language_marks()
 
     def tokenize(
         self, strings: Strings, start: bool = False, end: bool = False, sample: float | None = None

@@ -192,8 +192,8 @@ def test_special_pieces_in_a_text_of_marians_are_found(tmp_path):
     ("make", "settings", "message"),
     [
         (bert, {"tokenizer_class": "BertJapaneseTokenizer"}, "`tokenizer_class` must be.*Japanese"),
-        (gpt2, {"tokenizer_class": "CLIPTokenizer"}, "`tokenizer_class` must be .*CLIPTokenizer"),
-        (gpt2, {"tokenizer_class": "CLIPTokenizerFast"}, "`tokenizer_class` must be one of"),
+        (gpt2, {"tokenizer_class": "FNetTokenizer"}, "`tokenizer_class` must be .*FNetTokenizer"),
+        (gpt2, {"tokenizer_class": "FNetTokenizerFast"}, "`tokenizer_class` must be one of"),
         (bert, {"tokenizer_class": "GPT2Tokenizer"}, "must have vocab.json and merges.txt"),
         (bert, {"auto_map": {"AutoTokenizer": ["a.B", None]}}, "`auto_map` names code"),
         (bert, {"cls_token": "<s>"}, r"`cls_token` must be '\[CLS\]'. Received: '<s>'"),
@@ -215,9 +215,9 @@ def test_what_is_not_imitated_is_refused_by_name(make, settings, message, tmp_pa
 
 def test_a_model_of_another_type_without_a_tokenizer_class_is_refused(tmp_path):
     folder = gpt2(tmp_path)
-    write(folder, config={"model_type": "clip"})
+    write(folder, config={"model_type": "fnet"})
     with pytest.raises(
-        ValueError, match="must have tokenizer.json, a `tokenizer_class`.*model_type='clip'"
+        ValueError, match="must have tokenizer.json, a `tokenizer_class`.*model_type='fnet'"
     ):
         pretrained.load_tokenizer(folder)
 
