@@ -18,6 +18,7 @@ from keras_transformers.models.mvit import MViT
 from keras_transformers.models.pvt import PVT
 from keras_transformers.models.recurrent import RecurrentTranslator
 from keras_transformers.models.resnet import ResNet
+from keras_transformers.models.segformer import SegFormer
 from keras_transformers.models.swin import Swin
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_encoder import TextEncoder
@@ -44,6 +45,7 @@ __all__ = [
     "ObjectQueries",
     "ProposalQueries",
     "ResNet",
+    "SegFormer",
     "Swin",
     "TaggingHead",
     "TextEmbedding",

@@ -18,6 +18,7 @@ from keras_transformers.models import (
     MAE,
     LanguageModel,
     ResNet,
+    SegFormer,
     TextEncoder,
     Transformer,
     ViT,
@@ -108,6 +109,8 @@ def check_loss(published, result):
         loss = model.criterion(
             last["logits"][None], last["boxes"][None], targets["labels"], targets["boxes"]
         )
+    elif isinstance(model, SegFormer):
+        loss = model.compute_loss(y=found["pixels"], y_pred=ops.convert_to_tensor(result))
     else:
         labels, logits = _labels(published), result
         if published.case["class"].endswith("ForPreTraining"):  # one logit a token
