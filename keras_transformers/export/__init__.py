@@ -9,6 +9,7 @@ from keras_transformers.export.functions import (
     detector,
     image_classifier,
     mask_filler,
+    segmenter,
     sentence_encoder,
     text_classifier,
     text_generator,
@@ -16,6 +17,7 @@ from keras_transformers.export.functions import (
 )
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
+from keras_transformers.export.segmenter import Segmenter
 from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
@@ -25,6 +27,7 @@ __all__ = [
     "Detector",
     "ImageClassifier",
     "MaskFiller",
+    "Segmenter",
     "SentenceEncoder",
     "TextClassifier",
     "TextGenerator",
@@ -32,6 +35,7 @@ __all__ = [
     "detector",
     "image_classifier",
     "mask_filler",
+    "segmenter",
     "sentence_encoder",
     "text_classifier",
     "text_generator",

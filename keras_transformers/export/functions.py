@@ -11,6 +11,7 @@ from keras_transformers.export.convertible import Conversion
 from keras_transformers.export.detector import Detector
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
+from keras_transformers.export.segmenter import Segmenter
 from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.served import Saving
 from keras_transformers.export.text_classifier import TextClassifier
@@ -18,7 +19,7 @@ from keras_transformers.export.text_generator import TextGenerator
 from keras_transformers.export.translation import Translator
 from keras_transformers.generation.request import Decodable
 from keras_transformers.generation.search import Search
-from keras_transformers.models import DETR
+from keras_transformers.models import DETR, SegFormer
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 
@@ -189,3 +190,26 @@ def detector(
     ['boxes', 'label', 'number', 'score']
     """
     return Detector(model, labels, preprocessing, threshold).save(path, **saving)
+
+
+def segmenter(
+    model: SegFormer,
+    path: StrPath,
+    labels: Sequence[str],
+    preprocessing: Preprocessing,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a segmenter of encoded images. See `Segmenter` and its `save`.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import export, models, vision
+    >>> encoder = models.PVT.from_variant("b0", None, num_layers=(1, 1, 1, 1))
+    >>> model = models.SegFormer(2, encoder, 32)
+    >>> model.build((None, 64, 64, 3))
+    >>> preprocessing = vision.Preprocessing(64, crop=False)
+    >>> path = export.segmenter(model, tempfile.mkdtemp(), ["sky", "road"], preprocessing)
+    >>> (path / "saved_model.pb").exists()
+    True
+    """
+    return Segmenter(model, labels, preprocessing).save(path, **saving)

@@ -19,6 +19,7 @@ KNOWN_BY = {
     "candidates": "mask_filler",
     "embedding": "sentence_encoder",
     "boxes": "detector",
+    "map": "segmenter",
 }
 
 

@@ -6,6 +6,7 @@ from keras_transformers.predictors.images import (
     DetectorPredictor,
     ImageClassifierPredictor,
     ImagePredictor,
+    SegmenterPredictor,
 )
 from keras_transformers.predictors.texts import (
     MaskFillerPredictor,
@@ -24,6 +25,7 @@ __all__ = [
     "MaskFillerPredictor",
     "Predictor",
     "Refused",
+    "SegmenterPredictor",
     "SentenceEncoderPredictor",
     "TextClassifierPredictor",
     "TextGeneratorPredictor",
@@ -35,6 +37,7 @@ OF_EVERY_KIND = (
     DetectorPredictor,
     ImageClassifierPredictor,
     MaskFillerPredictor,
+    SegmenterPredictor,
     SentenceEncoderPredictor,
     TextClassifierPredictor,
     TextGeneratorPredictor,

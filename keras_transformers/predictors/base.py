@@ -44,7 +44,7 @@ class Predictor:
 
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier", "array_classifier" or "detector".
+            "image_classifier", "array_classifier", "detector" or "segmenter".
         takes: "text" or "image".
         labels: As given.
 
