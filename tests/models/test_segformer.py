@@ -1,5 +1,6 @@
 """Claims about segmentation: `resize_map`, and SegFormer over a pyramid."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -23,10 +24,27 @@ def make(**kwargs):
     return SegFormer(5, encoder(**dtype), decoder_dim=7, **kwargs)
 
 
+class Wrapped(keras.layers.Layer):
+    """The model as a layer's part; its configuration tells whether its encoder is built."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.model = make(name="segformer", dtype=self.dtype_policy)
+
+    def build(self, images_shape):
+        self.model.build(images_shape)
+
+    def call(self, images, training=None):
+        return self.model(images, training=training)
+
+
+keras.saving.register_keras_serializable("tests")(Wrapped)
+
+
 def test_contract():
     kept = ("mixed_bfloat16",)
     policies = {} if ON_JAX else {name: POLICIES[name] for name in kept}
-    check_layer(make, (IMAGES,), policies=policies)
+    check_layer(Wrapped, (IMAGES,), policies=policies)
 
 
 @pytest.mark.parametrize("size", [(10, 13), (3, 5), (7, 1), (2, 31)])
