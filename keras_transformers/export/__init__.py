@@ -10,6 +10,7 @@ from keras_transformers.export.functions import (
     image_classifier,
     mask_filler,
     question_answerer,
+    segmenter,
     sentence_encoder,
     text_classifier,
     text_generator,
@@ -19,6 +20,7 @@ from keras_transformers.export.functions import (
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
 from keras_transformers.export.question_answerer import QuestionAnswerer
+from keras_transformers.export.segmenter import Segmenter
 from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
@@ -30,6 +32,7 @@ __all__ = [
     "ImageClassifier",
     "MaskFiller",
     "QuestionAnswerer",
+    "Segmenter",
     "SentenceEncoder",
     "TextClassifier",
     "TextGenerator",
@@ -39,6 +42,7 @@ __all__ = [
     "image_classifier",
     "mask_filler",
     "question_answerer",
+    "segmenter",
     "sentence_encoder",
     "text_classifier",
     "text_generator",

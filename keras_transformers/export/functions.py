@@ -12,6 +12,7 @@ from keras_transformers.export.detector import Detector
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
 from keras_transformers.export.question_answerer import QuestionAnswerer
+from keras_transformers.export.segmenter import Segmenter
 from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.served import Saving
 from keras_transformers.export.text_classifier import TextClassifier
@@ -20,7 +21,7 @@ from keras_transformers.export.translation import Translator
 from keras_transformers.export.zero_shot import ZeroShotClassifier
 from keras_transformers.generation.request import Decodable
 from keras_transformers.generation.search import Search
-from keras_transformers.models import DETR, DualEncoder
+from keras_transformers.models import DETR, DualEncoder, SegFormer
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 
@@ -217,6 +218,29 @@ def detector(
     ['boxes', 'label', 'number', 'score']
     """
     return Detector(model, labels, preprocessing, threshold).save(path, **saving)
+
+
+def segmenter(
+    model: SegFormer,
+    path: StrPath,
+    labels: Sequence[str],
+    preprocessing: Preprocessing,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a segmenter of encoded images. See `Segmenter` and its `save`.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import export, models, vision
+    >>> encoder = models.PVT.from_variant("b0", None, num_layers=(1, 1, 1, 1))
+    >>> model = models.SegFormer(2, encoder, 32)
+    >>> model.build((None, 64, 64, 3))
+    >>> preprocessing = vision.Preprocessing(64, crop=False)
+    >>> path = export.segmenter(model, tempfile.mkdtemp(), ["sky", "road"], preprocessing)
+    >>> (path / "saved_model.pb").exists()
+    True
+    """
+    return Segmenter(model, labels, preprocessing).save(path, **saving)
 
 
 def zero_shot_classifier(

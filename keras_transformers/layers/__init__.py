@@ -88,6 +88,7 @@ from keras_transformers.layers.register_tokens import ClassAndMeanPooling, Regis
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
 from keras_transformers.layers.rematerialization import rematerialized_blocks
 from keras_transformers.layers.vision.convolutions import ConvolutionNorm, ResidualBlock
+from keras_transformers.layers.vision.map_resizing import resize_map
 from keras_transformers.layers.vision.overlapping_patches import OverlappingPatchEmbedding
 from keras_transformers.layers.vision.patch_embedding import PatchEmbedding, ShiftedPatchEmbedding
 from keras_transformers.layers.vision.patch_merging import PatchMerging
@@ -171,6 +172,7 @@ __all__ = [
     "relative_coordinates",
     "relative_position_index",
     "rematerialized_blocks",
+    "resize_map",
     "resize_positions",
     "segment_mask",
     "segment_positions",

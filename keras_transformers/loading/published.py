@@ -11,6 +11,13 @@ from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.pretrained.folder import read_model
 
 NEW_TOKENS = 128  # of a continuation
+OF_IMAGES: dict[type, Callable[..., Any]] = {
+    models.DETR: export.Detector,
+    models.PVT: export.ImageClassifier,
+    models.SegFormer: export.Segmenter,
+    models.Swin: export.ImageClassifier,
+    models.ViT: export.ImageClassifier,
+}
 
 
 def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predictor:
@@ -38,9 +45,9 @@ def _served(
             f"load: {folder} holds a {type(model).__name__}, so `languages` must be None. "
             f"Received: {languages}"
         )
-    if isinstance(model, models.DETR) or config.get("num_classes") and _sees(model):
+    if isinstance(model, tuple(OF_IMAGES)) and config.get("num_classes"):
         preprocessing = pretrained.load_preprocessing(folder)
-        make = export.Detector if isinstance(model, models.DETR) else export.ImageClassifier
+        make = OF_IMAGES[type(model)]
         served = make(model, pretrained.class_names(folder), preprocessing)
         return served, {"preprocessing": lambda: preprocessing}
     if isinstance(model, models.DualEncoder):
@@ -56,10 +63,6 @@ def _served(
         )
     words = pretrained.load_tokenizer(folder, languages)
     return make(folder, model, words), {"tokenizer": lambda: words}
-
-
-def _sees(model: Any) -> bool:
-    return isinstance(model, models.ViT | models.Swin | models.PVT)
 
 
 def _head(model: Any) -> str:

@@ -20,6 +20,7 @@ KNOWN_BY = {
     "embedding": "sentence_encoder",
     "boxes": "detector",
     "no_answer": "question_answerer",
+    "map": "segmenter",
 }
 
 

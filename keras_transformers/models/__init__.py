@@ -19,6 +19,7 @@ from keras_transformers.models.mvit import MViT
 from keras_transformers.models.pvt import PVT
 from keras_transformers.models.recurrent import RecurrentTranslator
 from keras_transformers.models.resnet import ResNet
+from keras_transformers.models.segformer import SegFormer
 from keras_transformers.models.span_head import SpanHead
 from keras_transformers.models.swin import Swin
 from keras_transformers.models.text_embedding import TextEmbedding
@@ -51,6 +52,7 @@ __all__ = [
     "ProposalQueries",
     "ResNet",
     "SpanHead",
+    "SegFormer",
     "Swin",
     "TaggingHead",
     "TextEmbedding",

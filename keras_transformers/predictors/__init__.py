@@ -6,6 +6,7 @@ from keras_transformers.predictors.images import (
     DetectorPredictor,
     ImageClassifierPredictor,
     ImagePredictor,
+    SegmenterPredictor,
 )
 from keras_transformers.predictors.texts import (
     MaskFillerPredictor,
@@ -27,6 +28,7 @@ __all__ = [
     "Predictor",
     "QuestionAnswererPredictor",
     "Refused",
+    "SegmenterPredictor",
     "SentenceEncoderPredictor",
     "TextClassifierPredictor",
     "TextGeneratorPredictor",
@@ -40,6 +42,7 @@ OF_EVERY_KIND = (
     ImageClassifierPredictor,
     MaskFillerPredictor,
     QuestionAnswererPredictor,
+    SegmenterPredictor,
     SentenceEncoderPredictor,
     TextClassifierPredictor,
     TextGeneratorPredictor,

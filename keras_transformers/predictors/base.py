@@ -44,7 +44,8 @@ class Predictor:
 
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier", "array_classifier", "zero_shot_classifier" or "detector".
+            "image_classifier", "array_classifier", "zero_shot_classifier", "detector" or
+            "segmenter".
         takes: "text" or "image".
         also_takes: What its function takes besides, a tuple.
         labels: As given.

@@ -159,6 +159,36 @@ class DetectorPredictor(ImagePredictor):
         return answers[:number]
 
 
+class SegmenterPredictor(ImagePredictor):
+    """Gives a class to every pixel: for each image a dict of `map` and `shares`.
+
+    `map` is a list of rows, of numbers of classes, as large as the image, upright. `shares` is a
+    dict from the names of the classes that are there to their share of the pixels, the largest
+    first.
+
+    Example:
+    >>> import numpy as np, tensorflow as tf
+    >>> from keras_transformers.predictors import SegmenterPredictor
+    >>> def segment(image):
+    ...     return {"map": tf.constant([[[0, 1], [1, 1]]]), "size": tf.constant([[2, 2]])}
+    >>> SegmenterPredictor(segment, ["sky", "road"]).predict(np.zeros((2, 2), "uint8"))
+    {'map': [[0, 1], [1, 1]], 'shares': {'road': 0.75, 'sky': 0.25}}
+    """
+
+    kind = "segmenter"
+    rows = 8
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        height, width = row["size"]
+        found = row["map"][:height, :width]
+        shares: dict[str, float] = {}
+        for number, pixels in zip(*np.unique(found, return_counts=True), strict=True):
+            name = self.labels[number] if self.labels else str(number)
+            shares[name] = shares.get(name, 0.0) + int(pixels) / found.size
+        largest = sorted(shares.items(), key=lambda pair: -pair[1])
+        return {"map": found.tolist(), "shares": dict(largest)}
+
+
 def _is_pillow(thing: Any) -> bool:
     """Whether it is a Pillow image, which may not be installed."""
     return hasattr(thing, "getbands") and hasattr(thing, "convert")

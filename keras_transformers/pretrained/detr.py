@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from keras_transformers.annotations import Array
 from keras_transformers.layers import CrossAttention, FeedForward, SelfAttention
 from keras_transformers.models import DETR as Detector
 from keras_transformers.models import ResNet
@@ -11,8 +10,9 @@ from keras_transformers.models.resnet import VARIANTS as RESNETS
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights
 from keras_transformers.pretrained.parts import one_for_both
-from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, LINEAR, Convolution
+from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, Pointwise
 from keras_transformers.pretrained.weight_mapping import (
+    BATCH_NORM,
     Mappings,
     WeightMapping,
     bart_layers,
@@ -35,23 +35,8 @@ COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight", "no
 START = "model.backbone.conv_encoder.model"
 
 
-class _Pointwise(Convolution):
-    """A dense layer as a convolution of single positions."""
-
-    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return (shape[1], shape[0], 1, 1)
-
-    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
-        return LINEAR.ours(tensor[:, :, 0, 0], shape)
-
-    def theirs(self, weight: Array) -> Array:
-        return LINEAR.theirs(weight)[:, :, None, None]
-
-
 def _convolution(ours: str, theirs: str, in_timm: str, norm_in_timm: str) -> Mappings:
     """A convolution without bias and its batch norm, as transformers and as timm call them."""
-    norms = {"gamma": "weight", "beta": "bias"}
-    norms |= {"moving_mean": "running_mean", "moving_variance": "running_var"}
     mappings: Mappings = [
         WeightMapping(
             f"{ours}/convolution/kernel",
@@ -66,7 +51,7 @@ def _convolution(ours: str, theirs: str, in_timm: str, norm_in_timm: str) -> Map
             f"{START}.{theirs}.normalization.{other}",
             also=(f"{START}.{norm_in_timm}.{other}",),
         )
-        for name, other in norms.items()
+        for name, other in BATCH_NORM.items()
     ]
 
 
@@ -86,7 +71,7 @@ MAPPINGS = [
         "layer{s:+1}.{b}.downsample.0",
         "layer{s:+1}.{b}.downsample.1",
     ),
-    WeightMapping("input_projection/kernel", "model.input_projection.weight", _Pointwise()),
+    WeightMapping("input_projection/kernel", "model.input_projection.weight", Pointwise()),
     WeightMapping("input_projection/bias", "model.input_projection.bias"),
     *bart_layers(),
     *norm("decoder_norm", "model.decoder.layernorm"),

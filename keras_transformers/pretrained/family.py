@@ -43,13 +43,14 @@ class Family:
     Args:
         configuration: Its `Configuration`.
         weights: Its `Weights`.
-        model: Class of ours.
+        model: Class of ours, most often the only one.
         architectures: Published class -> what our model is given for it besides the settings. The
             first that fits a model of ours is what it is saved as.
         tasks: Task -> published class, for `load(folder, task)`.
         make: Function of our arguments that gives a built model.
         arguments: Function of a model that gives its arguments, as `make` takes them.
         classes: Whether our model has `num_classes`, which `id2label` names.
+        others: Further classes of ours, of architectures that add more than a head.
     """
 
     configuration: Configuration
@@ -60,6 +61,7 @@ class Family:
     make: Callable[[dict[str, Any]], Any]
     arguments: Callable[[Any], dict[str, Any]]
     classes: bool = False
+    others: tuple[type[keras.Model], ...] = ()
 
     @property
     def name(self) -> str:

@@ -32,7 +32,7 @@ from keras_transformers.saving.limits import within
 Task: TypeAlias = Literal[
     "features", "classification", "tagging", "question_answering", "masked_language",
     "language_model", "translation", "summarization", "text_to_text", "reconstruction", "detection",
-    "distilled_classification", "zero_shot_classification",
+    "segmentation", "distilled_classification", "zero_shot_classification",
 ]  # fmt: skip
 
 
@@ -63,16 +63,19 @@ def load(
     folder: StrPath, task: Literal["zero_shot_classification"], revision: str | None = None
 ) -> models.DualEncoder: ...
 @overload
+def load(
+    folder: StrPath, task: Literal["segmentation"], revision: str | None = None
+) -> models.SegFormer: ...
+@overload
 def load(folder: StrPath, task: Task | None = None, revision: str | None = None) -> Any: ...
 def load(folder: StrPath, task: Task | None = None, revision: str | None = None) -> Any:
     """A model with the weights of a folder that Hugging Face's `transformers` could load.
 
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
     DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, Llama (SmolLM too), Mistral, Qwen 2 and
-    3, Gemma 2, Phi-3, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer's encoder, masked
-    autoencoders, DETR, CLIP and SigLIP. Weights are read from safetensors alone, one tensor at a
-    time; nothing in the folder is executed. Ids, pictures and logits are those of the published
-    model.
+    3, Gemma 2, Phi-3, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer, masked autoencoders,
+    DETR, CLIP and SigLIP. Weights are read from safetensors alone, one tensor at a time; nothing
+    in the folder is executed. Ids, pictures and logits are those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a
@@ -80,14 +83,14 @@ def load(folder: StrPath, task: Task | None = None, revision: str | None = None)
         task: None for what `config.json` says the weights were made for; or "features" for the
             model without its head, "classification", "tagging", "question_answering",
             "masked_language", "language_model", "translation", "summarization", "text_to_text"
-            (T5), "reconstruction", "detection", "distilled_classification" (DeiT), or
-            "zero_shot_classification", if the file has what that needs.
+            (T5), "reconstruction", "detection", "segmentation", "distilled_classification" (DeiT),
+            or "zero_shot_classification", if the file has what that needs.
         revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
-        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE`,
-        `DETR` or `DualEncoder`. Its attribute `unused_tensors` lists the tensors that it has no use
-        for.
+        A built model: `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`,
+        `SegFormer`, `MAE`, `DETR` or `DualEncoder`. Its attribute `unused_tensors` lists the
+        tensors that it has no use for.
 
     Raises:
         FileNotFoundError: If the folder, `config.json` or the weights are missing.
@@ -207,8 +210,8 @@ def save(
     """Writes a model as a folder that Hugging Face's `transformers` can load.
 
     Args:
-        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `MAE`,
-            `DETR` or `DualEncoder`, built, with settings that the published code has.
+        model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `SegFormer`,
+            `MAE`, `DETR` or `DualEncoder`, built, with settings that the published code has.
         folder: Path of the folder; made where it is not there.
         classes: Names of the classes, where there are such; two may have the same, as ImageNet's
             cranes.
@@ -256,7 +259,7 @@ def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any
         raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")
     refused = []
     for family in ALL if name is None else [FAMILIES[name]]:
-        if not isinstance(model, family.model):
+        if not isinstance(model, (family.model, *family.others)):
             continue
         try:
             arguments = family.arguments(model)

@@ -23,6 +23,7 @@ CLIP = CENTER | {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 # What Hugging Face's classes do where a file says nothing, by the beginnings of their names.
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": {},
@@ -31,11 +32,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "CLIP": CLIP,
     "Siglip": {"resample": 3},
     "Beit": {"resample": 3},
-    "Detr": {
-        "size": {"shortest_edge": 800, "longest_edge": 1333},
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_std": [0.229, 0.224, 0.225],
-    },
+    "Detr": IMAGENET | {"size": {"shortest_edge": 800, "longest_edge": 1333}},
+    "Segformer": IMAGENET | {"size": 512},
 }
 NAMES = ("image_processor_type", "feature_extractor_type")
 ENDS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")

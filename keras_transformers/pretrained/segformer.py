@@ -1,22 +1,33 @@
-"""SegFormer's encoder, Mix Transformer (Xie et al. 2021), which is a PVT v2."""
+"""SegFormer (Xie et al. 2021), whose encoder, Mix Transformer, is a PVT v2."""
 
 from typing import Any
 
-from keras_transformers.models import PVT
+from keras_transformers.models import PVT, SegFormer
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights, of_images
-from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, DEPTHWISE, PatchConvolution
+from keras_transformers.pretrained.tensor_layouts import (
+    CONVOLUTION,
+    DEPTHWISE,
+    FusedPart,
+    PatchConvolution,
+    Pointwise,
+)
 from keras_transformers.pretrained.vit import make_image_model
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
     WeightMapping,
+    also_called,
     attention,
+    batch_norm,
+    inside,
     linear,
     norm,
 )
 
 STAGES = 4
-ENCODER = "segformer.encoder"
+ENCODER, DECODER = "segformer.encoder", "decode_head"
+# Arguments that are not of the encoder: whether there is a decoder, and those of it.
+DECODERS = ("segments", "decoder_dim", "decoder_dropout", "ignored_label", "reshaped")
 
 
 def _convolution(ours: str, theirs: str, layout: Any = CONVOLUTION) -> Mappings:
@@ -27,7 +38,8 @@ def _convolution(ours: str, theirs: str, layout: Any = CONVOLUTION) -> Mappings:
     ]
 
 
-def _mappings(model: Any) -> Mappings:
+def _of_encoder(model: PVT) -> Mappings:
+    """The mappings of the encoder, and of the head of a classifier."""
     ours, theirs = "stage_{s}_block_{b}", f"{ENCODER}.block.{{s}}.{{b}}"
     q, k, v = (f"{theirs}.attention.self.{name}" for name in ("query", "key", "value"))
     patches = f"{ENCODER}.patch_embeddings.{{s}}"
@@ -51,6 +63,32 @@ def _mappings(model: Any) -> Mappings:
     return found
 
 
+def _of_decoder() -> Mappings:
+    """The mappings of the decode head, which concatenates, last stage first, what ours sums."""
+    theirs, newer = (f"{DECODER}.{name}.{{i}}.proj" for name in ("linear_c", "linear_projections"))
+    fused = f"{DECODER}.linear_fuse.weight"
+    return [
+        *also_called(linear("projection_{i}", theirs), theirs, newer),
+        *(
+            WeightMapping(
+                f"fusion_{stage}/kernel",
+                fused,
+                FusedPart(STAGES - 1 - stage, Pointwise(), STAGES, axis=1),
+            )
+            for stage in range(STAGES)
+        ),
+        *batch_norm("norm", f"{DECODER}.batch_norm"),
+        WeightMapping("classifier/kernel", f"{DECODER}.classifier.weight", Pointwise()),
+        WeightMapping("classifier/bias", f"{DECODER}.classifier.bias"),
+    ]
+
+
+def _mappings(model: Any) -> Mappings:
+    if isinstance(model, PVT):
+        return _of_encoder(model)
+    return [*inside(_of_encoder(model.encoder), "", model.encoder), *_of_decoder()]
+
+
 def _stages(value: Any) -> list[int]:
     """A positive integer for each stage."""
     numbers = list(value) if isinstance(value, list | tuple) else []
@@ -61,12 +99,54 @@ def _stages(value: Any) -> list[int]:
     return numbers
 
 
+def _index(value: Any) -> int:
+    """An integer; ValueError unless it is one."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("an integer")
+    return value
+
+
 def _make(arguments: dict[str, Any]) -> Any:
-    return make_image_model(PVT, {**arguments, "image_size": (224, 224)})
+    decoder = {name: arguments[name] for name in DECODERS}
+    encoder = {name: value for name, value in arguments.items() if name not in DECODERS}
+    encoder["image_size"] = (224, 224)  # no weight depends on it
+    if not decoder["segments"]:
+        return make_image_model(PVT, encoder)
+    if not decoder["reshaped"]:
+        raise ValueError("`reshape_last_stage` must be true for segmentation. Received: False")
+    channels, classes = encoder.pop("channels"), encoder.pop("num_classes")
+    encoder.pop("problem_type", None)
+    model = SegFormer(
+        classes,
+        PVT(None, **encoder),
+        decoder["decoder_dim"],
+        decoder["decoder_dropout"],
+        decoder["ignored_label"],
+    )
+    model.build((None, None, None, channels))
+    return model
 
 
-def _arguments(model: PVT) -> dict[str, Any]:
-    return {**model.get_config(), "channels": model.channels}
+def _arguments(model: Any) -> dict[str, Any]:
+    if isinstance(model, PVT):
+        decoder = dict.fromkeys(DECODERS) | {"segments": False}
+        return {**model.get_config(), **decoder, "channels": model.channels}
+    encoder, config = model.encoder, model.get_config()
+    if not isinstance(encoder, PVT):
+        raise ValueError(
+            "save: the published SegFormer needs a PVT for an encoder. Received: "
+            f"{type(encoder).__name__}"
+        )
+    return {
+        **encoder.get_config(),
+        "num_classes": config["num_classes"],
+        "segments": True,
+        "decoder_dim": config["decoder_dim"],
+        "decoder_dropout": config["dropout"],
+        "ignored_label": model.ignored_label,
+        "reshaped": True,
+        "channels": model.channels,
+    }
 
 
 SEGFORMER_CONFIGURATION = Configuration(
@@ -80,6 +160,10 @@ SEGFORMER_CONFIGURATION = Configuration(
         Setting("mlp_ratios", "mlp_ratios", [4, 4, 4, 4], _stages),
         number("hidden_dropout_prob", "dropout", 0.0),
         number("drop_path_rate", "drop_path", 0.1),
+        size("decoder_hidden_size", "decoder_dim", 256),
+        number("classifier_dropout_prob", "decoder_dropout", 0.1),
+        Setting("semantic_loss_ignore_index", "ignored_label", 255, _index),
+        Setting("reshape_last_stage", "reshaped", True, bool),  # the mean does away with it
     ),
     fixed={"norm_epsilon": 1e-5},  # whatever `layer_norm_eps` says, which nothing reads
     settled={
@@ -89,9 +173,7 @@ SEGFORMER_CONFIGURATION = Configuration(
         "hidden_act": ("gelu",),
         "attention_probs_dropout_prob": (0.0,),
     },
-    # Of segmentation, of a shape that the mean does away with, and of the first files.
-    without_effect=frozenset({"decoder_hidden_size", "classifier_dropout_prob", "layer_norm_eps"})
-    | {"semantic_loss_ignore_index", "reshape_last_stage", "downsampling_rates", "image_size"},
+    without_effect=frozenset({"layer_norm_eps", "downsampling_rates", "image_size"}),
 )
 SEGFORMER_WEIGHTS = Weights(
     mappings=_mappings,
@@ -111,11 +193,18 @@ SEGFORMER_WEIGHTS = Weights(
     prefix="segformer.",
     bare=("SegformerModel",),
 )
+ENCODERS = of_images("Segformer")
 SEGFORMER = Family(
     configuration=SEGFORMER_CONFIGURATION,
     weights=SEGFORMER_WEIGHTS,
     model=PVT,
-    **of_images("Segformer"),
+    others=(SegFormer,),
+    architectures={
+        **{name: {**given, "segments": False} for name, given in ENCODERS["architectures"].items()},
+        "SegformerForSemanticSegmentation": {"segments": True},
+    },
+    tasks={**ENCODERS["tasks"], "segmentation": "SegformerForSemanticSegmentation"},
+    classes=True,
     make=_make,
     arguments=_arguments,
 )

@@ -47,6 +47,8 @@ class Computed:
 
 
 Mappings: TypeAlias = list[WeightMapping | Computed]
+BATCH_NORM = {"gamma": "weight", "beta": "bias"}
+BATCH_NORM |= {"moving_mean": "running_mean", "moving_variance": "running_var"}
 
 
 def linear(ours: str, theirs: str, bias: bool = True) -> Mappings:
@@ -62,6 +64,13 @@ def norm(ours: str, theirs: str) -> Mappings:
     return [
         WeightMapping(f"{ours}/gamma", f"{theirs}.weight", also=(f"{theirs}.gamma",)),
         WeightMapping(f"{ours}/beta", f"{theirs}.bias", also=(f"{theirs}.beta",)),
+    ]
+
+
+def batch_norm(ours: str, theirs: str) -> Mappings:
+    """The mappings of a batch norm."""
+    return [
+        WeightMapping(f"{ours}/{one}", f"{theirs}.{other}") for one, other in BATCH_NORM.items()
     ]
 
 

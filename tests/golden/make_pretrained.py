@@ -152,6 +152,13 @@ def run_images(model, case):
         noise = np.random.default_rng(7).random((len(pictures), side**2)).astype("float32")
         result = model(x, noise=floats(model, noise))
         return {"noise": noise, "patches": numpy(result.logits), "loss": numpy(result.loss)}
+    if "Segmentation" in kind:
+        pixels = np.random.default_rng(9).integers(0, 3, (len(x), *x.shape[2:]))
+        pixels[:, :9] = model.config.semantic_loss_ignore_index
+        found = {"pixels": pixels.astype("uint8")}
+        result = model(x, labels=torch.tensor(pixels))
+        logits = numpy(result.logits.permute(0, 2, 3, 1))
+        return {**found, "loss": numpy(result.loss), "logits": logits}
     if "Classification" in kind and "Teacher" not in kind:
         labels = np.arange(len(pictures)) % 3
         result = model(x, labels=torch.tensor(labels))

@@ -69,7 +69,9 @@ def test_what_cannot_be_done_is_refused(folder, asked, message):
         pretrained.load_preprocessing(folder(**asked))
 
 
-@pytest.mark.parametrize("kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr", "Siglip"])
+@pytest.mark.parametrize(
+    "kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr", "Siglip", "Segformer"]
+)
 def test_what_a_file_does_not_say_is_what_the_published_class_does(kind, tmp_path):
     hf = pytest.importorskip("transformers")
     asked = json.dumps({"image_processor_type": f"{kind}ImageProcessor"})

@@ -20,6 +20,7 @@ from keras_transformers.models import (
     DualEncoder,
     LanguageModel,
     ResNet,
+    SegFormer,
     TextEncoder,
     Transformer,
     ViT,
@@ -120,6 +121,8 @@ def check_loss(published, result):
         loss = model.criterion(
             last["logits"][None], last["boxes"][None], targets["labels"], targets["boxes"]
         )
+    elif isinstance(model, SegFormer):
+        loss = model.compute_loss(y=found["pixels"], y_pred=ops.convert_to_tensor(result))
     else:
         labels, logits = _labels(published), result
         if published.case["class"].endswith("ForPreTraining"):  # one logit a token

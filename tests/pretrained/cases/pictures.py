@@ -50,6 +50,15 @@ SMALL_SEGFORMER = {
     "mlp_ratios": [2, 2, 3, 1],
     "num_labels": 3,
 }
+ODD_SEGMENTS = {
+    **SMALL_SEGFORMER,
+    "sr_ratios": [8, 4, 2, 2],
+    "decoder_hidden_size": 7,
+    "classifier_dropout_prob": 0.2,
+    "semantic_loss_ignore_index": 2,
+    "num_channels": 2,
+    "num_labels": 4,
+}
 SMALL_DETR = {
     "use_timm_backbone": False,
     "use_pretrained_backbone": False,
@@ -228,6 +237,18 @@ CASES = {
         sides=(64, 96),
     ),
     **of(
+        "SegformerConfig",
+        "images",
+        {
+            "segformer_segments": (
+                "SegformerForSemanticSegmentation",
+                {**SMALL_SEGFORMER, "decoder_hidden_size": 6},
+            ),
+            "segformer_odd_segments": ("SegformerForSemanticSegmentation", ODD_SEGMENTS),
+        },
+        sides=(40, 52),
+    ),
+    **of(
         "DetrConfig",
         "detr",
         {"detr": ("DetrForObjectDetection", SMALL_DETR)},
@@ -265,7 +286,10 @@ LARGE = {
     **of(
         "SegformerConfig",
         "images",
-        {"segformer": ("SegformerForImageClassification", {"num_labels": 1000})},
+        {
+            "segformer": ("SegformerForImageClassification", {"num_labels": 1000}),
+            "segformer_segments": ("SegformerForSemanticSegmentation", {"num_labels": 150}),
+        },
         sides=(224, 224),
     ),
     **of(

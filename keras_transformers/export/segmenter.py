@@ -1,0 +1,131 @@
+"""Segmenters that take encoded images: a class for every pixel of the image as it is seen."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.export.images import decoded_or_named
+from keras_transformers.export.rounds import Rounds
+from keras_transformers.export.served import Served
+from keras_transformers.models import SegFormer
+from keras_transformers.vision.decoding import decoded
+from keras_transformers.vision.preprocessing import Preprocessing
+
+
+class Segmenter(Served):
+    """A trained segmenter, its preprocessing and its class names as one function of encoded images.
+
+    It takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP too) of any size, and gives a
+    dict of `map` int32 `(batch, height, width)`, the number of the class of each pixel of the image
+    as it is seen, upright, with -1 where others of the batch are larger; and `size` int32
+    `(batch, 2)`, height and width of each. An image is squeezed into the preprocessing's size; the
+    logits are brought to its own, bilinear, a row at a time, so that a large image takes little
+    memory. A request with an empty, foreign or broken file fails with `InvalidArgumentError`, which
+    says what is wrong. The model's weights are shared, not copied. XLA compiles a handful of batch
+    sizes; what `save` writes can be called without XLA, see `Served`.
+
+    Args:
+        model: A `models.SegFormer`, built.
+        labels: Names of the classes.
+        preprocessing: The `vision.Preprocessing` of the training, which cuts nothing off
+            (`crop=False`) and has the channels of files, 1 or 3.
+
+    Raises:
+        ValueError: If the labels are not as many as the model's classes, or the preprocessing cuts
+            something off or has other channels.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.export import Segmenter
+    >>> from keras_transformers.models import PVT, SegFormer
+    >>> from keras_transformers.vision import Preprocessing
+    >>> model = SegFormer(2, PVT.from_variant("b0", None, num_layers=(1, 1, 1, 1)), 32)
+    >>> model.build((None, 64, 64, 3))
+    >>> segmenter = Segmenter(model, ["sky", "road"], Preprocessing(64, crop=False))
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> {name: tuple(value.shape) for name, value in segmenter(tf.stack([png, png])).items()}
+    {'map': (2, 40, 30), 'size': (2, 2)}
+    """
+
+    kind = "segmenter"
+
+    def __init__(
+        self, model: SegFormer, labels: Sequence[str], preprocessing: Preprocessing
+    ) -> None:
+        super().__init__("segmenter", tf.TensorSpec([None], tf.string, name="image"))
+        classes = model.get_config()["num_classes"]
+        if len(labels) != classes:
+            raise ValueError(
+                f"Segmenter: `labels` must have a name for each of the model's {classes} classes. "
+                f"Received: {len(labels)}"
+            )
+        cuts = preprocessing.crop or preprocessing.resized is not None
+        if cuts or preprocessing.channels not in (1, 3):
+            raise ValueError(
+                "Segmenter: `preprocessing` must cut nothing off (`crop=False`, `resized=None`) "
+                f"and have 1 or 3 channels. Received: crop={preprocessing.crop}, "
+                f"resized={preprocessing.resized}, channels={preprocessing.channels}"
+            )
+        self._hold(model)
+        self._preprocessing = preprocessing
+        self._labels = tf.constant(list(labels), tf.string)
+
+    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+        outputs = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((2,), tf.int32))
+        pixels, sizes = tf.map_fn(
+            lambda pair: decoded_or_named(pair[0], pair[1], self._decode, outputs),
+            (tf.range(tf.size(image)), image),
+            fn_output_signature=outputs,
+        )
+        shape = self._model.compute_output_shape((None, *shape))
+        results = {"logits": tf.TensorSpec(shape, tf.float32)}
+        logits = rounds.run(rounds.program(self._logits), [pixels], results)["logits"]
+        most = tf.reduce_max(tf.concat([sizes, [[0, 0]]], axis=0), axis=0)  # (0, 0) of no image
+        maps = tf.map_fn(
+            lambda pair: tf.pad(
+                class_map(pair[0], pair[1]),
+                [[0, most[0] - pair[1][0]], [0, most[1] - pair[1][1]]],
+                constant_values=-1,
+            ),
+            (logits, sizes),
+            fn_output_signature=tf.TensorSpec((None, None), tf.int32),
+        )
+        return {"map": maps, "size": sizes}
+
+    def _decode(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        image = decoded(encoded, self._preprocessing.channels)
+        return self._preprocessing.resize(image), tf.shape(image)[:2]
+
+    def _logits(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits = self._model(self._preprocessing.normalize(pixels), training=False)
+        return {"logits": tf.cast(logits, tf.float32)}
+
+
+def class_map(logits: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """The likeliest class of every pixel of an image, int32 `(height, width)`.
+
+    Args:
+        logits: `(rows, columns, classes)`.
+        size: Height and width of the image, int32.
+    """
+    upper, lower, down = _neighbours(tf.shape(logits)[0], size[0])
+    left, right, along = _neighbours(tf.shape(logits)[1], size[1])
+
+    def of_row(row: tf.Tensor) -> tf.Tensor:
+        line = logits[upper[row]] * (1 - down[row]) + logits[lower[row]] * down[row]
+        share = along[:, None]
+        values: Any = tf.gather(line, left) * (1 - share) + tf.gather(line, right) * share
+        return tf.argmax(values, axis=-1, output_type=tf.int32)
+
+    return tf.map_fn(of_row, tf.range(size[0]), fn_output_signature=tf.TensorSpec([None], tf.int32))
+
+
+def _neighbours(old: tf.Tensor, new: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Of each new position the two old ones that it is between, and the share of the second."""
+    scale = tf.cast(old, tf.float32) / tf.cast(new, tf.float32)
+    positions = (tf.range(tf.cast(new, tf.float32)) + 0.5) * scale - 0.5
+    positions = tf.clip_by_value(positions, 0.0, tf.cast(old - 1, tf.float32))
+    first = tf.cast(tf.floor(positions), tf.int32)
+    return first, tf.minimum(first + 1, old - 1), positions - tf.cast(first, tf.float32)
