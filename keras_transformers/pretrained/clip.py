@@ -6,7 +6,7 @@ from typing import Any
 from keras_transformers.layers import CausalSelfAttention, PatchEmbedding
 from keras_transformers.models import DualEncoder, EndPooling, ImageEmbedding, TextEncoder, ViT
 from keras_transformers.models.vit_variants import vit_block
-from keras_transformers.pretrained.configuration import Configuration, Setting, size
+from keras_transformers.pretrained.configuration import Configuration, Setting, positive, size
 from keras_transformers.pretrained.dual_encoder_parts import (
     LAYERS,
     SIZES,
@@ -113,7 +113,7 @@ WITHOUT_EFFECT = frozenset({"projection_dim", "dropout"})
 CLIP = Family(
     configuration=DualConfiguration(
         name="clip",
-        settings=(size("projection_dim", "projection_dim", 512),),
+        settings=(size("projection_dim", "projection_dim", 512, write=positive),),
         fixed={"sigmoid": False, "fill_id": None},
         without_effect=frozenset({"logit_scale_init_value"}),  # the file has what became of it
         text=Configuration(

@@ -16,8 +16,8 @@ from tests.serving.answers import ask, differences
 from tests.serving.loader import as_lists
 from tests.text import scripts
 
-TEXTS = [*scripts.TEXTS, *scripts.fuzzed(100), "a photo of a Cat's dog", "a <|endoftext|> b"]
-PICTURES = np.random.default_rng(0).integers(0, 256, (3, 20, 30, 3), np.uint8)
+TEXTS = [*scripts.TEXTS, *scripts.fuzzed(50), "a photo of a Cat's dog", "a <|endoftext|> b"]
+PICTURES = np.random.default_rng(0).integers(0, 256, (2, 20, 30, 3), np.uint8)
 FILES = [tf.io.encode_png(picture).numpy() for picture in PICTURES]
 LABELS = ["cat", "a dog in a photo", "Café, at night"]
 
@@ -91,7 +91,7 @@ def test_labels_are_a_list_of_texts(loaded):
 def test_raw_images_and_texts_become_vectors(loaded, quickly):
     served = export.ZeroShotClassifier(loaded.model, loaded.tokenizer, loaded.preprocessing)
     images, texts = served.encode_images(FILES), served.encode_texts([*LABELS, "cat " * 99])
-    assert images.shape == (3, 8) and texts.shape == (4, 8)
+    assert images.shape == (2, 8) and texts.shape == (4, 8)
     found = np.asarray(loaded.model.probabilities(loaded.model.logits(images, texts[:3])))
     np.testing.assert_allclose(found, expected_probabilities(loaded, LABELS), atol=1e-5)
     answer = served(tf.constant(FILES), [*LABELS, "cat " * 99])
