@@ -36,8 +36,9 @@ class QuestionAnswerer(Served):
     gives a dict of `answer` string, a piece of the context; `start` and `end` int32, where it
     stands there, in characters; `score` float32, the probability of its first token times that of
     its last; `no_answer` float32, the same of the first mark of the row, which models that were
-    taught so give to questions without an answer; and `truncated` bool, whether the question was
-    cut off; each `(batch,)`. The answer begins and ends with whole words, see `text.with_offsets`.
+    taught so give to questions without an answer; and `truncated` bool, whether the end of the
+    question was cut off, or of a context of more than 64 KiB; each `(batch,)`. The answer begins
+    and ends with whole words, see `text.with_offsets`.
 
     A context longer than the model takes is read in windows that overlap, and the best answer of
     any is given. For XLA lengths and batch sizes are few, as in `TextClassifier`; weights are
@@ -108,7 +109,8 @@ class QuestionAnswerer(Served):
 
     def _answer(self, request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         question, _ = bounded(request[:, 0], self._question)
-        context = valid(request[:, 1])
+        context, cut = bounded(request[:, 1], self.longest)
+        context = valid(context)
         asked = self._tokenizer.tokenize(question)
         found = with_offsets(self._tokenizer, context)
         windows = self._windows(asked[:, : self._question], found.ids)
@@ -118,7 +120,7 @@ class QuestionAnswerer(Served):
             **_named(context, found, best["first"], best["last"]),
             "score": best["score"],
             "no_answer": nothing,
-            "truncated": asked.row_lengths() > self._question,
+            "truncated": cut | (asked.row_lengths() > self._question),
         }
 
     def _windows(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> _Windows:

@@ -116,6 +116,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         self.autocast = False  # half precision would round ids that are held in floats
         self._reversed = False
         self.table_scale: Any = None  # of a quantised table
+        self.output_scale: Any = None  # of that which makes logits
         self.bias: Any = None
 
     def build(self, ids_shape: Shape | None = None) -> None:
@@ -128,6 +129,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
     def _make_tables(self, int8: bool) -> None:
         make = self._int8_table if int8 else self._float_table
         self.table, self.table_scale = make("token_embedding")
+        self.output_scale = self.table_scale
         if not self.tie_weights:
             self.output_embedding, self.output_scale = make("output_embedding")
 
@@ -176,10 +178,6 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             return self._with_bias(ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size)))
         table = ops.cast(self.output_table, self.compute_dtype)
         return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table)))
-
-    @property
-    def _output_scale(self) -> Any:
-        return self.table_scale if self.tie_weights else self.output_scale
 
     @property
     def output_table(self) -> Any:
@@ -239,7 +237,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             rounded.append(_rounded(self.output_embedding, self._padding_rows()))
             del self.output_embedding
         self._make_tables(int8=True)
-        made = [self.table, self.table_scale, self.output_table, self._output_scale]
+        made = [self.table, self.table_scale, self.output_table, self.output_scale]
         for weight, value in zip(made, itertools.chain(*rounded), strict=False):
             weight.assign(value)
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
@@ -267,7 +265,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         rows, scale = abs_max_quantize(rows, axis=-1)
         alone = rows.shape[0] == 1  # takes longer than two
         y = _times_table(self.output_table, ops.concatenate([rows, rows]) if alone else rows)
-        y = ops.cast(y[:1] if alone else y, "float32") / (self._output_scale * scale)
+        y = ops.cast(y[:1] if alone else y, "float32") / (self.output_scale * scale)
         return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
 
     def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:

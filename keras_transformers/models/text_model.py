@@ -91,9 +91,10 @@ class TextModel(
         return self.embedding.most_positions
 
     def _make_head(self, given: Part | None) -> None:
-        self.head: Any = None if given is None else part(self, "head", given, keras.layers.Layer)
+        self.head: Any = None
         self._head_takes: frozenset[str] = frozenset()
-        if self.head is not None:
+        if given is not None:
+            self.head = part(self, "head", given, keras.layers.Layer)
             self._head_takes = arguments_of_call(self.head)
 
     @property

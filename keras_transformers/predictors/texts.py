@@ -156,7 +156,7 @@ class QuestionAnswererPredictor(TextPredictor):
     A thing is a pair of question and context, a tuple or a list of two texts, or a dict with both.
     The dict has `answer`, `score`, `start` and `end`, so that it is `context[start:end]`;
     `no_answer`, how probable the model finds it that there is none, if it was taught so; and
-    `truncated`, whether the question was cut off.
+    `truncated`, whether the end of the question, or of a very long context, was cut off.
 
     Example:
     >>> import tensorflow as tf

@@ -113,16 +113,21 @@ def _read_ratio(value: Any) -> int:
     return int(value)
 
 
-def _make(arguments: dict[str, Any]) -> Any:
+def _check_sides(arguments: dict[str, Any]) -> None:
+    """ValueError where windows would be others: theirs know a map without its padding."""
     for side in arguments["image_size"]:
         for stage in range(len(arguments["num_layers"])):
-            stride = arguments["patch_size"] << stage
-            # Their windows are as large as a map without its padding, ours as the whole map.
-            if side % stride and side // stride < arguments["window_size"]:
+            stride, window = arguments["patch_size"] << stage, arguments["window_size"]
+            if side % stride and side // stride < window:
                 raise ValueError(
-                    f"`image_size` must be a multiple of {stride}, or {arguments['window_size']} "
-                    f"times that, for the windows of stage {stage + 1}. Received: {side}"
+                    f"`image_size` must be a multiple of {stride}, or {window} times that, for the "
+                    f"windows of stage {stage + 1}. Received: {side}"
                 )
+
+
+def _make(arguments: dict[str, Any]) -> Any:
+    if arguments["version"] == 2:
+        _check_sides(arguments)
     return make_image_model(functools.partial(Swin.from_variant, "T"), arguments)
 
 

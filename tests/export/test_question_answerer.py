@@ -102,6 +102,8 @@ def test_a_saved_program_answers_the_same(answerer, tmp_path):
 def test_a_long_question_is_cut_and_said_to_be(answerer):
     found = answerer.portable([["cat " * 40, "the big cat"]])
     assert found["truncated"].numpy().all() and len(found["answer"][0].numpy())
+    found = answerer.portable([["cat", "a cat " * 11000], ["cat", "a cat " * 100]])
+    assert found["truncated"].numpy().tolist() == [True, False]
 
 
 def test_what_leaves_no_room_is_refused():
