@@ -57,7 +57,8 @@ def in_precision(
     dtype = "float32" if precision == "int8" else precision
     copy = type(model).from_config({**model.get_config(), "dtype": dtype})
     copy.build_from_config(model.get_build_config())
-    copy.set_weights(model.get_weights())
+    for ours, theirs in zip(copy.weights, model.weights, strict=True):  # one in memory at a time
+        ours.assign(theirs.value)
     if precision == "int8":
         # Keras collects garbage after every layer, which walks over all objects there are: 24 of
         # the 25 seconds it took to quantise a Transformer base. Imports may be left out of them
