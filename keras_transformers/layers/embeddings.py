@@ -17,6 +17,7 @@ from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 8  # as many as rows would be slow
 FEW = 32  # rows up to which blocks of the table are quicker than the whole
+QUANTIZED = 4096  # rows at once
 
 
 def _equal_blocks(rows: int) -> int:
@@ -213,12 +214,16 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             raise NotImplementedError(
                 f"TokenEmbedding '{self.name}': `{name}` must be {expected}. Received: {received}"
             )
-        table = np.pad(ops.convert_to_numpy(self.table), ((0, self._padding_rows()), (0, 0)))
-        values, scale = abs_max_quantize(table, axis=-1, to_numpy=True)
+        rows = self.vocab_size + self._padding_rows()
+        values, scale = np.zeros((rows, self.hidden_dim), "int8"), np.ones(rows, "float32")
+        for start in range(0, self.vocab_size, QUANTIZED):  # there may be no memory for all
+            some = slice(start, min(start + QUANTIZED, self.vocab_size))
+            values[some], scales = abs_max_quantize(self.table[some], axis=-1, to_numpy=True)
+            scale[some] = scales[:, 0]
         del self.table
         self._make_int8_table()
         self.table.assign(values)
-        self.table_scale.assign(scale[:, 0])
+        self.table_scale.assign(scale)
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
         self.dtype_policy = f"int8_from_{policy.name}"
 
