@@ -6,6 +6,8 @@ from typing import Literal
 
 import keras
 
+from keras_transformers.saving.limits import within
+
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 
 
@@ -55,9 +57,11 @@ def in_precision(
             f"'{model.name}', quantised"
         )
     dtype = "float32" if precision == "int8" else precision
-    copy = type(model).from_config({**model.get_config(), "dtype": dtype})
-    copy.build_from_config(model.get_build_config())
-    copy.set_weights(model.get_weights())
+    with within(model.count_params(), zeros=True):
+        copy = type(model).from_config({**model.get_config(), "dtype": dtype})
+        copy.build_from_config(model.get_build_config())
+    for ours, theirs in zip(copy.weights, model.weights, strict=True):  # one in memory at a time
+        ours.assign(theirs.value)
     if precision == "int8":
         # Keras collects garbage after every layer, which walks over all objects there are: 24 of
         # the 25 seconds it took to quantise a Transformer base. Imports may be left out of them
@@ -72,4 +76,5 @@ def in_precision(
         finally:
             if not lasting:
                 gc.unfreeze()
+                gc.collect()  # the kernels that were quantised, which their layers still hold
     return copy

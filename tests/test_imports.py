@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "vision": ["array_files", "layers.masks", "streams", "tables", "label_lists"],
     "visualization": [],
     "inspection": [],
-    "precision": [],
+    "precision": ["saving"],
     "saving": [],
     "__main__": [],
     "models": ["layers", "detection", "assertions"],

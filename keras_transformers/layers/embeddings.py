@@ -5,41 +5,16 @@ import math
 from typing import Any, Unpack
 
 import keras
-import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
-
-BLOCKS = 8  # as many as rows would be slow
-FEW = 32  # rows up to which blocks of the table are quicker than the whole
-
-
-def _equal_blocks(rows: int) -> int:
-    """Number of equal blocks that rows of a table make, near `BLOCKS`: 29 of GPT-2's 50,257."""
-    numbers = (number for number in range(2, 4 * BLOCKS + 1) if rows % number == 0)
-    return min(numbers, key=lambda number: abs(number - BLOCKS), default=1)
-
-
-def _times_table(table: Any, rows: Tensor) -> Tensor:
-    """`rows E^T`, computed as `(E rows^T)^T`; few rows with each block of `E` on its own."""
-    few = rows.shape[0] is not None and rows.shape[0] <= FEW
-    blocks = _equal_blocks(table.shape[0]) if few else 1
-    table = ops.reshape(table, (blocks, -1, table.shape[1]))
-    y = ops.matmul(table, ops.tile(ops.transpose(rows)[None], (blocks, 1, 1)))
-    return ops.transpose(ops.reshape(y, (table.shape[1] * blocks, -1)))
-
-
-def _rounded(table: Any, padding: int) -> tuple[Array, Array]:
-    """A table in 8 bits, with `padding` further rows, and the scale of each row."""
-    table = np.pad(ops.convert_to_numpy(table), ((0, padding), (0, 0)))
-    values, scale = abs_max_quantize(table, axis=-1, to_numpy=True)
-    return values, scale[:, 0]
+from keras_transformers.layers.tables import BLOCKS, rounded, times_table
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -212,7 +187,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         else:
             table = ops.cast(self.output_table, rows.dtype)
             alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
-            y = ops.matmul(rows, ops.transpose(table)) if alone else _times_table(table, rows)
+            y = ops.matmul(rows, ops.transpose(table)) if alone else times_table(table, rows)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
         return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
@@ -231,14 +206,14 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             raise NotImplementedError(
                 f"TokenEmbedding '{self.name}': `{name}` must be {expected}. Received: {received}"
             )
-        rounded = [_rounded(self.table, self._padding_rows())]
+        made_of = [rounded(self.table, self._padding_rows())]
         del self.table
         if not self.tie_weights:
-            rounded.append(_rounded(self.output_embedding, self._padding_rows()))
+            made_of.append(rounded(self.output_embedding, self._padding_rows()))
             del self.output_embedding
         self._make_tables(int8=True)
         made = [self.table, self.table_scale, self.output_table, self.output_scale]
-        for weight, value in zip(made, itertools.chain(*rounded), strict=False):
+        for weight, value in zip(made, itertools.chain(*made_of), strict=False):
             weight.assign(value)
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
         self.dtype_policy = f"int8_from_{policy.name}"
@@ -264,7 +239,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
         rows, scale = abs_max_quantize(rows, axis=-1)
         alone = rows.shape[0] == 1  # takes longer than two
-        y = _times_table(self.output_table, ops.concatenate([rows, rows]) if alone else rows)
+        y = times_table(self.output_table, ops.concatenate([rows, rows]) if alone else rows)
         y = ops.cast(y[:1] if alone else y, "float32") / (self.output_scale * scale)
         return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
 

@@ -104,13 +104,12 @@ class Tensors:
         return FileNotFoundError(f"There is no file {WEIGHTS} in {self.folder}.")
 
     def read(self, name: str, rows: slice | None = None) -> Array:
-        """A tensor as a NumPy array, or some of its rows; floating ones in float32."""
+        """A tensor as a NumPy array, or some of its rows, in the file's type."""
         import safetensors
 
         # Opened anew each time: what of a file has been read stays in memory while it is open.
         with safetensors.safe_open(self.folder / self._position[name], "numpy") as file:
-            found = file.get_tensor(name) if rows is None else file.get_slice(name)[rows]
-        return found.astype("float32", copy=False) if found.dtype.kind in "fV" else found
+            return file.get_tensor(name) if rows is None else file.get_slice(name)[rows]
 
     def parts(self, name: str) -> Iterator[Array]:
         """A tensor as the rows that are read at once, one part after the other."""

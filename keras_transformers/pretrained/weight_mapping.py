@@ -201,10 +201,13 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
 
 
 def _fill(weight: keras.Variable, layout: Layout, tensors: Tensors, name: str) -> None:
-    """Gives a weight its value; a large table part by part, so that no second one is in memory."""
-    shape = tuple(weight.shape)
+    """Gives a weight its value, in its own type from the file on.
+
+    A large table is written part by part, so that no second one is in memory.
+    """
+    shape, dtype = tuple(weight.shape), weight.dtype
     if layout is not AS_IS or math.prod(shape) <= MOST_VALUES or not _writes_in_parts():
-        weight.assign(layout.ours(tensors.read(name), shape))
+        weight.assign(layout.ours(tensors.read(name).astype(dtype, copy=False), shape))
         return
     import tensorflow as tf
 
@@ -216,7 +219,7 @@ def _fill(weight: keras.Variable, layout: Layout, tensors: Tensors, name: str) -
             begin=[start],
             end=[end],
             strides=[1],
-            value=tf.cast(part, weight.dtype),
+            value=part.astype(dtype, copy=False),
         )
         start = end
 
@@ -231,7 +234,7 @@ def _writes_in_parts() -> bool:
 
 
 def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
-    tensor = tensors.read(name)
+    tensor = tensors.read(name).astype("float32", copy=False)
     if np.max(np.abs(tensor - mapping.expected(tensor.shape)), initial=0) > 1e-4:
         raise ValueError(
             f"{tensors.folder}: the tensor {name} must have the values of the formula it is "
