@@ -43,9 +43,8 @@ def expected(model, image):
     return np.argmax(tf.image.resize(logits, size)[0], axis=-1)
 
 
-def test_every_image_gets_a_map_of_its_own_size(model, images, tmp_path):
-    segmenter = export.Segmenter(model, LABELS, FRAME)
-    found = segmenter.portable(images)
+def test_every_image_gets_a_map_of_its_own_size(model, images):
+    found = export.Segmenter(model, LABELS, FRAME).portable(images)
     assert found["size"].numpy().tolist() == [list(size) for size in SIZES]
     for row, ours, (height, width) in zip(images, found["map"].numpy(), SIZES, strict=True):
         assert ours.shape == (45, 61)
@@ -54,6 +53,12 @@ def test_every_image_gets_a_map_of_its_own_size(model, images, tmp_path):
         assert len(np.unique(theirs)) > 1
         assert (ours[height:] == -1).all() and (ours[:, width:] == -1).all()
 
+
+@pytest.mark.slow
+def test_a_saved_segmenter_answers_in_plain_python(model, images, tmp_path):
+    segmenter = export.Segmenter(model, LABELS, FRAME)
+    found = segmenter(images)
+    np.testing.assert_array_equal(found["map"], segmenter.portable(images)["map"])
     loaded = keras_transformers.load(segmenter.save(tmp_path))
     assert loaded.kind == "segmenter" and loaded.labels == LABELS
     answer = loaded.predict(images[0].numpy())

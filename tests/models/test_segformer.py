@@ -15,7 +15,7 @@ IMAGES = RNG.normal(size=(2, 40, 52, 3)).astype("float32")
 
 def encoder(classes=None, **kwargs):
     heads = {"num_heads": (1, 1, 2, 2), "reductions": (4, 2, 1, 1), "mlp_ratios": (2, 2, 2, 2)}
-    stages = {"hidden_dims": (4, 4, 6, 6), "num_layers": (1, 1, 1, 1)}
+    stages = {"hidden_dims": (8, 8, 12, 12), "num_layers": (1, 1, 1, 1)}
     return PVT(classes, (40, 52), **stages, **heads, **kwargs)
 
 
@@ -41,6 +41,7 @@ class Wrapped(keras.layers.Layer):
 keras.saving.register_keras_serializable("tests")(Wrapped)
 
 
+@pytest.mark.slow
 def test_contract():
     kept = ("mixed_bfloat16",)
     policies = {} if ON_JAX else {name: POLICIES[name] for name in kept}
