@@ -126,12 +126,15 @@ class TextGenerator(Served):
         tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
         # Part of the text, where it is no mark.
         shown = tf.where(start == end, padding, start)
-        prompts, texts = (
-            self._tokenizer.detokenize(tf.concat([shown, rest], axis=1))
-            for rest in (forced, tokens)
-        )
+        prompts, texts = (self._text(tf.concat([shown, rest], axis=1)) for rest in (forced, tokens))
         rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
         return {"text": texts, "continuation": rest, "finished": finished}
+
+    def _text(self, ids: tf.Tensor) -> tf.Tensor:
+        """Texts of ids, where the model's padding need not be the tokenizer's: Llama has none."""
+        padding = padding_of(self._model)
+        own = getattr(self._tokenizer, "pad_id", padding)
+        return self._tokenizer.detokenize(tf.where(ids == padding, own, ids))
 
     def _decode(
         self,

@@ -121,7 +121,7 @@ def test_a_model_with_other_first_pieces_is_refused(numbers, tmp_path):
         sentence_iterator=iter(LINES), model_writer=file, **options
     )
     (tmp_path / "sentencepiece.bpe.model").write_bytes(file.getvalue())
-    with pytest.raises(ValueError, match=r"sentencepiece.bpe.model: .*must be <unk>, <s>, </s>"):
+    with pytest.raises(ValueError, match=r"first pieces .*must be <unk>, <s>, </s>"):
         pretrained.load_tokenizer(tmp_path)
 
 
