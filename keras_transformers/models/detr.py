@@ -171,8 +171,8 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
             name: "mini" (1.3 M, proposals, for small data), "R50" or "R101".
             num_classes: Number of classes.
             **changes: Any constructor argument, instead of the variant's; `queries` can be
-                "learned", "anchors" or "proposals" too. And what such arguments are made of:
-                `num_queries`; `feature` and `max_wavelength` of the `FeatureMap`;
+                "learned", "anchors", "references" or "proposals" too. And what such arguments are
+                made of: `num_queries`; `feature` and `max_wavelength` of the `FeatureMap`;
                 `num_encoder_layers` and `num_decoder_layers`; and `norm_first` of the blocks.
 
         Raises:

@@ -166,5 +166,18 @@ class Stacked:
         return self.layout.theirs(weight)
 
 
+class Pointwise:
+    """A dense layer's kernel as a convolution of single positions, `(out, in, 1, 1)`."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[1], shape[0], 1, 1)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return LINEAR.ours(tensor[:, :, 0, 0], shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return LINEAR.theirs(weight)[:, :, None, None]
+
+
 AS_IS, FLAT, LINEAR, OUTPUT, CONVOLUTION = AsIs(), Flat(), Matrix(), Matrix(2), Convolution()
 DEPTHWISE = Depthwise()
