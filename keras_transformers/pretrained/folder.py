@@ -65,8 +65,9 @@ def load(folder: StrPath, task: Task | None = None, revision: str | None = None)
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
     DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, Llama (SmolLM too), Mistral, Qwen 2 and
     3, Gemma 2, Phi-3, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer's encoder, masked
-    autoencoders and DETR. Weights are read from safetensors alone, one tensor at a time; nothing in
-    the folder is executed. Ids, pictures and logits are those of the published model.
+    autoencoders, DETR and Conditional DETR. Weights are read from safetensors alone, one tensor at
+    a time; nothing in the folder is executed. Ids, pictures and logits are those of the published
+    model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a

@@ -85,7 +85,7 @@ class ConditionalSelfAttention(ConditionalAttention):
     causal = False
     input_names = ("x", "x", "x")
 
-    def build(self, x_shape: Shape) -> None:
+    def build(self, x_shape: Shape, positions_shape: Shape | None = None) -> None:
         super().build(x_shape)
         width, shared = x_shape[-1], self.head_dims[0]
         self.query_position_dense = self._of_positions("query_position", width, self.num_heads)
@@ -105,7 +105,7 @@ class ConditionalSelfAttention(ConditionalAttention):
         parts = (query + of_query, key + of_key, value)
         return self._attended((x, x), parts, padding, return_attention_scores, training)
 
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
+    def compute_output_shape(self, x_shape: Shape, positions_shape: Shape | None = None) -> Shape:
         return super().compute_output_shape(x_shape)
 
 
@@ -152,8 +152,9 @@ class ConditionalCrossAttention(ConditionalAttention):
     input_names = ("x", "context", "context")
 
     def build(
-        self, x_shape: Shape, context_shape: Shape, positions_shape: Shape | None = None
-    ) -> None:
+        self, x_shape: Shape, context_shape: Shape, reference_shape: Shape | None = None,
+        context_positions_shape: Shape | None = None, positions_shape: Shape | None = None
+    ) -> None:  # fmt: skip
         super().build(x_shape, context_shape)
         width, shared = x_shape[-1], self.head_dims[0]
         self.query_position_dense = None
@@ -191,6 +192,7 @@ class ConditionalCrossAttention(ConditionalAttention):
         return self._attended(inputs, parts, context_mask, return_attention_scores, training)
 
     def compute_output_shape(
-        self, x_shape: Shape, context_shape: Shape, positions_shape: Shape | None = None
-    ) -> Shape:
+        self, x_shape: Shape, context_shape: Shape, reference_shape: Shape | None = None,
+        context_positions_shape: Shape | None = None, positions_shape: Shape | None = None
+    ) -> Shape:  # fmt: skip
         return super().compute_output_shape(x_shape)

@@ -65,10 +65,13 @@ class ConditionalDecoderBlock(Block):
         super().__init__(num_heads, mlp_dim, *settings, **kwargs)
         self.cross_attention: Any = None
 
-    def build(self, x_shape: Shape, context_shape: Shape) -> None:
+    def build(
+        self, x_shape: Shape, context_shape: Shape, positions_shape: Shape | None = None,
+        reference_shape: Shape | None = None, context_positions_shape: Shape | None = None
+    ) -> None:  # fmt: skip
         self._check(x_shape)
         self._build_branch("mixer", (ConditionalSelfAttention, self.num_heads), x_shape)
-        shapes = (x_shape, context_shape, x_shape if self.first else None)
+        shapes = (x_shape, context_shape, x_shape, context_shape, x_shape if self.first else None)
         default = (ConditionalCrossAttention, self.num_heads)
         self._build_branch("cross_attention", default, *shapes)
         self._build_feed_forward(x_shape)
@@ -92,7 +95,11 @@ class ConditionalDecoderBlock(Block):
         x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
         return (x, weights) if return_attention_scores else x
 
-    def compute_output_shape(self, x_shape: Shape, context_shape: Shape | None = None) -> Shape:
+    def compute_output_shape(
+        self, x_shape: Shape, context_shape: Shape | None = None,
+        positions_shape: Shape | None = None, reference_shape: Shape | None = None,
+        context_positions_shape: Shape | None = None
+    ) -> Shape:  # fmt: skip
         return super().compute_output_shape(x_shape)
 
     def get_config(self) -> dict[str, Any]:
