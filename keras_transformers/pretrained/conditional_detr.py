@@ -46,8 +46,9 @@ NETWORKS = {"reference_network": "ref_point_head", "scale_network": "query_scale
 
 def _mappings() -> Mappings:
     ours = {f"decoder_{{i}}/{name}": theirs for name, theirs in PROJECTIONS.items()}
-    mappings = [*SHARED]
-    mappings += [each for each in bart_layers() if each.ours.rpartition("/")[0] not in ours]
+    layers: list[Any] = bart_layers()
+    layers = [each for each in layers if each.ours.rpartition("/")[0] not in ours]
+    mappings: Mappings = [*SHARED, *layers]
     for name, theirs in ours.items():
         mappings += linear(name, f"model.decoder.layers.{{i}}.{theirs}")
     for name, theirs in NETWORKS.items():
