@@ -145,4 +145,5 @@ def _publish(model, tokenizer, classes, preprocessing, path):
     if tokenizer is not None:
         pretrained.save_tokenizer(tokenizer, path)
     if preprocessing is not None:
-        pretrained.save_preprocessing(preprocessing, path, isinstance(model, DETR))
+        detection = isinstance(model, DETR) and _config(path)["model_type"]
+        pretrained.save_preprocessing(preprocessing, path, detection)

@@ -67,6 +67,21 @@ LAYERS = {
     "SandwichDecoderBlock": _mixer(
         lambda **kw: layers.SandwichDecoderBlock(HEADS, 13, **kw), CONTEXT
     ),
+    "ConditionalSelfAttention": Case(
+        lambda **kw: layers.ConditionalSelfAttention(HEADS, **kw), (TOKENS, TOKENS)
+    ),
+    "ConditionalCrossAttention": Case(
+        lambda **kw: layers.ConditionalCrossAttention(HEADS, **kw),
+        (TOKENS, CONTEXT, TOKENS, CONTEXT),
+    ),
+    "ConditionalDecoderBlock": Case(
+        lambda **kw: layers.ConditionalDecoderBlock(HEADS, 13, **kw),
+        (TOKENS, CONTEXT, TOKENS, TOKENS, CONTEXT),
+    ),
+    "FirstConditionalDecoderBlock": Case(
+        lambda **kw: layers.FirstConditionalDecoderBlock(HEADS, 13, **kw),
+        (TOKENS, CONTEXT, TOKENS, TOKENS, CONTEXT),
+    ),
     "OffsetRMSNormalization": _tokens(lambda **kw: layers.OffsetRMSNormalization(**kw)),
     "FourierMixing": _tokens(layers.FourierMixing),  # refuses masks, or ignores them when told
     "MLPMixing": _mixer(lambda **kw: layers.MLPMixing(11, max_length=9, **kw)),

@@ -19,7 +19,12 @@ class Answers(TypedDict):
 def best_answers(
     logits: Tensor, boxes: Tensor, classification: Literal["softmax", "focal"] = "softmax"
 ) -> Answers:
-    """For each query its best class, how sure it is, and its box; nothing is suppressed.
+    """The surest classes and their boxes, as many as there are queries; nothing is suppressed.
+
+    With "softmax" each query answers once, with its best class (Carion et al. 2020,
+    https://arxiv.org/abs/2005.12872). With "focal", where classes do not exclude one another, the
+    surest pairs of a query and a class are the answers, so that a query may give several (Zhu et
+    al. 2021, https://arxiv.org/abs/2010.04159, whose authors take the first 100).
 
     Args:
         logits: `(batch, queries, classes)`, the last class "no object" with "softmax".
@@ -39,16 +44,22 @@ def best_answers(
     (0.95, [0.25, 0.25, 0.75, 0.75])
     """
     logits = ops.cast(logits, "float32")
+    queries, classes = logits.shape[1:]
     if classification == "softmax":
         shares = ops.softmax(logits, axis=-1)[..., :-1]
+        best = ops.max(shares, axis=-1)
+        query = ops.argsort(-best, axis=-1)
+        scores = ops.take_along_axis(best, query, axis=1)
+        labels = ops.cast(ops.top_k(shares, 1)[1][..., 0], "int32")
+        labels = ops.take_along_axis(labels, query, axis=1)
     else:
-        shares = ops.sigmoid(logits)
-    scores = ops.max(shares, axis=-1)
-    order = ops.argsort(-scores, axis=-1)
+        pairs = ops.reshape(ops.sigmoid(logits), (-1, queries * classes))
+        scores, pair = ops.top_k(pairs, queries)
+        pair = ops.cast(pair, "int32")
+        query, labels = pair // classes, pair % classes
     corners = ops.clip(corner_boxes(ops.cast(boxes, "float32")), 0.0, 1.0)
-    labels = ops.cast(ops.top_k(shares, 1)[1][..., 0], "int32")
     return {
-        "labels": ops.take_along_axis(labels, order, axis=1),
-        "scores": ops.take_along_axis(scores, order, axis=1),
-        "boxes": ops.take_along_axis(corners, order[..., None], axis=1),
+        "labels": labels,
+        "scores": scores,
+        "boxes": ops.take_along_axis(corners, query[..., None], axis=1),
     }

@@ -1,5 +1,9 @@
 """Keras layers, and the pure functions under them."""
 
+from keras_transformers.layers.attention.conditional import (
+    ConditionalCrossAttention,
+    ConditionalSelfAttention,
+)
 from keras_transformers.layers.attention.decoder import CausalSelfAttention, CrossAttention
 from keras_transformers.layers.attention.learned_scores import (
     AdditiveScore,
@@ -27,6 +31,10 @@ from keras_transformers.layers.attention.windows import (
     shifted_window_mask,
 )
 from keras_transformers.layers.blocks.attention_pooling import AttentionPooling
+from keras_transformers.layers.blocks.conditional import (
+    ConditionalDecoderBlock,
+    FirstConditionalDecoderBlock,
+)
 from keras_transformers.layers.blocks.feed_forward import (
     ConvolutionalFeedForward,
     FeedForward,
@@ -106,6 +114,9 @@ __all__ = [
     "ConvolutionNorm",
     "ConvolutionalFeedForward",
     "ConvolutionalStem",
+    "ConditionalCrossAttention",
+    "ConditionalDecoderBlock",
+    "ConditionalSelfAttention",
     "CrossAttention",
     "DecoderBlock",
     "DotScore",
@@ -113,6 +124,7 @@ __all__ = [
     "Dropout",
     "EncoderBlock",
     "FeedForward",
+    "FirstConditionalDecoderBlock",
     "FirstEncoderBlock",
     "FourierMixing",
     "GatedFeedForward",

@@ -8,6 +8,7 @@ from keras_transformers.models.detr_queries import (
     ObjectQueries,
     ProposalQueries,
 )
+from keras_transformers.models.detr_references import ReferenceQueries
 from keras_transformers.models.dual_encoder import DualEncoder
 from keras_transformers.models.head_transform import HeadTransform
 from keras_transformers.models.image_embedding import ImageEmbedding
@@ -50,6 +51,7 @@ __all__ = [
     "RecurrentTranslator",
     "ObjectQueries",
     "ProposalQueries",
+    "ReferenceQueries",
     "ResNet",
     "SpanHead",
     "SegFormer",

@@ -53,11 +53,13 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
         mlp_dim: Width of the feed-forward networks. 2048 unless `blocks` are given.
         num_layers: Number of blocks of encoder and decoder each, or a pair of both.
         queries: Number of `LearnedQueries`, the most boxes that are found in an image; or
-            `AnchorQueries(100)` or `ProposalQueries(100)`, which learn in less time. Copied.
+            `AnchorQueries(100)`, `ReferenceQueries(300)` (Conditional DETR) or
+            `ProposalQueries(100)`, which learn in less time. Copied.
         dropout: Rate on every residual branch. 0.1 unless `blocks` are given.
         blocks: What stands in the place of the post-norm blocks that those three numbers make: a
-            pair of an `EncoderBlock` and a `DecoderBlock(..., causal=False)`, copied for each
-            layer. Where they are pre-norm, a norm follows the encoder's last.
+            pair of an `EncoderBlock` and a `DecoderBlock(..., causal=False)`
+            (`ConditionalDecoderBlock` for `ReferenceQueries`), copied for each layer; or three,
+            of which the second is the decoder's first alone. A norm follows pre-norm encoders.
         criterion: A `detection.SetCriterion`, or a dict of its arguments.
 
     Call arguments:
@@ -124,15 +126,19 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
             hidden_dim, name="input_projection", dtype=self.dtype_policy
         )
         numbers = {"num_heads": num_heads, "mlp_dim": mlp_dim, "dropout": dropout}
-        encoder, decoder = block_prototypes(self, blocks, numbers)
+        given = LearnedQueries(queries) if isinstance(queries, int) else queries
+        made = part(self, "queries", given, ObjectQueries)
+        encoder, *decoders = block_prototypes(self, blocks, numbers, made.references)
         encoder_layers, decoder_layers = self._settings["num_layers"]
         self.encoder_blocks = [encoder.copy(self, f"encoder_{i}") for i in range(encoder_layers)]
-        self.decoder_blocks = [decoder.copy(self, f"decoder_{i}") for i in range(decoder_layers)]
+        self.decoder_blocks = [
+            decoders[min(i, len(decoders) - 1)].copy(self, f"decoder_{i}")
+            for i in range(decoder_layers)
+        ]
         pre_norm = getattr(encoder.layer, "norm_first", False)
         self.encoder_norm = self._norm("encoder_norm") if pre_norm else None
         self.decoder_norm = self._norm("decoder_norm")
-        given = LearnedQueries(queries) if isinstance(queries, int) else queries
-        self.queries: Any = part(self, "queries", given, ObjectQueries)
+        self.queries: Any = made
         self.heads = self._heads("heads")
         self.proposal_heads = self._heads("proposal_heads") if self.queries.proposes else None
 
@@ -165,8 +171,8 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
             name: "mini" (1.3 M, proposals, for small data), "R50" or "R101".
             num_classes: Number of classes.
             **changes: Any constructor argument, instead of the variant's; `queries` can be
-                "learned", "anchors" or "proposals" too. And what such arguments are made of:
-                `num_queries`; `feature` and `max_wavelength` of the `FeatureMap`;
+                "learned", "anchors", "references" or "proposals" too. And what such arguments are
+                made of: `num_queries`; `feature` and `max_wavelength` of the `FeatureMap`;
                 `num_encoder_layers` and `num_decoder_layers`; and `norm_first` of the blocks.
 
         Raises:
@@ -229,19 +235,19 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
         """
         x, boxes, proposed = self.queries.start(memory, self.proposal_heads)
         layers = [] if proposed is None else [proposed]
-        for block in self.decoder_blocks:
+        for i, block in enumerate(self.decoder_blocks):
             x = block(
                 x,
                 memory.tokens,
                 context_mask=memory.mask,
-                positions=self.queries.positions(boxes, self.feature_map.encode, x.dtype),
                 context_positions=positions,
                 training=training,
+                **self.queries.options_of_block(i, x, boxes, self.feature_map.encode),
             )
             logits, moved = self.heads(self.decoder_norm(x))
             moved = moved if boxes is None else moved + boxes
             layers.append((logits, moved))
-            boxes = None if boxes is None else ops.stop_gradient(moved)
+            boxes = self.queries.next_boxes(boxes, moved)
         logits, boxes = (ops.stack(values, axis=1) for values in zip(*layers, strict=True))
         return logits, boxes
 

@@ -42,7 +42,8 @@ class ObjectQueries(Arguments, Composite, keras.layers.Layer):
         num_queries: Most boxes that are found in an image.
 
     Attributes:
-        boxes: Whether the queries are boxes, which every decoder block moves.
+        boxes: Whether the queries have boxes, to which what a decoder block finds is added.
+        references: Whether each refers to a point, which `ConditionalDecoderBlock`s are told.
         proposes: Whether `start` is given heads of its own, to look for objects on the map.
         embedding: Weight `(num_queries, hidden_dim)`.
 
@@ -53,6 +54,7 @@ class ObjectQueries(Arguments, Composite, keras.layers.Layer):
     """
 
     boxes = False
+    references = False
     proposes = False
 
     def __init__(self, num_queries: int = 100, **kwargs: Unpack[LayerOptions]) -> None:
@@ -84,6 +86,16 @@ class ObjectQueries(Arguments, Composite, keras.layers.Layer):
             `(batch, num_queries, hidden_dim)`, or without the batch.
         """
         raise NotImplementedError
+
+    def options_of_block(
+        self, layer: int, x: Tensor, boxes: Tensor | None, encode: Callable[[Tensor, int], Tensor]
+    ) -> dict[str, Tensor]:
+        """A hook: what decoder block `layer` is called with, by name, besides `x` and the map."""
+        return {"positions": self.positions(boxes, encode, x.dtype)}
+
+    def next_boxes(self, boxes: Tensor | None, found: Tensor) -> Tensor | None:
+        """A hook: the queries' boxes for the next block, of those before and those found."""
+        return None
 
     def compute_output_shape(self, memory_shape: Shape) -> Shape:
         return (memory_shape[0], self.num_queries, memory_shape[-1])
@@ -138,6 +150,9 @@ class BoxQueries(ObjectQueries):
         coordinates = ops.take(ops.sigmoid(boxes), [1, 0, 3, 2], axis=-1)
         table = encode(coordinates, 2 * self.embedding.shape[-1])
         return self.position_network(ops.cast(table, dtype))
+
+    def next_boxes(self, boxes: Tensor | None, found: Tensor) -> Tensor | None:
+        return ops.stop_gradient(found)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

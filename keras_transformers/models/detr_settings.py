@@ -6,15 +6,22 @@ from typing import Any
 
 import keras
 
+from keras_transformers.annotations import Part
 from keras_transformers.detection import SetCriterion
-from keras_transformers.layers import DecoderBlock, EncoderBlock
+from keras_transformers.layers import (
+    ConditionalDecoderBlock,
+    DecoderBlock,
+    EncoderBlock,
+    FirstConditionalDecoderBlock,
+)
 from keras_transformers.layers.parts import Prototype, arguments_of_call
 from keras_transformers.models.settings import check_divides, check_sizes, refuse_beside
 
 # Carion et al. 2020, section 4.
 NUMBERS: dict[str, Any] = {"num_heads": 8, "mlp_dim": 2048, "dropout": 0.1}
 # What a block of the encoder, and one of the decoder, is called with.
-TAKEN = ({"padding_mask", "positions"}, {"context", "context_mask", "context_positions"})
+OF_ENCODER = {"padding_mask", "positions"}
+OF_DECODER = {"context", "context_mask", "context_positions", "positions"}
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -43,7 +50,8 @@ def default_blocks(
     mlp_dim: int | None = None,
     dropout: float | None = None,
     norm_first: bool = False,
-) -> tuple[EncoderBlock, DecoderBlock]:
+    references: bool = False,
+) -> tuple[Part, ...]:
     """The blocks of the encoder and of the decoder; as in the paper where a number is None."""
     given = {"num_heads": num_heads, "mlp_dim": mlp_dim, "dropout": dropout}
     settings: dict[str, Any] = {
@@ -53,29 +61,45 @@ def default_blocks(
         "norm_first": norm_first,
         "norm": keras.layers.LayerNormalization(epsilon=1e-5, name="norm"),
     }
+    if references:
+        kinds = (EncoderBlock, FirstConditionalDecoderBlock, ConditionalDecoderBlock)
+        return tuple(kind(**settings) for kind in kinds)
     return EncoderBlock(**settings), DecoderBlock(**settings, causal=False)
 
 
-def block_prototypes(owner: Any, blocks: Any, numbers: dict[str, Any]) -> list[Prototype]:
+def block_prototypes(
+    owner: Any, blocks: Any, numbers: dict[str, Any], references: bool
+) -> list[Prototype]:
     """Those of the encoder's and the decoder's blocks, which were given or numbers make.
 
+    Args:
+        owner: The model.
+        blocks: What was given, or None.
+        numbers: Those that make blocks.
+        references: Whether the queries refer to points.
+
     Raises:
-        ValueError: If both were given, or `blocks` are no pair that can be called as they must.
+        ValueError: If both were given, or `blocks` are none that can be called as they must.
     """
     if blocks is None:
-        blocks = default_blocks(**numbers)
+        blocks = default_blocks(**numbers, references=references)
     else:
         refuse_beside("DETR", "blocks", **numbers)
-    pair = blocks if isinstance(blocks, list | tuple) else [blocks]
-    made = [Prototype(owner, "blocks", each, keras.layers.Layer) for each in pair]
+    several = blocks if isinstance(blocks, list | tuple) else [blocks]
+    made = [Prototype(owner, "blocks", each, keras.layers.Layer) for each in several]
     layers = [each.layer for each in made]
-    fits = [len(layers) == len(TAKEN), not getattr(layers[-1], "causal", False)]
-    fits += [taken <= arguments_of_call(layer) for taken, layer in zip(TAKEN, layers, strict=False)]
+    takes = [arguments_of_call(layer) for layer in layers]
+    fits = [len(layers) in (2, 3), takes[0] >= OF_ENCODER]
+    fits += [each >= OF_DECODER and ("reference" in each) == references for each in takes[1:]]
+    fits += [not getattr(layer, "causal", False) for layer in layers[1:]]
     if not all(fits):
+        decoder = "a DecoderBlock that is not causal (`causal=False`)"
+        if references:
+            decoder = "a ConditionalDecoderBlock, for `queries` that refer to points"
         names = ", ".join(type(each).__name__ for each in layers)
         raise ValueError(
-            "DETR: `blocks` must be a pair of an EncoderBlock and a DecoderBlock that is not "
-            f"causal (`causal=False`). Received: {names}"
+            f"DETR: `blocks` must be a pair of an EncoderBlock and {decoder}, or three, of which "
+            f"the second is the decoder's first. Received: {names}"
         )
     return made
 

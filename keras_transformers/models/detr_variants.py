@@ -1,6 +1,6 @@
 """Published sizes of DETR, and from flat settings to its parts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import keras
@@ -14,6 +14,7 @@ from keras_transformers.models.detr_queries import (
     ObjectQueries,
     ProposalQueries,
 )
+from keras_transformers.models.detr_references import ReferenceQueries
 from keras_transformers.models.detr_settings import NUMBERS, default_blocks
 from keras_transformers.models.settings import check_changes, check_choice, refuse_beside, variant
 
@@ -51,6 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "R101": {**PAPER, "backbone": "101"},
 }
 QUERIES = {"learned": LearnedQueries, "anchors": AnchorQueries, "proposals": ProposalQueries}
+QUERIES |= {"references": ReferenceQueries}
 # What an argument of the constructor takes the place of, where it is given whole.
 FLAT = {
     "backbone": ("feature", "max_wavelength"),
@@ -71,11 +73,11 @@ class DETROptions(LayerOptions, total=False):
     num_layers: int | tuple[int, int] | None
     num_encoder_layers: int
     num_decoder_layers: int
-    queries: Literal["learned", "anchors", "proposals"] | int | ObjectQueries | Config
+    queries: Literal["learned", "anchors", "proposals", "references"] | int | ObjectQueries | Config
     num_queries: int
     norm_first: bool
     dropout: float
-    blocks: tuple[Part, Part] | None
+    blocks: Sequence[Part] | None
     max_wavelength: float
     criterion: SetCriterion | dict[str, Any] | None
 
@@ -111,7 +113,10 @@ def arguments_of_variant(name: str, changes: Mapping[str, Any]) -> dict[str, Any
         settings["queries"] = QUERIES[settings["queries"]](flat["queries"]["num_queries"])
     if not whole["blocks"]:
         if flat["blocks"].pop("norm_first"):
-            settings["blocks"] = default_blocks(**flat["blocks"], norm_first=True)
+            references = getattr(settings["queries"], "references", False)
+            settings["blocks"] = default_blocks(
+                **flat["blocks"], norm_first=True, references=references
+            )
         else:
             settings |= flat["blocks"]
     return settings

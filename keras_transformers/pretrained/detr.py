@@ -1,5 +1,6 @@
 """DETR (Carion et al. 2020), whose backbone is a residual network."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from keras_transformers.layers import CrossAttention, FeedForward, SelfAttention
@@ -23,7 +24,8 @@ from keras_transformers.pretrained.weight_mapping import (
 
 BOTH = ("num_heads", "mlp_dim")
 # What the published blocks are made of, and what is not changed of these parts.
-PARTS = {"mixer": SelfAttention, "cross_attention": CrossAttention, "feed_forward": FeedForward}
+OF_ENCODER = {"mixer": SelfAttention, "feed_forward": FeedForward}
+OF_DECODER = {**OF_ENCODER, "cross_attention": CrossAttention}
 PLAIN: dict[str, Any] = {
     "key_dim": None,
     "value_dim": None,
@@ -57,7 +59,7 @@ def _convolution(ours: str, theirs: str, in_timm: str, norm_in_timm: str) -> Map
 
 BLOCK = "backbone/stage_{s}_block_{b}"
 STAGE = "encoder.stages.{s}.layers.{b}"
-MAPPINGS = [
+SHARED = [  # but for the layers of encoder and decoder
     *_convolution("backbone/stem_0", "embedder.embedder", "conv1", "bn1"),
     *_convolution(
         f"{BLOCK}/convolution_{{c}}",
@@ -73,7 +75,6 @@ MAPPINGS = [
     ),
     WeightMapping("input_projection/kernel", "model.input_projection.weight", Pointwise()),
     WeightMapping("input_projection/bias", "model.input_projection.bias"),
-    *bart_layers(),
     *norm("decoder_norm", "model.decoder.layernorm"),
     WeightMapping("queries/embedding", "model.query_position_embeddings.weight"),
     *linear("heads/class_head", "class_labels_classifier"),
@@ -81,6 +82,7 @@ MAPPINGS = [
     *linear("heads/box_head/hidden_1", "bbox_predictor.layers.1"),
     *linear("heads/box_head/output", "bbox_predictor.layers.2"),
 ]
+MAPPINGS = [*SHARED, *bart_layers()]
 
 
 def _default_backbone(config: dict[str, Any]) -> dict[str, Any]:
@@ -139,16 +141,19 @@ def _write_backbone(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _make(arguments: dict[str, Any]) -> Any:
+def make(arguments: dict[str, Any]) -> Any:
+    """A built detector."""
     arguments = one_for_both(arguments, BOTH)
     backbone = ResNet(None, norm="frozen", name="backbone", **arguments.pop("resnet"))
-    criterion = {name: arguments.pop(name) for name in (*COSTS, "classification")}
+    said = arguments.keys() & {*COSTS, "classification"}
+    criterion = {name: arguments.pop(name) for name in said}
     model = Detector.from_variant("R50", backbone=backbone, criterion=criterion, **arguments)
     model.build((None, None, None, 3))
     return model
 
 
-def _arguments(model: Any) -> dict[str, Any]:
+def arguments_of(model: Any, parts: Mapping[str, type] = OF_DECODER) -> dict[str, Any]:
+    """What `make` takes for such a model, whose decoder's blocks are made of these parts."""
     backbone, queries = model.backbone, model.queries
     frozen = isinstance(backbone, ResNet) and backbone.get_config()["norm"] == "frozen"
     if not frozen or backbone.get_config()["stem"] != "pooled":
@@ -162,8 +167,8 @@ def _arguments(model: Any) -> dict[str, Any]:
     return {
         **{name: settings[name] for name in ("num_classes", "hidden_dim")},
         **{name: getattr(model.criterion, name) for name in COSTS},
-        **_numbers(encoder),
-        **{f"decoder_{name}": value for name, value in _numbers(decoder).items()},
+        **_numbers(encoder, OF_ENCODER),
+        **{f"decoder_{name}": value for name, value in _numbers(decoder, parts).items()},
         "num_encoder_layers": len(model.encoder_blocks),
         "num_decoder_layers": len(model.decoder_blocks),
         "num_queries": queries.num_queries,
@@ -176,11 +181,11 @@ def _arguments(model: Any) -> dict[str, Any]:
     }
 
 
-def _numbers(block: Any) -> dict[str, Any]:
+def _numbers(block: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
     """The numbers that a block is made of; ValueError if it computes anything but the published."""
-    parts = {name: getattr(block, name) for name in PARTS if hasattr(block, name)}
+    parts = {name: getattr(block, name) for name in kinds}
     configs = {name: part.get_config() for name, part in parts.items()}
-    other = [name for name, part in parts.items() if type(part) is not PARTS[name]]
+    other = [name for name, part in parts.items() if type(part) is not kinds[name]]
     other += [
         f"{name} with {key}={value!r}"
         for name, config in configs.items()
@@ -198,46 +203,46 @@ def _numbers(block: Any) -> dict[str, Any]:
     return {**numbers, "dropout": block.dropout}
 
 
+NUMBERS = (
+    size("d_model", "hidden_dim", 256),
+    size("encoder_layers", "num_encoder_layers", 6),
+    size("decoder_layers", "num_decoder_layers", 6),
+    size("encoder_attention_heads", "num_heads", 8),
+    size("decoder_attention_heads", "decoder_num_heads", 8),
+    size("encoder_ffn_dim", "mlp_dim", 2048),
+    size("decoder_ffn_dim", "decoder_mlp_dim", 2048),
+    number("dropout", "dropout", 0.1),
+    number("bbox_cost", "box_cost", 5),
+    number("giou_cost", "giou_cost", 2),
+    number("bbox_loss_coefficient", "box_weight", 5),
+    number("giou_loss_coefficient", "giou_weight", 2),
+    Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
+)
+FIXED = {"norm_first": False, "max_wavelength": 10000.0, "feature": None}
+SETTLED = {
+    "activation_function": ("relu",),
+    "dilation": (False, None),
+    "num_channels": (3,),
+    "position_embedding_type": ("sine",),
+    # timm's arguments; the last map is what DETR looks at, whichever else there are.
+    "backbone_kwargs": (None, {}, {"in_chans": 3, "out_indices": [1, 2, 3, 4]}),
+}
+WITHOUT_EFFECT = frozenset(
+    "attention_dropout activation_dropout backbone use_timm_backbone use_pretrained_backbone "
+    "num_hidden_layers classifier_dropout encoder_layerdrop decoder_layerdrop init_xavier_std "
+    "dice_loss_coefficient mask_loss_coefficient max_position_embeddings scale_embedding".split()
+)
 DETR_CONFIGURATION = Configuration(
     name="detr",
     settings=(
-        size("d_model", "hidden_dim", 256),
-        size("encoder_layers", "num_encoder_layers", 6),
-        size("decoder_layers", "num_decoder_layers", 6),
-        size("encoder_attention_heads", "num_heads", 8),
-        size("decoder_attention_heads", "decoder_num_heads", 8),
-        size("encoder_ffn_dim", "mlp_dim", 2048),
-        size("decoder_ffn_dim", "decoder_mlp_dim", 2048),
+        *NUMBERS,
         size("num_queries", "num_queries", 100),
-        number("dropout", "dropout", 0.1),
         number("class_cost", "class_cost", 1),
-        number("bbox_cost", "box_cost", 5),
-        number("giou_cost", "giou_cost", 2),
-        number("bbox_loss_coefficient", "box_weight", 5),
-        number("giou_loss_coefficient", "giou_weight", 2),
         number("eos_coefficient", "no_object", 0.1),
-        Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
     ),
-    fixed={
-        "queries": "learned",
-        "norm_first": False,
-        "max_wavelength": 10000.0,
-        "feature": None,
-        "classification": "softmax",
-    },
-    settled={
-        "activation_function": ("relu",),
-        "dilation": (False, None),
-        "num_channels": (3,),
-        "position_embedding_type": ("sine",),
-        # timm's arguments; the last map is what DETR looks at, whichever else there are.
-        "backbone_kwargs": (None, {}, {"in_chans": 3, "out_indices": [1, 2, 3, 4]}),
-    },
-    without_effect=frozenset("attention_dropout activation_dropout auxiliary_loss".split())
-    | frozenset("backbone use_timm_backbone use_pretrained_backbone num_hidden_layers".split())
-    | frozenset("classifier_dropout encoder_layerdrop decoder_layerdrop init_xavier_std".split())
-    | frozenset("dice_loss_coefficient mask_loss_coefficient max_position_embeddings".split())
-    | frozenset("scale_embedding".split()),
+    fixed={**FIXED, "queries": "learned", "classification": "softmax"},
+    settled=SETTLED,
+    without_effect=WITHOUT_EFFECT | {"auxiliary_loss"},
     inner={"hidden_dim": 64},
 )
 DETR_WEIGHTS = Weights(
@@ -271,6 +276,6 @@ DETR = Family(
     architectures={"DetrForObjectDetection": {}},
     tasks={"detection": "DetrForObjectDetection"},
     classes=True,
-    make=_make,
-    arguments=_arguments,
+    make=make,
+    arguments=arguments_of,
 )

@@ -24,6 +24,7 @@ CLIP = CENTER | {
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+DETR = IMAGENET | {"size": {"shortest_edge": 800, "longest_edge": 1333}}
 # What Hugging Face's classes do where a file says nothing, by the beginnings of their names.
 KINDS: dict[str, dict[str, Any]] = {
     "ViT": {},
@@ -32,7 +33,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "CLIP": CLIP,
     "Siglip": {"resample": 3},
     "Beit": {"resample": 3},
-    "Detr": IMAGENET | {"size": {"shortest_edge": 800, "longest_edge": 1333}},
+    "Detr": DETR,
+    "ConditionalDetr": DETR,
     "Segformer": IMAGENET | {"size": 512},
 }
 NAMES = ("image_processor_type", "feature_extractor_type")
@@ -106,14 +108,17 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
 
 
 def save_preprocessing(
-    preprocessing: Preprocessing, folder: StrPath, detection: bool = False
+    preprocessing: Preprocessing,
+    folder: StrPath,
+    detection: bool | Literal["detr", "conditional_detr"] = False,
 ) -> pathlib.Path:
     """Writes a preprocessing as Hugging Face's `transformers` reads it.
 
     Args:
         preprocessing: A `vision.Preprocessing`.
         folder: Path of the folder.
-        detection: Whether images are fitted into a square, as for `models.DETR`.
+        detection: Whether images are fitted into a square, as for `models.DETR`; or the type of
+            the detector, for `transformers` reads the boxes of "conditional_detr" otherwise.
 
     Returns:
         The path, a `pathlib.Path`.
@@ -138,7 +143,8 @@ def save_preprocessing(
     }
     resized = preprocessing.resized
     if detection:
-        asked["image_processor_type"] = "DetrImageProcessor"
+        kind = "ConditionalDetr" if detection == "conditional_detr" else "Detr"
+        asked["image_processor_type"] = f"{kind}ImageProcessor"
         asked["size"] = {"longest_edge": height, "shortest_edge": height}
     elif resized is None and not preprocessing.crop:
         asked["image_processor_type"] = "ViTImageProcessor"
@@ -175,8 +181,8 @@ def _with_defaults(asked: dict[str, Any], where: Any) -> dict[str, Any]:
             f"Received: {asked[name]!r}"
         )
     asked = {**KINDS[kind], **asked}
-    if isinstance(asked.get("size"), int) and kind in ("Bit", "CLIP", "Detr"):
-        longest = {"longest_edge": asked.get("max_size", 1333)} if kind == "Detr" else {}
+    if isinstance(asked.get("size"), int) and KINDS[kind] in (CLIP, DETR):
+        longest = {"longest_edge": asked.get("max_size", 1333)} if KINDS[kind] is DETR else {}
         asked["size"] = {"shortest_edge": asked["size"], **longest}
     return asked
 

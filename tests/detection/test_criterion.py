@@ -245,21 +245,36 @@ def test_errors_say_what_was_expected(call, message):
 # ------------------------------------------------------------------------------------ answers
 
 
-@pytest.mark.parametrize("kind", ["softmax", "focal"])
-def test_answers_are_sorted_by_the_share_of_the_best_class(kind):
-    x = np.float64(logits(KINDS[kind])[0])
-    shares = 1 / (1 + np.exp(-x))
-    if kind == "softmax":
-        shares = (np.exp(x) / np.exp(x).sum(-1, keepdims=True))[..., :-1]
-    found = to_numpy(best_answers(np.float32(x), BOXES[0], kind))
+def corners(boxes):
+    centers, sizes = boxes[:, :2], boxes[:, 2:]
+    return np.concatenate([centers - sizes / 2, centers + sizes / 2], axis=1).clip(0, 1)
+
+
+def test_answers_are_sorted_by_the_share_of_the_best_class():
+    x = np.float64(logits(KINDS["softmax"])[0])
+    shares = (np.exp(x) / np.exp(x).sum(-1, keepdims=True))[..., :-1]
+    found = to_numpy(best_answers(np.float32(x), BOXES[0], "softmax"))
     for i in range(BATCH):
         order = np.argsort(-shares[i].max(-1))
         np.testing.assert_array_equal(found["labels"][i], shares[i].argmax(-1)[order])
         assert_close(found["scores"][i], shares[i].max(-1)[order].astype("float32"), 1e-6)
-        boxes = BOXES[0, i, order]
-        centers, sizes = boxes[:, :2], boxes[:, 2:]
-        expected = np.concatenate([centers - sizes / 2, centers + sizes / 2], axis=1)
-        assert_close(found["boxes"][i], expected.clip(0, 1), 1e-6)
+        assert_close(found["boxes"][i], corners(BOXES[0, i, order]), 1e-6)
+
+
+def test_with_a_sigmoid_for_each_class_a_query_may_answer_several_times():
+    x = np.float64(logits(KINDS["focal"])[0])
+    queries, classes = x.shape[1:]
+    found = to_numpy(best_answers(np.float32(x), BOXES[0], "focal"))
+    several = 0
+    for i in range(BATCH):
+        pairs = [(x[i, q, c], q, c) for q in range(queries) for c in range(classes)]
+        surest = sorted(pairs, reverse=True)[:queries]
+        several += queries - len({q for _, q, _ in surest})
+        np.testing.assert_array_equal(found["labels"][i], [c for *_, c in surest])
+        scores = [1 / (1 + np.exp(-logit)) for logit, *_ in surest]
+        assert_close(found["scores"][i], np.float32(scores), 1e-6)
+        assert_close(found["boxes"][i], corners(BOXES[0, i, [q for _, q, _ in surest]]), 1e-6)
+    assert several
 
 
 def test_answers_stay_inside_the_image_and_in_float32():

@@ -14,10 +14,11 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 
 from keras_transformers import export, pretrained
+from keras_transformers.detection import best_answers
 from keras_transformers.generation import BeamSearch, Greedy, generate
 from keras_transformers.models import DETR, MAE, LanguageModel, Transformer
 from recipes.data.translation import load as load_pairs
-from tests.contract import assert_close
+from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES, images, sequences
 from tests.pretrained.test_published import GOLDEN as CASE_FILES
 from tests.pretrained.test_published import Published
@@ -59,6 +60,26 @@ def _output(model, published):
     if isinstance(ours, DETR):
         return torch.cat([result.logits, result.pred_boxes], dim=-1).numpy()
     return result[0].numpy()
+
+
+def test_boxes_of_a_conditional_detr_are_those_of_the_published_post_processing(tmp_path):
+    published = Published(CASE_FILES / "conditional_detr.npz", CASES["conditional_detr"], tmp_path)
+    model = hf.ConditionalDetrForObjectDetection.from_pretrained(tmp_path).eval()
+    pictures = images(published.case)
+    with torch.no_grad():
+        theirs = model(torch.tensor(pictures).permute(0, 3, 1, 2))
+    sizes = [pictures.shape[1:3]] * len(pictures)
+    expected = hf.ConditionalDetrImageProcessor().post_process_object_detection(
+        theirs, 0.0, sizes, top_k=7
+    )
+    found = published.model(pictures, training=False)
+    found = to_numpy(best_answers(found["logits"], found["boxes"], "focal"))
+    height, width = sizes[0]
+    for i, each in enumerate(expected):
+        np.testing.assert_array_equal(found["labels"][i], each["labels"])
+        assert_close(found["scores"][i], each["scores"].numpy(), 1e-5)
+        whole = np.float32([width, height] * 2)
+        assert_close(found["boxes"][i] * whole, np.clip(each["boxes"].numpy(), 0, whole), 1e-2)
 
 
 def english(number):

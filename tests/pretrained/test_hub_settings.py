@@ -241,6 +241,15 @@ DETR = {
     "use_pretrained_backbone": True,
     "use_timm_backbone": True,
 }
+CONDITIONAL_DETR = {
+    **{key: value for key, value in DETR.items() if key != "eos_coefficient"},
+    "architectures": ["ConditionalDetrForObjectDetection"],
+    "class_cost": 2,
+    "cls_loss_coefficient": 2,
+    "focal_alpha": 0.25,
+    "model_type": "conditional_detr",
+    "num_queries": 300,
+}
 T5 = {
     "architectures": ["T5ForConditionalGeneration"],
     "d_ff": 2048,
@@ -624,7 +633,7 @@ DECODERS = [GPT2, LLAMA, SMOLLM, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3]
 @pytest.mark.parametrize(
     "config",
     [OPUS, BERT, DISTILBERT, *DECODERS, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
-    + [T5, FLAN_T5, MT5, NLLB, CLIP, SIGLIP],
+    + [CONDITIONAL_DETR, T5, FLAN_T5, MT5, NLLB, CLIP, SIGLIP],
     ids=lambda config: config["model_type"],
 )
 def test_settings_of_the_hub_are_known(config):

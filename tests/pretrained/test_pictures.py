@@ -70,7 +70,7 @@ def test_what_cannot_be_done_is_refused(folder, asked, message):
 
 
 @pytest.mark.parametrize(
-    "kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr", "Siglip", "Segformer"]
+    "kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr", "ConditionalDetr", "Siglip", "Segformer"]
 )
 def test_what_a_file_does_not_say_is_what_the_published_class_does(kind, tmp_path):
     hf = pytest.importorskip("transformers")
@@ -117,5 +117,8 @@ def test_a_preprocessing_is_written_as_it_is_read(settings, tmp_path):
 def test_a_cut_out_middle_and_a_frame_for_boxes_keep_their_sizes(tmp_path):
     folder = pretrained.save_preprocessing(Preprocessing(32), tmp_path)
     assert pretrained.load_preprocessing(folder) == Preprocessing(32, crop=False, resized=32)
-    folder = pretrained.save_preprocessing(Preprocessing(96), tmp_path, detection=True)
-    assert pretrained.load_preprocessing(folder).image_size == (96, 96)
+    for detection, kind in ((True, "Detr"), ("conditional_detr", "ConditionalDetr")):
+        folder = pretrained.save_preprocessing(Preprocessing(96), tmp_path, detection=detection)
+        assert pretrained.load_preprocessing(folder).image_size == (96, 96)
+        written = json.loads((folder / "preprocessor_config.json").read_text())
+        assert written["image_processor_type"] == f"{kind}ImageProcessor"

@@ -79,12 +79,15 @@ def rows_of(table: Any, index: Any) -> Tensor:
 
 
 def with_positions(layer: Any, name: str, x: Tensor, positions: Tensor | None) -> Tensor:
-    """`x + positions`, as queries or keys are made of; `x` itself where `positions` is None.
+    """`x + positions`, as queries or keys are made of; `x` itself where `positions` is None."""
+    return x if positions is None else x + positions_of(layer, name, x, positions)
+
+
+def positions_of(layer: Any, name: str, x: Tensor, positions: Tensor) -> Tensor:
+    """Positions of the tokens `x` in their dtype; ValueError unless they fit.
 
     `positions` are `(length, width)` or `(batch, length, width)`, of any floating dtype.
     """
-    if positions is None:
-        return x
     positions = ops.convert_to_tensor(positions)
     expected, found = tuple(x.shape), tuple(positions.shape)
     fits = len(found) in (2, 3) and all(
@@ -93,7 +96,7 @@ def with_positions(layer: Any, name: str, x: Tensor, positions: Tensor | None) -
     )
     if not fits:
         layer._refuse(name, f"of shape {expected} or {expected[1:]}", f"shape {found}")
-    return x + ops.cast(positions, x.dtype)
+    return ops.cast(positions, x.dtype)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -88,6 +88,9 @@ ODD_BACKBONE = {
     "layer_type": "basic",
     "out_features": ["stage4"],
 }
+SMALL_CONDITIONAL = {**SMALL_DETR, "decoder_layers": 2}
+ODD_CONDITIONAL = {**ODD_DETR, "encoder_layers": 1, "decoder_layers": 3, "class_cost": 3}
+del ODD_CONDITIONAL["eos_coefficient"]
 
 SMALL_DINOV2 = {
     "hidden_size": 12,
@@ -260,6 +263,18 @@ CASES = {
         {"detr_odd": ("DetrForObjectDetection", ODD_DETR)},
         backbone_config=ODD_BACKBONE,
     ),
+    **of(
+        "ConditionalDetrConfig",
+        "detr",
+        {"conditional_detr": ("ConditionalDetrForObjectDetection", SMALL_CONDITIONAL)},
+        backbone_config=SMALL_BACKBONE,
+    ),
+    **of(
+        "ConditionalDetrConfig",
+        "detr",
+        {"conditional_detr_odd": ("ConditionalDetrForObjectDetection", ODD_CONDITIONAL)},
+        backbone_config=ODD_BACKBONE,
+    ),
 }
 LARGE = {
     **of(
@@ -308,6 +323,22 @@ LARGE = {
         {
             "detr": (
                 "DetrForObjectDetection",
+                {
+                    "use_timm_backbone": False,
+                    "use_pretrained_backbone": False,
+                    "backbone": None,
+                    "num_labels": 91,
+                },
+            )
+        },
+        backbone_config={"out_features": ["stage4"]},
+    ),
+    **of(
+        "ConditionalDetrConfig",
+        "detr",
+        {
+            "conditional_detr": (
+                "ConditionalDetrForObjectDetection",
                 {
                     "use_timm_backbone": False,
                     "use_pretrained_backbone": False,
