@@ -75,7 +75,7 @@ def test_with_one_projection_for_both_it_is_the_self_attention_of_detr():
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_cross_attention_compares_contents_with_contents_and_places_with_places(first):
+def test_cross_attention_compares_contents_with_contents_and_positions_with_positions(first):
     positions = POSITIONS if first else None
     shapes = (X.shape, MAP.shape, X.shape, MAP.shape, X.shape if first else None)
     layer = made(ConditionalCrossAttention(HEADS), *shapes)
