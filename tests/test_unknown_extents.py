@@ -70,7 +70,7 @@ def test_layers(name):
     case = EVERY[name]
     layer = case.make()
     layer(*case.inputs)
-    assert_as_eagerly(layer, case.inputs, (type(layer).__name__, name))
+    assert_as_eagerly(layer, case.inputs, (type(layer).__name__, name, "SelfAttention"))  # a part
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

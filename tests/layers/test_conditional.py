@@ -70,12 +70,12 @@ def test_with_one_projection_for_both_it_is_the_self_attention_of_detr():
         (layer.key_position_dense, layer.key_dense),
     ):
         of_positions.kernel.assign(dense.kernel)
-        of_positions.bias.assign(ops.zeros_like(dense.bias))
+        of_positions.bias.assign(np.zeros(dense.bias.shape))
     assert_close(layer(X, POSITIONS), plain(X, positions=POSITIONS), 1e-5)
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_cross_attention_compares_contents_with_contents_and_places_with_places(first):
+def test_cross_attention_compares_contents_with_contents_and_positions_with_positions(first):
     positions = POSITIONS if first else None
     shapes = (X.shape, MAP.shape, X.shape, MAP.shape, X.shape if first else None)
     layer = made(ConditionalCrossAttention(HEADS), *shapes)
@@ -126,11 +126,11 @@ def test_errors_say_what_was_expected():
 @pytest.mark.parametrize("kind", ["self", "cross", "first"])
 def test_they_are_layers_like_others(kind):
     make, inputs = {
-        "self": (lambda **kw: ConditionalSelfAttention(HEADS, **kw), (X, POSITIONS)),
+        "self": (lambda **kw: ConditionalSelfAttention(HEADS, **kw), (X, REFERENCE)),
         "cross": (lambda **kw: ConditionalCrossAttention(HEADS, **kw), (X, MAP, REFERENCE, PLACES)),
         "first": (
             lambda **kw: FirstConditionalDecoderBlock(HEADS, 11, **kw),
-            (X, MAP, POSITIONS, REFERENCE, PLACES),
+            (X, MAP, REFERENCE, REFERENCE, PLACES),
         ),
     }[kind]
     check_layer(make, inputs)

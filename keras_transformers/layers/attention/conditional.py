@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import MaybeWeights, Shape, Tensor
+from keras_transformers.assertions import require, same
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention
 from keras_transformers.layers.errors import named
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
@@ -47,7 +48,10 @@ class ConditionalAttention(MultiHeadAttention):
 def _with_batch(layer: Any, argument: str, x: Tensor, positions: Tensor) -> Tensor:
     """Positions with an axis for the batch; ValueError unless they fit the tokens `x`."""
     positions = positions_of(layer, argument, x, positions)
-    return positions[None] if len(positions.shape) == 2 else positions
+    positions = positions[None] if len(positions.shape) == 2 else positions
+    lengths = (ops.shape(each)[1] for each in (positions, x))
+    rule = f"{named(layer, argument)} must be as many as the tokens that they are of."
+    return require(positions, [same(*lengths)], rule)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -111,7 +115,7 @@ class ConditionalSelfAttention(ConditionalAttention):
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class ConditionalCrossAttention(ConditionalAttention):
-    """Attention to a map, in which contents are compared with contents and places with places.
+    """Attention to a map: contents are compared with contents, positions with positions.
 
     In each head a query is `[c_q; p_q]` and a key `[c_k; p_k]`, side by side, so that their product
     is `c_q^T c_k + p_q^T p_k`, divided by `sqrt(2 key_dim)`: `c` are projections of `x` and of
@@ -175,18 +179,18 @@ class ConditionalCrossAttention(ConditionalAttention):
             context_mask = as_mask(context_mask, named(self, "context_mask"))
             context_mask = given_padding(self, context, context_mask=context_mask)
             context = hide_padding(context, context_mask)
-        places = _with_batch(self, "context_positions", context, context_positions)
+        at = _with_batch(self, "context_positions", context, context_positions)
         reference = _with_batch(self, "reference", x, reference)
         (query,) = project(x, self.query_dense)
         key, value = project(context, self.key_dense, self.value_dense)
-        (place,) = project(places, self.key_position_dense)
+        (position,) = project(at, self.key_position_dense)
         (point,) = project(reference, self.reference_dense)
         if positions is not None:
             positions = _with_batch(self, "positions", x, positions)
             query = query + project(positions, self.query_position_dense)[0]
-            key = key + place
+            key = key + position
         query = ops.concatenate([query, ops.broadcast_to(point, ops.shape(query))], axis=-1)
-        key = ops.concatenate([key, ops.broadcast_to(place, ops.shape(key))], axis=-1)
+        key = ops.concatenate([key, ops.broadcast_to(position, ops.shape(key))], axis=-1)
         parts = (query, key, value)  # (batch, length, heads, 2 key_dim or value_dim)
         inputs = (x, context)
         return self._attended(inputs, parts, context_mask, return_attention_scores, training)
