@@ -50,9 +50,6 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
     >>> model = SegFormer(5, PVT.from_variant("b0", None, num_layers=(1, 1, 1, 1)), 32)
     >>> tuple(model(np.zeros((2, 64, 96, 3), "float32")).shape)
     (2, 16, 24, 5)
-    >>> model.compile("adamw")
-    >>> images, labels = np.zeros((2, 64, 96, 3), "float32"), np.zeros((2, 64, 96), "int32")
-    >>> losses = model.fit(images, labels, verbose=0).history["loss"]
     """
 
     anew = ("classifier",)

@@ -60,6 +60,15 @@ def published(request, tmp_path_factory):
     return Published(GOLDEN / f"{name}.npz", CASES[name], tmp_path_factory.mktemp(name))
 
 
+# Odd sizes add nothing to what is tried with them; `pytest -m slow` tries them too.
+SMALL_AND_SLOWLY_ODD = pytest.mark.parametrize(
+    "published",
+    [pytest.param(n, marks=pytest.mark.slow) if "_odd" in n else n for n in CASES],
+    indirect=True,
+    scope="module",
+)
+
+
 def start_id(published):
     """What the decoder of a published translator begins with."""
     return published.case.get("start_id", published.model.padding_id)
@@ -159,6 +168,7 @@ SEARCHES = {
 }
 
 
+@SMALL_AND_SLOWLY_ODD
 @pytest.mark.parametrize("name", [pytest.param("greedy", marks=pytest.mark.slow), "beam"])
 def test_generated_tokens_are_the_published_ones(published, name):
     if "beam" not in published.found:
@@ -213,6 +223,7 @@ def test_a_model_is_written_as_it_was_published(published, tmp_path):
     assert ours["architectures"] == theirs["architectures"]
 
 
+@SMALL_AND_SLOWLY_ODD
 def test_a_loaded_model_is_a_keras_model(published, tmp_path):
     """It is saved, loaded and trained like any other."""
     published.model.save(tmp_path / "model.keras")
