@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import itertools
 import os
 import sys
 import tempfile
@@ -30,6 +31,9 @@ settings.register_profile(
 settings.load_profile("keras_transformers")
 
 
+FILES = itertools.count(1)  # of tests that this process has run
+
+
 def pytest_collection_finish():
     """What imports made is never looked at for garbage: a walk over it takes a third of a second.
 
@@ -49,9 +53,11 @@ def seeded():
 def collected():
     """What a file's tests leave behind is freed: models and their programs hold each other.
 
-    What is left then stays, and is never looked at again.
+    What is left then stays, and is looked at again after some thirty files.
     """
     yield
+    if next(FILES) % 30 == 0:
+        gc.unfreeze()
     gc.collect()
     gc.freeze()
     if sys.platform == "linux":  # a run of a recipe tells the C library to keep freed memory
