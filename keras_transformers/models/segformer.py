@@ -26,7 +26,7 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
     of the time. The loss is the model's own: `compile(optimizer)` and `fit(images, labels)`.
 
     Args:
-        num_classes: Number of classes.
+        num_classes: Number of classes; 1 for one logit, positive where a pixel is of the class.
         encoder: A pyramid without classes: `PVT` as in the paper, or `Swin`, `MViT`, `ResNet`. The
             model makes its own copy.
         decoder_dim: Width of the decoder.
@@ -128,18 +128,28 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
         """Mean cross-entropy of the pixels, the logits brought to their size; Keras calls it.
 
         `y` are integers `(batch, height, width)`; `sample_weight`, `(batch,)`, weighs images. A
-        batch whose labels are all ignored gives 0.
+        batch whose labels are all ignored gives 0. A single class is told from what is not of it:
+        labels are 1 and 0, the cross-entropy is binary, and, as published, its mean is over all
+        pixels, of which the ignored give 0 and those with a negative label as well.
         """
         _, rows, columns = ops.shape(y)
         logits = resize_map(ops.cast(y_pred, "float32"), rows, columns)
-        real = ops.not_equal(y, self.ignored_label)
-        labels = ops.where(real, ops.cast(y, "int32"), 0)
-        chances = ops.log_softmax(logits, axis=-1)
-        errors = -ops.take_along_axis(chances, labels[..., None], axis=-1)[..., 0]
-        weights = ops.cast(real, "float32")
+        labels = ops.cast(y, "int32")
+        real = ops.not_equal(labels, self.ignored_label)
+        single = self._settings["num_classes"] == 1
+        if single:
+            real = ops.logical_and(real, labels >= 0)
+        labels, weights = ops.where(real, labels, 0), ops.cast(real, "float32")
+        if single:
+            targets = ops.cast(labels, "float32")
+            errors = ops.binary_crossentropy(targets, logits[..., 0], from_logits=True)
+        else:
+            chances = ops.log_softmax(logits, axis=-1)
+            errors = -ops.take_along_axis(chances, labels[..., None], axis=-1)[..., 0]
+        count = ops.sum(ops.ones_like(weights) if single else weights)
         if sample_weight is not None:
             errors = errors * of_images(sample_weight, "SegFormer")[:, None, None]
-        return ops.sum(errors * weights) / ops.maximum(ops.sum(weights), 1.0)
+        return ops.sum(errors * weights) / ops.maximum(count, 1.0)
 
     def compute_output_spec(self, images: Tensor, training: bool | None = None) -> Any:
         check_images(self, images, self.channels)

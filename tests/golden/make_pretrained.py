@@ -153,7 +153,8 @@ def run_images(model, case):
         result = model(x, noise=floats(model, noise))
         return {"noise": noise, "patches": numpy(result.logits), "loss": numpy(result.loss)}
     if "Segmentation" in kind:
-        pixels = np.random.default_rng(9).integers(0, 3, (len(x), *x.shape[2:]))
+        most = min(3, max(model.config.num_labels, 2))  # a single class is there or not
+        pixels = np.random.default_rng(9).integers(0, most, (len(x), *x.shape[2:]))
         pixels[:, :9] = model.config.semantic_loss_ignore_index
         found = {"pixels": pixels.astype("uint8")}
         result = model(x, labels=torch.tensor(pixels))

@@ -73,6 +73,17 @@ def test_ignored_pixels_have_no_influence_on_the_loss():
     assert float(to_numpy(nothing)) == 0
 
 
+def test_a_single_class_is_learned_by_binary_cross_entropy_over_all_pixels():
+    model = SegFormer(1, encoder(), decoder_dim=7)
+    logits = RNG.normal(size=(2, 10, 13, 1)).astype("float32")
+    labels = RNG.integers(0, 2, (2, 10, 13))
+    labels[0, :3], labels[1, :2] = 255, -1
+    x, real = logits[..., 0].astype("float64"), (labels == 0) | (labels == 1)
+    expected = (np.log1p(np.exp(x)) - x * labels)[real].sum() / real.size
+    loss = model.compute_loss(y=labels, y_pred=ops.convert_to_tensor(logits))
+    np.testing.assert_allclose(float(to_numpy(loss)), expected, rtol=1e-5)
+
+
 def test_another_task_starts_from_the_same_weights():
     model = make()
     model.build(IMAGES.shape)

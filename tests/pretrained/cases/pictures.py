@@ -248,6 +248,10 @@ CASES = {
                 {**SMALL_SEGFORMER, "decoder_hidden_size": 6},
             ),
             "segformer_odd_segments": ("SegformerForSemanticSegmentation", ODD_SEGMENTS),
+            "segformer_odd_one_class": (
+                "SegformerForSemanticSegmentation",
+                {**SMALL_SEGFORMER, "decoder_hidden_size": 5, "num_labels": 1},
+            ),
         },
         sides=(40, 52),
     ),
