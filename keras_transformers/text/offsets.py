@@ -25,6 +25,11 @@ class Offsets(NamedTuple):
         ids: int32 RaggedTensor `(texts, None)`, without marks around them.
         starts, ends: Of the word of each id, bytes from the text's beginning, likewise. Where no
             way to cut a text gives the ids of the whole, the whole text is one word.
+
+    Example:
+    >>> from keras_transformers.text import Offsets
+    >>> Offsets._fields
+    ('ids', 'starts', 'ends')
     """
 
     ids: tf.RaggedTensor

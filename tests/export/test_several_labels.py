@@ -149,8 +149,8 @@ PUBLISHED = {
                           problem_type=SEVERAL), (None, 8, 8, 3)
     ),
     "swinv2": lambda: spread(
-        Swin.from_variant("T", 3, **STAGES, window_size=1, mask_padding=False, version=2,
-                          problem_type=SEVERAL), (None, 8, 8, 3)
+        Swin.from_variant("T", 3, **{**STAGES, "image_size": 16}, window_size=1,
+                          mask_padding=False, version=2, problem_type=SEVERAL), (None, 16, 16, 3)
     ),
 }  # fmt: skip
 
