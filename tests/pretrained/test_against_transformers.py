@@ -16,10 +16,10 @@ import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 from keras_transformers import export, pretrained
 from keras_transformers.detection import best_answers
 from keras_transformers.generation import BeamSearch, Greedy, generate
-from keras_transformers.models import DETR, MAE, LanguageModel, Transformer
+from keras_transformers.models import DETR, MAE, DualEncoder, LanguageModel, Transformer
 from recipes.data.translation import load as load_pairs
 from tests.contract import assert_close, to_numpy
-from tests.pretrained.cases import CASES, images, sequences
+from tests.pretrained.cases import CASES, images, pairs_of, sequences
 from tests.pretrained.test_published import GOLDEN as CASE_FILES
 from tests.pretrained.test_published import Published
 
@@ -53,6 +53,10 @@ def _output(model, published):
         more = {"decoder_input_ids": ids} if isinstance(ours, Transformer) else {}
         result = model(input_ids=ids, attention_mask=mask, **more)
         return result[0].numpy()
+    if isinstance(ours, DualEncoder):
+        pictures, ids = pairs_of(case)
+        x = torch.tensor(pictures).permute(0, 3, 1, 2)
+        return model(torch.tensor(ids), x).logits_per_image.numpy()
     x = torch.tensor(images(case)).permute(0, 3, 1, 2)
     if isinstance(ours, MAE):
         return model(x, noise=torch.tensor(published.found["noise"])).logits.numpy()
