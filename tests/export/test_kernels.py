@@ -100,11 +100,14 @@ def test_a_window_over_a_cache_of_any_size_is_that_of_the_whole_pass(positions, 
         close(run(x, positions).numpy(), expected)
 
 
+# Half of the ways, each kind of row count and of search with each model; the others are slow.
 EVERY_WAY = [
-    (kind, rows, search)
+    pytest.param(
+        kind, rows, search, marks=[pytest.mark.slow] * ((kind == "writer") == (rows == beams))
+    )
     for kind in ("translator", "writer")
     for rows in (1, None)
-    for search in (Greedy(), BeamSearch(3))
+    for beams, search in ((1, Greedy()), (None, BeamSearch(3)))
 ]
 
 
