@@ -10,13 +10,13 @@ from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for
 from keras_transformers.generation.request import padding_of
+from keras_transformers.models.span_head import NEVER
 from keras_transformers.text import Offsets, with_offsets
 from keras_transformers.text.cutting import SPACES, valid
-from keras_transformers.text.frames import marks_of_pair
+from keras_transformers.text.frames import marks_of_pair, rows_of
 
 QUESTION = 64  # tokens of a question that are read
 LONGEST = 384  # ids of a window where nothing else is said, as BERT was taught
-NEVER = -1e4  # the logit of a token where no answer may start or end
 
 
 class _Windows(NamedTuple):
@@ -140,11 +140,10 @@ class QuestionAnswerer(Served):
         parts = parts.with_values(tf.gather(contexts.flat_values, parts.flat_values))
         questions = tf.gather(questions, request)
 
-        def marks(ids: tuple[int, ...]) -> tf.Tensor:
-            return tf.tile(tf.constant([ids], tf.int32, [1, len(ids)]), [tf.size(request), 1])
-
         parts = parts.with_row_splits_dtype(questions.row_splits.dtype)
-        rows = [marks(before), questions, marks(between), parts, marks(after)]
+        marks = (rows_of(each, tf.size(request)) for each in (before, between, after))
+        first_marks, second_marks, last_marks = marks
+        rows = [first_marks, questions, second_marks, parts, last_marks]
         begins = tf.gather(beside, request) - len(after)
         return _Windows(tf.concat(rows, axis=1), begins, kept, starts, numbers)
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras_transformers.export.images import decoded_or_named
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
+from keras_transformers.layers.vision.map_resizing import old_positions
 from keras_transformers.models import SegFormer
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing
@@ -124,8 +125,6 @@ def class_map(logits: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 def _neighbours(old: tf.Tensor, new: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Of each new position the two old ones that it is between, and the share of the second."""
-    scale = tf.cast(old, tf.float32) / tf.cast(new, tf.float32)
-    positions = (tf.range(tf.cast(new, tf.float32)) + 0.5) * scale - 0.5
-    positions = tf.clip_by_value(positions, 0.0, tf.cast(old - 1, tf.float32))
+    positions = old_positions(old, new)
     first = tf.cast(tf.floor(positions), tf.int32)
     return first, tf.minimum(first + 1, old - 1), positions - tf.cast(first, tf.float32)

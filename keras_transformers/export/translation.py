@@ -12,6 +12,7 @@ from keras_transformers.export.served import Served, bounded, lengths_for, strin
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
+from keras_transformers.text.frames import rows_of
 
 LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
 RESULTS = {
@@ -85,10 +86,7 @@ class Translator(Served):
         text, cut = bounded(text, longest)
         ids = self._tokenizer.tokenize(text)
         lengths, room = ids.row_lengths(), longest - sum(map(len, self._marks))
-        before, after = (
-            tf.tile(tf.constant([marks], tf.int32, [1, len(marks)]), [ids.nrows(), 1])
-            for marks in self._marks
-        )
+        before, after = (rows_of(marks, ids.nrows()) for marks in self._marks)
         sources = tf.concat([before, ids[:, :room], after], axis=1)
 
         found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)

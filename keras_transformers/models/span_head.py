@@ -13,7 +13,7 @@ from keras_transformers.layers.errors import rate
 from keras_transformers.layers.parts import part_or_numbers
 from keras_transformers.models.head_transform import HeadTransform
 
-NEVER = -1e4  # the logit of padding, which half precision has too
+NEVER = -1e4  # the logit where no answer starts or ends, which half precision has too
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

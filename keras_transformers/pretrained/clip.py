@@ -5,8 +5,13 @@ from typing import Any
 
 from keras_transformers.layers import CausalSelfAttention, PatchEmbedding
 from keras_transformers.models import DualEncoder, EndPooling, ImageEmbedding, TextEncoder, ViT
-from keras_transformers.models.vit_variants import vit_block
-from keras_transformers.pretrained.configuration import Configuration, Setting, positive, size
+from keras_transformers.pretrained.configuration import (
+    Configuration,
+    Setting,
+    natural,
+    positive,
+    size,
+)
 from keras_transformers.pretrained.dual_encoder_parts import (
     LAYERS,
     SIZES,
@@ -15,6 +20,8 @@ from keras_transformers.pretrained.dual_encoder_parts import (
     check_like,
     encoder_mappings,
     encoder_settings,
+    encoders_of,
+    image_encoder,
     image_numbers,
     image_settings,
     layer_norm,
@@ -25,7 +32,6 @@ from keras_transformers.pretrained.dual_encoder_parts import (
     text_settings,
 )
 from keras_transformers.pretrained.family import Family, Weights
-from keras_transformers.pretrained.parts import refused
 from keras_transformers.pretrained.tensor_layouts import FLAT, PatchConvolution
 from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
 
@@ -33,9 +39,8 @@ OF_THE_FIRST = 2  # as END in files of before 2023, when the greatest id was tak
 
 
 def _read_end(value: Any) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError("an integer, 0 or more")
-    return None if value == OF_THE_FIRST else value
+    end_id = natural(value)
+    return None if end_id == OF_THE_FIRST else end_id
 
 
 def _write_end(end_id: int | None) -> int:
@@ -49,23 +54,12 @@ def _texts(found: Mapping[str, Any]) -> TextEncoder:
 
 
 def _images(found: Mapping[str, Any]) -> ViT:
-    return ViT(
-        None,
-        found["image_size"],
-        num_layers=found["num_layers"],
-        block=vit_block(
-            found["num_heads"],
-            found["mlp_dim"],
-            found["norm_epsilon"],
-            found["activation"],
-            found["attention_dropout"],
-        ),
-        embedding=ImageEmbedding(
-            PatchEmbedding(found["patch_size"], found["hidden_dim"], use_bias=False),
-            antialias=False,
-            norm=layer_norm(found["norm_epsilon"]),
-        ),
+    embedding = ImageEmbedding(
+        PatchEmbedding(found["patch_size"], found["hidden_dim"], use_bias=False),
+        antialias=False,
+        norm=layer_norm(found["norm_epsilon"]),
     )
+    return image_encoder(found, found["image_size"], embedding)
 
 
 def _make(arguments: dict[str, Any]) -> Any:
@@ -75,10 +69,7 @@ def _make(arguments: dict[str, Any]) -> Any:
 
 
 def _arguments(model: DualEncoder) -> dict[str, Any]:
-    images, texts = model.image_encoder, model.text_encoder
-    for each, kind in ((images, ViT), (texts.head, EndPooling)):
-        if not isinstance(each, kind):
-            raise refused(model, type(each).__name__, f"made with a {kind.__name__}")
+    images, texts = encoders_of(model, EndPooling)
     of_texts = {**text_numbers(texts), "end_id": texts.head.end_id}
     of_images = image_numbers(images)
     embedding = {"embedding": lambda each: each.embedding}

@@ -123,6 +123,13 @@ def positive(value: Any) -> int:
     return value
 
 
+def natural(value: Any) -> int:
+    """The value itself; ValueError unless it is an integer of 0 or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError("an integer, 0 or more")
+    return value
+
+
 def _number(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
         raise ValueError("a number, 0 or more")

@@ -9,6 +9,7 @@ import keras
 from keras_transformers.layers import EncoderBlock, FeedForward
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models import DualEncoder, TextEmbedding, TextEncoder, ViT
+from keras_transformers.models.vit_variants import vit_block
 from keras_transformers.pretrained.configuration import (
     Configuration,
     Setting,
@@ -151,6 +152,24 @@ def text_encoder(found: Mapping[str, Any], block: EncoderBlock, head: Any) -> Te
         embedding=TextEmbedding(**sizes, padding_id=-1),
         head=head,
     )
+
+
+def image_encoder(found: Mapping[str, Any], sides: Any, embedding: Any, **parts: Any) -> ViT:
+    """The image encoder of these numbers, for images of these sides."""
+    names = ("num_heads", "mlp_dim", "norm_epsilon", "activation", "attention_dropout")
+    block = vit_block(*(found[name] for name in names))
+    return ViT(
+        None, sides, num_layers=found["num_layers"], block=block, embedding=embedding, **parts
+    )
+
+
+def encoders_of(model: DualEncoder, head: type) -> tuple[ViT, TextEncoder]:
+    """Those of images and of texts; ValueError unless a ViT and one with such a head."""
+    images, texts = model.image_encoder, model.text_encoder
+    for each, kind in ((images, ViT), (texts.head, head)):
+        if not isinstance(each, kind):
+            raise refused(model, type(each).__name__, f"made with a {kind.__name__}")
+    return images, texts
 
 
 def built(model: DualEncoder, image_encoder: Mapping[str, Any]) -> DualEncoder:

@@ -5,8 +5,13 @@ from typing import Any
 
 from keras_transformers.layers import AttentionPooling, PatchEmbedding, SelfAttention
 from keras_transformers.models import DualEncoder, ImageEmbedding, LastPooling, TextEncoder, ViT
-from keras_transformers.models.vit_variants import vit_block
-from keras_transformers.pretrained.configuration import Combined, Configuration, Setting, size
+from keras_transformers.pretrained.configuration import (
+    Combined,
+    Configuration,
+    Setting,
+    natural,
+    size,
+)
 from keras_transformers.pretrained.dual_encoder_parts import (
     LAYERS,
     SIZES,
@@ -15,6 +20,8 @@ from keras_transformers.pretrained.dual_encoder_parts import (
     check_like,
     encoder_mappings,
     encoder_settings,
+    encoders_of,
+    image_encoder,
     image_numbers,
     image_settings,
     table_mappings,
@@ -38,12 +45,6 @@ from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping
 HEAD = "vision_model.head"
 
 
-def _read_fill(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError("an integer, 0 or more")
-    return value
-
-
 def _read_sides(config: dict[str, Any]) -> list[int]:
     """What of an image is in whole patches: the published convolution passes over the rest."""
     side, patch = config["image_size"], config["patch_size"]
@@ -62,24 +63,9 @@ def _pooling(found: Mapping[str, Any]) -> AttentionPooling:
 
 
 def _images(found: Mapping[str, Any]) -> ViT:
-    return ViT(
-        None,
-        found["whole_size"],
-        num_layers=found["num_layers"],
-        block=vit_block(
-            found["num_heads"],
-            found["mlp_dim"],
-            found["norm_epsilon"],
-            found["activation"],
-            found["attention_dropout"],
-        ),
-        embedding=ImageEmbedding(
-            PatchEmbedding(found["patch_size"], found["hidden_dim"]),
-            class_token=False,
-            antialias=False,
-        ),
-        pooling=_pooling(found),
-    )
+    patches = PatchEmbedding(found["patch_size"], found["hidden_dim"])
+    embedding = ImageEmbedding(patches, class_token=False, antialias=False)
+    return image_encoder(found, found["whole_size"], embedding, pooling=_pooling(found))
 
 
 def _make(arguments: dict[str, Any]) -> Any:
@@ -89,10 +75,7 @@ def _make(arguments: dict[str, Any]) -> Any:
 
 
 def _arguments(model: DualEncoder) -> dict[str, Any]:
-    images, texts = model.image_encoder, model.text_encoder
-    for each, kind in ((images, ViT), (texts.head, LastPooling)):
-        if not isinstance(each, kind):
-            raise refused(model, type(each).__name__, f"made with a {kind.__name__}")
+    images, texts = encoders_of(model, LastPooling)
     of_texts = {**text_numbers(texts), "units": texts.head.units, "fill_id": model.fill_id}
     if model.fill_id is None:
         raise refused(model, "fill_id=None", "of texts that are filled, by a `fill_id`")
@@ -155,7 +138,7 @@ SIGLIP = Family(
                 *text_settings(32000, 64),
                 size("projection_size", "units", lambda config: config.get("hidden_size", 768)),
                 # What the published tokenizer fills texts with, all of which the encoder sees.
-                Setting("pad_token_id", "fill_id", 1, _read_fill),
+                Setting("pad_token_id", "fill_id", 1, natural),
             ),
         ),
         image=Configuration(

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Strings
 from keras_transformers.text.cutting import valid
+from keras_transformers.text.frames import rows_of
 from keras_transformers.text.given import GivenIds, given_ids, given_row
 from keras_transformers.text.host import FromDefinition, check_ops, has_package
 from keras_transformers.text.in_graph.patterns import Inexpressible
@@ -271,7 +272,7 @@ class FastTokenizer(Multilingual, tf.Module):
 
 def _rows(marks: Marks, ids: tf.RaggedTensor) -> list[tf.Tensor]:
     """The marks as they stand beside every row of `ids`, in a list, empty without marks."""
-    return [tf.tile(tf.constant([marks], tf.int32), [ids.nrows(), 1])] if marks else []
+    return [rows_of(marks, ids.nrows())] if marks else []
 
 
 def _numbers(definition: Mapping[str, Any]) -> dict[str, int]:

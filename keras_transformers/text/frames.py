@@ -1,8 +1,15 @@
 """What a tokenizer puts around a text, and around a pair of texts."""
 
-from typing import Any, TypeAlias
+from typing import Any
 
-Marks: TypeAlias = tuple[int, ...]
+import tensorflow as tf
+
+from keras_transformers.text.templates import Marks
+
+
+def rows_of(marks: Marks, number: tf.Tensor) -> tf.Tensor:
+    """Marks as they stand beside each of that many rows: int32 `(number, marks)`."""
+    return tf.tile(tf.constant([marks], tf.int32, [1, len(marks)]), [number, 1])
 
 
 def marks_of(tokenizer: Any) -> tuple[Marks, Marks]:

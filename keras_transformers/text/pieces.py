@@ -17,6 +17,7 @@ from keras_transformers.text.added_tokens import (
     write_added,
 )
 from keras_transformers.text.cutting import Numbers, valid
+from keras_transformers.text.frames import rows_of
 from keras_transformers.text.given import GivenIds, given_ids, given_row
 from keras_transformers.text.host import check_ops
 from keras_transformers.text.languages import Languages, Multilingual
@@ -140,7 +141,7 @@ class PieceTokenizer(Multilingual, tf.Module):
         if not marks:
             return None
         if isinstance(ids, tf.RaggedTensor):
-            return tf.tile(tf.constant([marks], tf.int32), [ids.nrows(), 1])
+            return rows_of(marks, ids.nrows())
         return tf.constant(marks, tf.int32)
 
     def _ids_of_text(self, text: tf.Tensor, sample: float | None) -> tf.RaggedTensor:

@@ -32,10 +32,14 @@ def resize_map(x: Tensor, rows: Index, columns: Index) -> Tensor:
     return ops.cast(y, x.dtype)
 
 
-def _shares(old: Index, new: Index) -> Tensor:
-    """How much of each old position is in each new one: float32 `(new, old)`."""
+def old_positions(old: Index, new: Index) -> Tensor:
+    """Where the centre of each new position lies among the old ones: float32 `(new,)`."""
     scale = ops.cast(old, "float32") / ops.cast(new, "float32")
     positions = (ops.arange(new, dtype="float32") + 0.5) * scale - 0.5
-    positions = ops.clip(positions, 0.0, ops.cast(old, "float32") - 1.0)
-    distances = positions[:, None] - ops.arange(old, dtype="float32")
+    return ops.clip(positions, 0.0, ops.cast(old, "float32") - 1.0)
+
+
+def _shares(old: Index, new: Index) -> Tensor:
+    """How much of each old position is in each new one: float32 `(new, old)`."""
+    distances = old_positions(old, new)[:, None] - ops.arange(old, dtype="float32")
     return ops.maximum(1.0 - ops.abs(distances), 0.0)
