@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformers.detection import best_answers
 from keras_transformers.detection.answers import Answers
 from keras_transformers.export.convertible import Convertible
-from keras_transformers.export.images import decoded_or_named
+from keras_transformers.export.images import decoded_each
 from keras_transformers.export.preprocessing_file import of_fitted_images
 from keras_transformers.export.programs import Program, detector_program
 from keras_transformers.export.rounds import Rounds
@@ -89,7 +89,6 @@ class Detector(Convertible):
         return program, of_fitted_images(self._preprocessing, labels, self._threshold), None
 
     def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        numbers = tf.range(tf.size(image))
         side = self._side
         outputs = (
             tf.TensorSpec((side, side, 3), tf.uint8),
@@ -97,11 +96,7 @@ class Detector(Convertible):
             tf.TensorSpec((2,), tf.int32),
             tf.TensorSpec((2,), tf.int32),
         )
-        pixels, mask, inner, extents = tf.map_fn(
-            lambda pair: decoded_or_named(pair[0], pair[1], self._fitted, outputs),
-            (numbers, image),
-            fn_output_signature=outputs,
-        )
+        pixels, mask, inner, extents = decoded_each(image, self._fitted, outputs)
         queries = self._model.queries.num_queries
         results = {
             "boxes": tf.TensorSpec([None, queries, 4], tf.float32),

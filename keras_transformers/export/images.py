@@ -18,20 +18,35 @@ from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.decoding import NAMES, kinds
 
 
-def decoded_or_named(
+def decoded_each(
+    image: tf.Tensor,
+    decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+    outputs: tuple[tf.TensorSpec, ...],
+) -> tuple[tf.Tensor, ...]:
+    """`decode` of each encoded image of a request, string `(batch,)`, one after the other.
+
+    What cannot be decoded fails with its number in the request.
+
+    Args:
+        image: String tensor `(batch,)`.
+        decode: Function of one of them that gives a tuple of tensors.
+        outputs: Tuple of their `tf.TensorSpec`s.
+    """
+    results: tuple[tf.Tensor, ...] = tf.map_fn(
+        lambda pair: _decoded_or_named(pair[0], pair[1], decode, outputs),
+        (tf.range(tf.size(image)), image),
+        fn_output_signature=outputs,
+    )
+    return results
+
+
+def _decoded_or_named(
     number: tf.Tensor,
     encoded: tf.Tensor,
     decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
     outputs: tuple[tf.TensorSpec, ...],
 ) -> tuple[tf.Tensor, ...]:
-    """`decode(encoded)` in the graph; what cannot be decoded fails with its number in the request.
-
-    Args:
-        number: int32 scalar.
-        encoded: String scalar.
-        decode: Function of `encoded` that gives a tuple of tensors.
-        outputs: Tuple of their `tf.TensorSpec`s.
-    """
+    """`decode(encoded)`; what cannot be decoded fails with the number."""
     of_kind = kinds(encoded)
     known = list(of_kind.values())
     size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
@@ -66,16 +81,7 @@ def decoded_pixels(preprocessing: Preprocessing, image: tf.Tensor) -> tf.Tensor:
     """The pixels that a model sees, uint8, of encoded images, string `(batch,)`."""
     shape = (*preprocessing.image_size, preprocessing.channels)
     outputs = (tf.TensorSpec(shape, tf.uint8),)
-
-    def decode(encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return (preprocessing.decode(encoded),)
-
-    (pixels,) = tf.map_fn(
-        lambda pair: decoded_or_named(pair[0], pair[1], decode, outputs),
-        (tf.range(tf.size(image)), image),
-        fn_output_signature=outputs,
-    )
-    return pixels
+    return decoded_each(image, lambda encoded: (preprocessing.decode(encoded),), outputs)[0]
 
 
 class ImageClassifier(Convertible):

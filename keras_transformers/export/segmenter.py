@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.export.images import decoded_or_named
+from keras_transformers.export.images import decoded_each
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
 from keras_transformers.layers.vision.map_resizing import old_positions
@@ -75,11 +75,7 @@ class Segmenter(Served):
     def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         shape = (*self._preprocessing.image_size, self._preprocessing.channels)
         outputs = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((2,), tf.int32))
-        pixels, sizes = tf.map_fn(
-            lambda pair: decoded_or_named(pair[0], pair[1], self._decode, outputs),
-            (tf.range(tf.size(image)), image),
-            fn_output_signature=outputs,
-        )
+        pixels, sizes = decoded_each(image, self._decode, outputs)
         shape = self._model.compute_output_shape((None, *shape))
         results = {"logits": tf.TensorSpec(shape, tf.float32)}
         logits = rounds.run(rounds.program(self._logits), [pixels], results)["logits"]
