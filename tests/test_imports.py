@@ -65,6 +65,7 @@ MAY_IMPORT = {
         "saving",
         "text",
         "vision",
+        "generation",
         "export",
         "predictors",
         "fitting",

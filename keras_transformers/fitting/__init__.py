@@ -1,8 +1,9 @@
 """What `fit`, `evaluate`, `quantize`, `save` and `export` of a predictor do, kind by kind."""
 
-from keras_transformers.fitting.base import Asked, Fitted, Held
+from keras_transformers.fitting.base import Asked, Fitted
 from keras_transformers.fitting.documents import LanguageModelFitting, MaskFillerFitting
 from keras_transformers.fitting.folder import read_held, write_held
+from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.images import ImageClassifierFitting
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared
 from keras_transformers.fitting.text_classes import (

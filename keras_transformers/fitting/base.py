@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import keras
 
 from keras_transformers.annotations import StrPath
+from keras_transformers.fitting.folder import write_held
+from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared
 from keras_transformers.tables import Chosen
 from keras_transformers.training import AdamW, BudgetedDecay, FineTuning, fine_tuning_numbers
@@ -16,32 +18,6 @@ WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
 CLIP_NORM = 1.0
 COMPILED_FROM = 300  # steps; XLA takes longer to compile than fewer would gain
 VALIDATION = ("valid", "validation", "val", "dev")  # what people call that part of a set
-
-
-@dataclasses.dataclass(frozen=True)
-class Held:
-    """A model and what stands around it.
-
-    Args:
-        model: The Keras model.
-        tokenizer: Of texts.
-        preprocessing: Of images, a `vision.Preprocessing`.
-        labels: Names of the classes.
-        options: Arguments of the exporter besides these, such as `search` and `lengths`.
-        pooler_activation: Of published classifiers of the model's kind, for a new head.
-
-    Example:
-    >>> from keras_transformers.fitting import Held
-    >>> Held(model=None, labels=["cat", "dog"]).labels
-    ['cat', 'dog']
-    """
-
-    model: Any
-    tokenizer: Any = None
-    preprocessing: Any = None
-    labels: Sequence[str] | None = None
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    pooler_activation: str = "tanh"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +80,7 @@ class Fitted:
     """
 
     kind: ClassVar[str]
+    choices: ClassVar[tuple[str, ...]] = ()  # options of `fit`
 
     def __init__(self, held: Held) -> None:
         self.held = held
@@ -122,9 +99,29 @@ class Fitted:
         """Scores of the model on labelled data."""
         raise NotImplementedError
 
-    def holding(self, **changes: Any) -> Self:
-        """Another of the same kind that holds something else."""
-        return type(self)(dataclasses.replace(self.held, **changes))
+    def trained(
+        self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple["Fitted", dict[str, Any]]:
+        """`fit`, with the arguments of `Asked` in a dict, and options that are checked by name.
+
+        Raises:
+            TypeError: If there is no such option.
+        """
+        if unknown := sorted(set(options) - set(self.choices)):
+            raise TypeError(
+                f"fit: a {self.kind} has no option {', '.join(unknown)}; it has "
+                f"{', '.join(self.choices)}."
+            )
+        return self.fit(data, valid, Asked(**asked), **options)
+
+    def quantized(self, mode: str, options: Mapping[str, Any]) -> Self:
+        """Itself, with the weights in fewer bits."""
+        self.held.model.quantize(mode, **options)
+        return self
+
+    def save(self, folder: StrPath) -> pathlib.Path:
+        """Writes what is held, see `write_held`."""
+        return write_held(self.kind, self.held, folder)
 
     def export(self, path: StrPath, **options: Any) -> pathlib.Path:
         """Writes what answers, see `save` of the exporter."""
@@ -175,9 +172,9 @@ def parts_of(data: Any, valid: Any) -> tuple[Any, Any]:
 
     That is a dict with `train` and `validation`, as `datasets` has them. None: to be held out.
     """
-    if valid is not None or not hasattr(data, "keys") or "train" not in data.keys():
+    if valid is not None or not hasattr(data, "keys") or "train" not in data:
         return data, valid
-    found = [name for name in VALIDATION if name in data.keys()]
+    found = [name for name in VALIDATION if name in data]
     return data["train"], data[found[0]] if found else None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_transformers import generation, pretrained, saving
 from keras_transformers.annotations import StrPath
-from keras_transformers.fitting.base import Held
+from keras_transformers.fitting.held import Held
 
 ABOUT, MODEL, PIECES = "predictor.json", "model.keras", "tokenizer.model"
 TOKENIZER = "tokenizer_config.json"

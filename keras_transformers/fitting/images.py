@@ -44,6 +44,7 @@ class ImageClassifierFitting(Fitted):
     """
 
     kind = "image_classifier"
+    choices = ("problem_type", "label_separator", "augmentation")
 
     def served(self) -> Any:
         of = self.held

@@ -39,6 +39,7 @@ class TextClassifierFitting(Fitted):
     """
 
     kind = "text_classifier"
+    choices = ("problem_type", "class_weights", "label_separator")
 
     def served(self) -> Any:
         of = self.held

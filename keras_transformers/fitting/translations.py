@@ -28,6 +28,7 @@ class TranslatorFitting(Fitted):
     """
 
     kind = "translator"
+    choices = ("label_smoothing",)
 
     def served(self) -> Any:
         return export.Translator(self.held.model, self.held.tokenizer, **self.held.options)
@@ -54,6 +55,7 @@ class TranslatorFitting(Fitted):
         tell(asked, train, watched)
         numbers = asked.numbers(len(train), "text")
         ids = [self._ids(corpus, asked) for corpus in (train, watched)]
+        counts = [len(_lengths(each)) for each in ids]  # in the graph they would be tensors
         lengths = _lengths(ids[0])
         boundaries, tokens = boundaries_for(lengths, numbers.batch_size)
         most = self._longest()
@@ -64,7 +66,7 @@ class TranslatorFitting(Fitted):
 
         def batches(part: int, seed: int | None = None, epoch: Any = None) -> tf.data.Dataset:
             of = ids[part]
-            chunks = orders(int(of["source"].nrows()), CHUNK, seed, epoch)
+            chunks = orders(counts[part], CHUNK, seed, epoch)
             pairs = chunks.map(lambda rows: {side: tf.gather(of[side], rows) for side in of})
             return bucketed(pairs.unbatch(), boundaries, tokens, padding)
 

@@ -66,9 +66,10 @@ def read_images(
     labels = np.array(found.labels, np.int32)
     if separator is not None:
         labels = several_hot(found.labels, len(found.classes), "uint8")
-    read, texts = rows.read, dict(left_out=dict(+left_out), noted=found.noted)
-    texts["left_out"] = {reason: n for reason, n in found.left_out.items() if n}
-    corpus = ImageCorpus(rows.name, list(found.classes), labels, kept, read, **texts)
+    counts = {reason: number for reason, number in found.left_out.items() if number}
+    corpus = ImageCorpus(
+        rows.name, found.classes, labels, kept, rows.read, counts, noted=found.noted
+    )
     if not kept:
         raise ValueError(f"{corpus.summary()}. There is nothing to learn from.")
     return corpus.usable()
