@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import keras
@@ -10,7 +10,7 @@ import keras
 from keras_transformers.annotations import StrPath
 from keras_transformers.fitting.folder import write_held
 from keras_transformers.fitting.held import Held
-from keras_transformers.fitting.loop import counted, fit_epochs, prepared
+from keras_transformers.fitting.loop import counted, fit_epochs, prepared, uncompiled
 from keras_transformers.tables import Chosen
 from keras_transformers.training import AdamW, BudgetedDecay, FineTuning, fine_tuning_numbers
 
@@ -89,10 +89,11 @@ class Fitted:
         """The object of `export` that answers with the weights of the moment: a hook."""
         raise NotImplementedError
 
-    def fit(
-        self, data: Any, valid: Any, asked: Asked, **options: Any
-    ) -> tuple["Fitted", dict[str, Any]]:
-        """Trains; gives what answers from then on, itself or of another kind, and the history."""
+    def fit(self, *args: Any, **kwargs: Any) -> tuple["Fitted", dict[str, Any]]:
+        """Trains on `data, valid, asked` by the kind's `choices`: a hook.
+
+        Gives what answers from then on, itself or of another kind, and the history.
+        """
         raise NotImplementedError
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
@@ -156,7 +157,7 @@ def learned(
     best = keras.callbacks.EarlyStopping(
         "val_loss", patience=asked.patience, restore_best_weights=True
     )
-    return fit_epochs(
+    history = fit_epochs(
         model,
         make,
         steps,
@@ -165,6 +166,8 @@ def learned(
         validation_data=counted(valid),
         verbose=asked.verbose,
     )
+    uncompiled(model)
+    return history
 
 
 def parts_of(data: Any, valid: Any) -> tuple[Any, Any]:
@@ -178,8 +181,17 @@ def parts_of(data: Any, valid: Any) -> tuple[Any, Any]:
     return data["train"], data[found[0]] if found else None
 
 
-def tell(asked: Asked, *corpora: Any) -> None:
-    """Prints what was read and what was left out."""
+def in_two(asked: Asked, whole: Any, watched: Any, split: Callable[[Any, int], Any]) -> Any:
+    """What is learned from and what is watched by, which is held out where it is None.
+
+    Prints what was read and what was left out.
+    """
     if asked.verbose:
-        for corpus in corpora:
-            print(corpus.summary())
+        print(whole.summary())
+    if watched is None:
+        whole, watched = split(whole, asked.seed)
+        if asked.verbose:
+            print(f"{len(whole):,} to learn from, {len(watched):,} held out to watch by")
+    elif asked.verbose:
+        print(watched.summary())
+    return whole, watched

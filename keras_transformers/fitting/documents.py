@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.fitting.base import Asked, Fitted, learned, parts_of, tell
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.loop import counted, uncompiled
 from keras_transformers.fitting.text_classes import TextClassifierFitting
 from keras_transformers.generation.request import padding_of
 from keras_transformers.tables import LABELS, Chosen, names_column
@@ -43,7 +44,7 @@ class _OfTexts(TextClassifierFitting):
     def _length(self) -> int:
         return int(min(getattr(self.held.model, "most_positions", None) or LONGEST, LONGEST))
 
-    def fit(
+    def fit(  # type: ignore[override]
         self, data: Any, valid: Any, asked: Asked, **options: Any
     ) -> tuple[Fitted, dict[str, Any]]:
         """Trains on texts, or as `TextClassifierFitting` where there are labels too."""
@@ -52,11 +53,9 @@ class _OfTexts(TextClassifierFitting):
         if options or names_column(data, LABELS, asked.columns):
             return super().fit(data, valid, asked, **options)
         train = read_texts(data, asked.columns)
-        if valid is None:
-            train, watched = in_parts(train, self._length()).split(asked.seed)
-        else:
-            watched = read_texts(valid, asked.columns)
-        tell(asked, train, watched)
+        watched = None if valid is None else read_texts(valid, asked.columns)
+        train = in_parts(train, self._length()) if watched is None else train
+        train, watched = in_two(asked, train, watched, TextCorpus.split)
         rows = [self._rows(corpus) for corpus in (train, watched)]
         numbers = asked.numbers(len(train), "text")
         size = min(numbers.batch_size, 8)  # rows, each of which holds several texts
@@ -75,7 +74,9 @@ class _OfTexts(TextClassifierFitting):
         corpus = read_texts(data, columns)
         model = self.held.model
         model.compile(**token_learning(padding_of(model)), jit_compile=False)
-        found = model.evaluate(self._batches(self._rows(corpus), 8), verbose=0, return_dict=True)
+        batches = counted(self._batches(self._rows(corpus), 8))
+        found = model.evaluate(batches, verbose=0, return_dict=True)
+        uncompiled(model)
         perplexity = math.exp(found["cross_entropy"])
         return {"perplexity": perplexity, "accuracy": found["accuracy"], "rows": len(corpus)}
 

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import ClassProblem
-from keras_transformers.fitting.base import VALIDATION, Asked, Fitted, Held, learned, parts_of, tell
+from keras_transformers.fitting.base import VALIDATION, Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.held import Held
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.splits import held_out
 from keras_transformers.tables import Chosen
@@ -55,7 +56,7 @@ class ImageClassifierFitting(Fitted):
         data: Any,
         valid: Any,
         asked: Asked,
-        problem_type: ClassProblem = SINGLE,
+        problem_type: ClassProblem = "single_label_classification",
         label_separator: str = SEPARATOR,
         augmentation: Augmentation | None = None,
     ) -> tuple[Fitted, dict[str, Any]]:
@@ -78,11 +79,10 @@ class ImageClassifierFitting(Fitted):
         train = read_images(data, None, between, asked.columns)
         if self.held.labels and set(train.classes) <= set(self.held.labels):
             train = read_images(data, self.held.labels, between, asked.columns)
-        if valid is None:
-            train, watched = split(train, asked.seed)
-        else:
+        watched = None
+        if valid is not None:
             watched = read_images(valid, train.classes, between, asked.columns)
-        tell(asked, train, watched)
+        train, watched = in_two(asked, train, watched, split)
         held = self._with_head(train, problem_type)
         of, numbers = held.preprocessing, asked.numbers(len(train), "image")
         if (len(train) + len(watched)) * np.prod(of.image_size) * of.channels < IN_MEMORY:

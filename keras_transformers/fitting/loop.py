@@ -86,6 +86,22 @@ def fit_epochs(
     return found
 
 
+def uncompiled(model: Any) -> Any:
+    """The model without optimizer, loss and metrics, whose state would be kept and saved with it.
+
+    Example:
+    >>> import keras
+    >>> from keras_transformers.fitting.loop import uncompiled
+    >>> model = keras.Sequential([keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> uncompiled(model).optimizer is None
+    True
+    """
+    model.compiled, model.optimizer = False, None
+    model.train_function = model.test_function = None
+    return model
+
+
 def counted(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """A dataset that knows how many batches it has, or Keras warns that it ran out of them.
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_transformers.annotations import Array
+from keras_transformers.annotations import Array, ProblemType
 from keras_transformers.label_lists import several_hot
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.tables import LABELS, TEXTS, Chosen, read_rows
@@ -44,7 +44,7 @@ class Targets:
     """
 
     corpus: TextCorpus
-    problem_type: str
+    problem_type: ProblemType
 
     def __len__(self) -> int:
         return len(self.corpus)
@@ -92,7 +92,7 @@ class Targets:
 def targets_of(
     data: Any,
     columns: Chosen,
-    problem_type: str | None,
+    problem_type: ProblemType | None,
     separator: str | None,
     known: Sequence[str] | None,
     strict: bool = False,
@@ -126,7 +126,7 @@ def targets_of(
     return Targets(corpus, problem)
 
 
-def problem_of(labels: Iterable[Any], separator: str | None) -> str:
+def problem_of(labels: Iterable[Any], separator: str | None) -> ProblemType:
     """What labels are: several where there are lists, numbers where one has a point, or one class.
 
     Example:
@@ -136,11 +136,15 @@ def problem_of(labels: Iterable[Any], separator: str | None) -> str:
     """
     labels = list(labels)
     if separator is not None or any(isinstance(label, list) for label in labels):
-        return SEVERAL
+        return "multi_label_classification"
     numbers = [_number(label) for label in labels]
     whole = all(number is None or label.strip().lstrip("+-").isdecimal()
                 for label, number in zip(labels, numbers, strict=True))  # fmt: skip
-    return SINGLE if not labels or None in numbers or whole else REGRESSION
+    return (
+        "regression"
+        if labels and None not in numbers and not whole
+        else "single_label_classification"
+    )
 
 
 def row_weights(targets: Targets, class_weights: str | Mapping[str, float] | None) -> Array:

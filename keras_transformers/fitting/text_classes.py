@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import ProblemType
-from keras_transformers.fitting.base import Asked, Fitted, Held, learned, parts_of, tell
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import Targets, row_weights, targets_of
 from keras_transformers.models import ClassificationHead, LanguageModel
-from keras_transformers.models.settings import SEVERAL, SINGLE
+from keras_transformers.models.settings import SEVERAL
 from keras_transformers.tables import Chosen
 from keras_transformers.text import bucketed_texts, framed
 from keras_transformers.text.boundaries import boundaries_for, within
@@ -69,13 +70,12 @@ class TextClassifierFitting(Fitted):
         """
         data, valid = parts_of(data, valid)
         train = targets_of(data, asked.columns, problem_type, label_separator, self.held.labels)
-        if valid is None:
-            train, watched = train.split(asked.seed)
-        else:
+        watched = None
+        if valid is not None:
             watched = targets_of(
                 valid, asked.columns, train.problem_type, label_separator, train.classes, True
             )
-        tell(asked, train, watched)
+        train, watched = in_two(asked, train, watched, Targets.split)
         held = self._with_head(train)
         numbers = asked.numbers(len(train), "text")
         scale = train.scale()
@@ -141,7 +141,7 @@ class TextClassifierFitting(Fitted):
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
         """Accuracy and macro F1, or of several labels those of `training.score_labels`."""
-        problem = self.held.model.head.problem_type or SINGLE
+        problem: ProblemType = self.held.model.head.problem_type or "single_label_classification"
         of = targets_of(data, columns, problem, None, self.held.labels, True)
         served, classes = self.served(), self.held.labels or []
         if problem == SEVERAL:
@@ -171,7 +171,7 @@ class TextRegressorFitting(TextClassifierFitting):
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
         """Errors, and the correlation of what is found with what is right."""
-        of = targets_of(data, columns, REGRESSION, None, None)
+        of = targets_of(data, columns, "regression", None, None)
         values, found = np.array(of.values), self.served().values(of.texts)
         varied = values.std() > 0 and found.std() > 0
         return {

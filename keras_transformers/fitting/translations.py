@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.fitting.base import Asked, Fitted, learned, parts_of, tell
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
 from keras_transformers.streams import orders
 from keras_transformers.tables import Chosen
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
@@ -48,11 +48,8 @@ class TranslatorFitting(Fitted):
         """
         data, valid = parts_of(data, valid)
         train = read_pairs(data, columns=asked.columns)
-        if valid is None:
-            train, watched = train.split(asked.seed)
-        else:
-            watched = read_pairs(valid, columns=asked.columns)
-        tell(asked, train, watched)
+        watched = None if valid is None else read_pairs(valid, columns=asked.columns)
+        train, watched = in_two(asked, train, watched, PairCorpus.split)
         numbers = asked.numbers(len(train), "text")
         ids = [self._ids(corpus, asked) for corpus in (train, watched)]
         counts = [len(_lengths(each)) for each in ids]  # in the graph they would be tensors

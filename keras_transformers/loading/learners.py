@@ -110,7 +110,7 @@ def _of_texts(folder: pathlib.Path, model: Any) -> Fitted | None:
 
 def _pooler_activation(folder: pathlib.Path) -> str:
     """The activation before the classes of published classifiers of the model's type."""
-    family = FAMILIES.get(read_json(folder, CONFIG).get("model_type"))
+    family = FAMILIES.get(str(read_json(folder, CONFIG).get("model_type")))
     fixed: Mapping[str, Any] = {} if family is None else family.configuration.fixed
     return str(fixed.get("pooler_activation", "tanh"))
 
@@ -158,5 +158,5 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
     if made.kind == "translator":
         names = ("beam_size", "length_penalty")
         options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
-    parts = {name: getattr(made, name, None) for name in ("tokenizer", "preprocessing")}
-    return FITTINGS[made.kind](Held(made.model, labels=made.labels, options=options, **parts))
+    words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))
+    return FITTINGS[made.kind](Held(made.model, words, preprocessing, made.labels, options))

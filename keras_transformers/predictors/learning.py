@@ -164,7 +164,7 @@ class Learning:
         from keras_transformers.predictors import KINDS  # which are all made of this
 
         served = fitted.served()
-        self.__class__ = KINDS[served.kind]  # type: ignore[assignment]
+        self.__class__ = KINDS[served.kind]
         self._run, self.labels = served, served.labels
         self._parts, self._made = parts_of(fitted), {}
 

@@ -21,8 +21,7 @@ def token_learning(padding_id: int = 0, label_smoothing: float = 0.0) -> dict[st
     >>> [metric.name for metric in token_learning()["metrics"]]
     ['accuracy', 'cross_entropy']
     """
-    padding = {"ignore_id": padding_id}
     return {
-        "loss": SmoothedCrossEntropy(label_smoothing, **padding),
-        "metrics": [MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
+        "loss": SmoothedCrossEntropy(label_smoothing, padding_id),
+        "metrics": [MaskedAccuracy(padding_id), TokenCrossEntropy(padding_id)],
     }

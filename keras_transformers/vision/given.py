@@ -103,7 +103,7 @@ def _source(image: Any, beside: pathlib.Path | None) -> str | bytes | None:
         return str(image if beside is None else beside / image)
     if isinstance(image, bytes | bytearray):
         return bytes(image)
-    if hasattr(image, "getbands"):  # Pillow's
+    if image is not None and hasattr(image, "getbands"):  # Pillow's
         grey = image.mode in ("1", "L", "I", "F", "LA")
         image = np.asarray(image.convert("L" if grey else "RGB"))
     pixels = np.asarray(image)
