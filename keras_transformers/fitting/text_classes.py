@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import Array, ProblemType
-from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import Scale, Targets, row_weights, targets_of
 from keras_transformers.models import ClassificationHead, LanguageModel
@@ -111,15 +111,16 @@ class TextClassifierFitting(Fitted):
             and (model.head.problem_type or train.problem_type) == train.problem_type
         )
         if same:
-            return of
+            return with_adapter(of, False)
         head = ClassificationHead(
             1 if labels is None else len(labels),
             self._pooling(),
             of.pooler_activation,
             problem_type=train.problem_type,
         )
-        return dataclasses.replace(
-            of, model=model.transferred(head=head), labels=labels, options=lengths
+        model = model.transferred(head=head)
+        return with_adapter(
+            dataclasses.replace(of, model=model, labels=labels, options=lengths), True
         )
 
     def _pooling(self) -> Any:

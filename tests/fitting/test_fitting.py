@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import pretrained, text, vision
+from keras_transformers import pretrained, text, training, vision
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
 from keras_transformers.text import encode_pairs
@@ -268,3 +268,20 @@ def test_a_folder_that_is_damaged_is_refused_by_name(tmp_path):
     (own / "predictor.json").write_text("{}")
     with pytest.raises(ValueError, match="predictor.json is damaged"):
         keras_transformers.load(own)
+
+
+def test_with_an_adapter_the_weights_stay_and_the_new_head_learns(tmp_path):
+    texts = sentences(24)
+    with folders.eagerly():
+        predictor = loaded("sentence_encoder", tmp_path / "bert")
+        before = {each.path: keras.ops.convert_to_numpy(each) for each in predictor.model.weights}
+        predictor.add_lora(2)
+        history = predictor.fit((texts, royal(texts)), epochs=1, **FAST)
+    model = predictor.model
+    assert len(history["loss"]) == 1 and training.adapters_of(model)["default"].rank == 2
+    kept = [each for each in model.weights if each.path in before and "lora" not in each.path]
+    assert len(kept) > 10
+    for each in kept:
+        np.testing.assert_array_equal(each, before[each.path])
+    names = {each.path.split("/")[1] for each in model.trainable_variables}
+    assert "head" in names and len(names) > 1
