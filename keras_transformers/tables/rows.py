@@ -3,7 +3,7 @@
 import collections
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.tables.columns import (
@@ -18,6 +18,8 @@ from keras_transformers.tables.columns import (
 )
 from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
 from keras_transformers.tables.memory import name_of, rows_in_memory
+
+FEWEST = 10  # rows from which on it tells something that a label is in one alone
 
 
 class Rows(NamedTuple):
@@ -38,6 +40,29 @@ class Rows(NamedTuple):
     def read(self) -> int:
         """How many rows there were."""
         return len(self.kept) + sum(self.left_out.values())
+
+    def without_names(self) -> Self:
+        """The rows without a first line that names columns by names which are not known.
+
+        It does in a `.csv` or `.tsv` file if what it has in the place of a label is in no other
+        line, and all others are numbers, or each is in two lines or more of at least ten.
+        """
+        if ending(self.name) not in (".csv", ".tsv") or not self.kept or self.kept[0][0] != 1:
+            return self
+        (_, (*_, first)), rest = self.kept[0], self.kept[1:]
+        counts = collections.Counter(str(values[-1]) for _, values in rest)
+        repeated = len(rest) >= FEWEST and min(counts.values()) > 1
+        if isinstance(first, list) or first in counts or not (repeated or _only_numbers(counts)):
+            return self
+        left_out = self.left_out + collections.Counter({"taken for names of columns": 1})
+        return self._replace(kept=rest, left_out=left_out) if not _only_numbers([first]) else self
+
+
+def _only_numbers(labels: Iterable[str]) -> bool:
+    try:
+        return len([float(label) for label in labels]) > 0
+    except ValueError:
+        return False
 
 
 def read_table(
