@@ -156,6 +156,7 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.autocast = False  # a point in half precision is a few pixels off
+        self.supports_masking = True
         self.num_heads = whole_number(self, "num_heads", num_heads)
         self.num_levels = whole_number(self, "num_levels", num_levels)
         self.num_points = whole_number(self, "num_points", num_points)
@@ -190,7 +191,7 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
     ) -> MaybeWeights:  # fmt: skip
         x, context = (ops.cast(each, self.compute_dtype) for each in (x, context))
         level_shapes = self._sides(level_shapes)
-        context = self._checked(context, reference_points, level_shapes)
+        x, context = self._checked(x, context, reference_points, level_shapes)
         if context_mask is not None:
             context_mask = as_mask(context_mask, named(self, "context_mask"))
             context_mask = given_padding(self, context, context_mask=context_mask)
@@ -224,15 +225,19 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
             self._refuse("level_shapes", f"of {self.num_levels} maps", f"{number} of them")
         return [[level_shapes[level][i] for i in (0, 1)] for level in range(self.num_levels)]
 
-    def _checked(self, context: Tensor, points: Tensor, level_shapes: Any) -> Tensor:
-        """The context; ValueError unless points and maps are as they must be."""
+    def _checked(
+        self, x: Tensor, context: Tensor, points: Tensor, level_shapes: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and context; ValueError unless there are points and maps for them."""
         shape = tuple(points.shape)
-        if len(shape) != 4 or shape[2] != self.num_levels or shape[3] not in (2, 4):
+        if len(shape) != 4 or shape[2] not in (None, self.num_levels) or shape[3] not in (2, 4):
             expected = f"of shape (batch, length, {self.num_levels}, 2 or 4)"
             self._refuse("reference_points", expected, f"shape {shape}")
+        rule = f"{named(self, 'reference_points')} must be as many as the queries `x`."
+        x = require(x, [same(ops.shape(points)[1], ops.shape(x)[1])], rule)
         number = sum(rows * columns for rows, columns in level_shapes)
         rule = f"{named(self, 'context')} must have as many positions as `level_shapes` say."
-        return require(context, [same(number, ops.shape(context)[1])], rule)
+        return x, require(context, [same(number, ops.shape(context)[1])], rule)
 
     def _locations(self, offsets: Tensor, points: Tensor, level_shapes: Any) -> Tensor:
         """Where the queries look: float32 `(batch, queries, heads, levels, points, 2)`."""
@@ -271,12 +276,7 @@ class Rays(keras.initializers.Initializer):
         distances = np.arange(1, self.num_points + 1)
         levels = shape[0] // (2 * self.num_heads * self.num_points)
         offsets = np.broadcast_to(
-            rays[:, None, None] * distances[:, None],  # (heads, levels, points, 2)
-            (
-                self.num_heads,
-                shape[0] // (2 * self.num_heads * self.num_points),
-                self.num_points,
-                2,
-            ),
+            rays[:, None, None] * distances[:, None],  # (heads, 1, points, 2)
+            (self.num_heads, levels, self.num_points, 2),
         )
         return ops.convert_to_tensor(offsets.reshape(shape), dtype)
