@@ -110,19 +110,19 @@ def as_feature_map(given: Any, dtype: Any = None) -> FeatureMap:
 
 def images_and_mask(model: Any, images: Any) -> tuple[Tensor, Tensor | None]:
     """What a `DETR` is called with, checked: images with zeros at padding, and the mask or None."""
-    mask = None
+    mask, owner = None, f"{type(model).__name__} '{model.name}'"
     if isinstance(images, dict):
         unknown = set(images) - {"images", "padding_mask"}
         if unknown or "images" not in images:
             raise ValueError(
-                f"DETR '{model.name}': inputs must be `images`, or a dict of `images` and "
+                f"{owner}: inputs must be `images`, or a dict of `images` and "
                 f"`padding_mask`. Received: a dict of {', '.join(map(str, images))}"
             )
         images, mask = images["images"], images.get("padding_mask")
     check_images(model, images, model.channels)
-    mask = as_mask(mask, f"DETR '{model.name}': `padding_mask`")
+    mask = as_mask(mask, f"{owner}: `padding_mask`")
     if mask is not None:
-        rule = f"DETR '{model.name}': `padding_mask` must have shape (batch, height, width)"
+        rule = f"{owner}: `padding_mask` must have shape (batch, height, width)"
         mask = require(mask, [len(mask.shape) == 3], f"{rule}.")
         sides = zip(ops.shape(mask), ops.shape(images)[:3], strict=True)
         rule = f"{rule}, that of the images, {tuple(images.shape[:3])}."
