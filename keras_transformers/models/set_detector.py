@@ -109,7 +109,12 @@ class SetDetector(Transferable, ModelSettings, Composite, keras.Model):
             for name in ("logits", "boxes")
         ]
         logits, boxes = layers
-        return self.criterion(logits, boxes, y["labels"], y["boxes"], sample_weight)
+        return self._loss(logits, boxes, y, sample_weight)
+
+    def _loss(self, logits: Tensor, boxes: Tensor, y: Any, sample_weight: Any) -> Tensor:
+        """A hook: the loss of `(layers, batch, num_queries, ...)`."""
+        loss: Tensor = self.criterion(logits, boxes, y["labels"], y["boxes"], sample_weight)
+        return loss
 
     def _shape_to_build(self, model: keras.Model) -> Shape:
         return (None, None, None, self.channels)
