@@ -30,12 +30,14 @@ class WeightMapping:
         theirs: Published name.
         layout: How it lies there.
         also: Further names under which the same tensor may be there, tied or in other versions.
+        instead: Names of tensors that it is tied to where there is none of those.
     """
 
     ours: str
     theirs: str
     layout: Layout = AS_IS
     also: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,11 +171,12 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
 
     def named(names: Iterable[str]) -> tuple[list[str], str]:
         names = [name.removeprefix(prefix) if bare else name for name in names]
-        return [name for name in names if name in tensors.shapes], names[0]
+        return [name for name in names if name in tensors.shapes], next(iter(names), "")
 
     used = set()
     for weight, mapping, name, others in paired(model, mappings):
         there, first = named([name, *others])
+        there = there or named([*mapping.instead])[0]
         if not there:
             raise ValueError(f"{tensors.folder}: the tensor {first} is missing.")
         expected = mapping.layout.their_shape(tuple(weight.shape))
