@@ -16,7 +16,8 @@ import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 from keras_transformers import export, pretrained
 from keras_transformers.detection import best_answers
 from keras_transformers.generation import BeamSearch, Greedy, generate
-from keras_transformers.models import DETR, MAE, DualEncoder, LanguageModel, Transformer
+from keras_transformers.models import MAE, DualEncoder, LanguageModel, Transformer
+from keras_transformers.models.set_detector import SetDetector
 from recipes.data.translation import load as load_pairs
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES, images, pairs_of, sequences
@@ -61,7 +62,7 @@ def _output(model, published):
     if isinstance(ours, MAE):
         return model(x, noise=torch.tensor(published.found["noise"])).logits.numpy()
     result = model(x)
-    if isinstance(ours, DETR):
+    if isinstance(ours, SetDetector):
         return torch.cat([result.logits, result.pred_boxes], dim=-1).numpy()
     return result[0].numpy()
 
