@@ -1,6 +1,5 @@
 """Deformable DETR (Zhu et al. 2021), which looks at a few points of several maps."""
 
-import dataclasses
 from typing import Any
 
 import keras
@@ -19,13 +18,20 @@ from keras_transformers.models import (
     PointQueries,
     ResNet,
 )
+from keras_transformers.models.deformable_variants import QUERIES
 from keras_transformers.models.pyramid import STRIDES
-from keras_transformers.pretrained.configuration import Configuration, Setting, flag, number, size
+from keras_transformers.pretrained.configuration import (
+    Combined,
+    Configuration,
+    Setting,
+    number,
+    size,
+)
+from keras_transformers.pretrained.deformable_weights import mappings_of
 from keras_transformers.pretrained.detr import (
     DETR_WEIGHTS,
     NUMBERS,
     SETTLED,
-    SHARED,
     WITHOUT_EFFECT,
     check_resnet,
     default_backbone,
@@ -34,15 +40,6 @@ from keras_transformers.pretrained.detr import (
     write_resnet,
 )
 from keras_transformers.pretrained.family import Family, Weights
-from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, Pointwise
-from keras_transformers.pretrained.weight_mapping import (
-    Mappings,
-    WeightMapping,
-    attention,
-    inside,
-    linear,
-    norm,
-)
 
 COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight")
 OF_ENCODER = {"mixer": DeformableAttention, "feed_forward": FeedForward}
@@ -51,101 +48,7 @@ OF_DECODER = {
     "cross_attention": DeformableAttention,
     "feed_forward": FeedForward,
 }
-DEFORMABLE = {
-    "value": "value_proj",
-    "offset": "sampling_offsets",
-    "weight": "attention_weights",
-    "attention_output": "output_proj",
-}
-PROPOSALS = {
-    "proposal_network": "enc_output",
-    "proposal_norm": "enc_output_norm",
-    "position_network": "pos_trans",
-    "position_norm": "pos_trans_norm",
-}
-
-
-def _layers() -> Mappings:
-    """The mappings of the layers of encoder and decoder."""
-    mappings: Mappings = []
-    for side, of_maps, theirs in (
-        ("encoder", "mixer", "self_attn"),
-        ("decoder", "cross_attention", "encoder_attn"),
-    ):
-        ours, start = f"{side}_{{i}}", f"model.{side}.layers.{{i}}"
-        for part, name in DEFORMABLE.items():
-            mappings += linear(f"{ours}/{of_maps}/{part}", f"{start}.{theirs}.{name}")
-        mappings += norm(f"{ours}/{of_maps}_norm", f"{start}.{theirs}_layer_norm")
-        mappings += linear(f"{ours}/feed_forward/hidden", f"{start}.fc1")
-        mappings += linear(f"{ours}/feed_forward/output", f"{start}.fc2")
-        mappings += norm(f"{ours}/feed_forward_norm", f"{start}.final_layer_norm")
-    start = "model.decoder.layers.{i}.self_attn"
-    names = (f"{start}.{name}_proj" for name in ("q", "k", "v", "out"))
-    mappings += attention("decoder_{i}/mixer", *names)
-    return mappings + norm("decoder_{i}/mixer_norm", f"{start}_layer_norm")
-
-
-def _levels(model: Any) -> Mappings:
-    """Those of the maps' projections and norms."""
-    mappings: Mappings = [WeightMapping("levels/embedding", "model.level_embed")]
-    for i, projection in enumerate(model.levels.projections):
-        theirs = f"model.input_proj.{i}"
-        layout = Pointwise() if isinstance(projection, keras.layers.Dense) else CONVOLUTION
-        mappings += [
-            WeightMapping(f"levels/projection_{i}/kernel", f"{theirs}.0.weight", layout),
-            WeightMapping(f"levels/projection_{i}/bias", f"{theirs}.0.bias"),
-        ]
-        mappings += norm(f"levels/norm_{i}", f"{theirs}.1")
-    return mappings
-
-
-def _heads(model: Any) -> Mappings:
-    """Those of the heads that all layers share, or of each layer's and of the proposals'."""
-    layers, classes, boxes = len(model.decoder_blocks), "class_embed", "bbox_embed"
-    if not model.queries.refine:  # which some files have as often as there are layers
-        names = [[f"{each}.{i}" for i in range(layers)] for each in (classes, boxes)]
-        return _head("heads", *names)
-    if model.queries.proposes:
-        classes = f"model.decoder.{classes}"
-    mappings: Mappings = []
-    for i in range(layers + model.queries.proposes):
-        ours = "proposal_heads" if i == layers else f"heads_{i}"
-        of_class = list(dict.fromkeys([f"{classes}.{i}", f"class_embed.{i}"]))
-        of_box = [f"model.decoder.{boxes}.{i}", f"{boxes}.{i}"]
-        mappings += _head(ours, of_class, of_box, tied=not model.queries.proposes)
-    return mappings
-
-
-def _head(ours: str, classes: list[str], boxes: list[str], tied: bool = False) -> Mappings:
-    """Those of one head, of which a file has one or more of each list; the first is written.
-
-    With `tied`, a class head that is not there is that of the first layer.
-    """
-    parts = [(f"{ours}/class_head", classes, "")]
-    for k, layer in enumerate(("hidden_0", "hidden_1", "output")):
-        parts.append((f"{ours}/box_head/{layer}", boxes, f".layers.{k}"))
-    mappings: Mappings = []
-    for part, (first, *also), end in parts:
-        for each in linear(part, f"{first}{end}"):
-            last = each.theirs.rpartition(".")[2]  # weight or bias
-            names = tuple(f"{name}{end}.{last}" for name in also)
-            instead = (f"class_embed.0.{last}",) if tied and not end else ()
-            mappings.append(dataclasses.replace(each, also=names, instead=instead))
-    return mappings
-
-
-def _mappings(model: Any) -> Mappings:
-    backbone = [each for each in SHARED if each.ours.startswith("backbone/")]  # type: ignore[union-attr]
-    mappings = [*backbone, *_layers(), *_levels(model), *_heads(model)]
-    if model.queries.proposes:
-        for ours, theirs in PROPOSALS.items():
-            of = norm if ours.endswith("norm") else linear
-            mappings += of(f"queries/{ours}", f"model.{theirs}")
-    else:
-        name = "model.query_position_embeddings.weight"
-        mappings += [WeightMapping("queries/embedding", name)]
-        mappings += linear("queries/reference", "model.reference_points")
-    return inside(mappings, "backbone/", model.backbone)
+OF_QUERIES = ("with_box_refine", "two_stage", "num_queries", "two_stage_num_proposals")
 
 
 def _default_backbone(config: dict[str, Any]) -> dict[str, Any]:
@@ -162,11 +65,9 @@ def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
     names = config.get("out_features")
     if names is None:
         indices = config.get("out_indices") or [4]
-        if not isinstance(indices, list) or not all(i in (1, 2, 3, 4) for i in indices):
-            raise ValueError("of a backbone whose `out_indices` are some of 1, 2, 3 and 4")
-        names = [f"stage{i}" for i in indices]
+        names = [f"stage{i}" for i in indices] if isinstance(indices, list) else None
     if not isinstance(names, list) or names != [each for each in stages if each in names]:
-        raise ValueError(f"of a backbone whose `out_features` are some of {', '.join(stages)}")
+        raise ValueError(f"of a backbone whose maps are some of {', '.join(stages)}")
     return {**resnet, "features": [f"stride_{STRIDES[stages.index(each)]}" for each in names]}
 
 
@@ -176,15 +77,32 @@ def _write_backbone(settings: dict[str, Any]) -> dict[str, Any]:
     return {**write_resnet(settings), "out_features": names}
 
 
+def _read_queries(config: dict[str, Any]) -> tuple[str, int]:
+    """The kind of queries, and how many."""
+    refine, proposes = (config.get(name) or False for name in OF_QUERIES[:2])
+    for name, value in zip(OF_QUERIES, (refine, proposes), strict=False):
+        if not isinstance(value, bool):
+            raise ValueError(f"`{name}` must be true or false. Received: {value!r}")
+    if proposes and not refine:
+        raise ValueError("`with_box_refine` must be true where `two_stage` is. Received: False")
+    name, kind = OF_QUERIES[3 if proposes else 2], "refined" if refine else "points"
+    count = 300 if config.get(name) is None else config[name]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {count!r}")
+    return "proposals" if proposes else kind, count
+
+
+def _write_queries(arguments: dict[str, Any]) -> dict[str, Any]:
+    kind, number = arguments["queries"]
+    values = (kind != "points", kind == "proposals", number, number)
+    return dict(zip(OF_QUERIES, values, strict=True))
+
+
 def make(arguments: dict[str, Any]) -> Any:
     """A built detector."""
     given = dict(arguments)
     resnet = dict(given["resnet"])
     features, levels = resnet.pop("features"), given["num_levels"]
-    if given["two_stage"] and not given["refine"]:
-        raise ValueError(
-            "config.json: `with_box_refine` must be true where `two_stage` is. Received: False"
-        )
     backbone = ResNet(None, norm="frozen", name="backbone", **resnet)
     blocks = []
     for kind, start in ((DeformableEncoderBlock, ""), (DeformableDecoderBlock, "decoder_")):
@@ -192,13 +110,12 @@ def make(arguments: dict[str, Any]) -> Any:
         epsilon = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
         options = {"num_levels": levels, "dropout": given["dropout"], "norm": epsilon}
         blocks.append(kind(**numbers, **options))
-    queries = PointQueries(given["num_queries"], given["refine"])
     model = DeformableDETR(
         given["num_classes"],
         FeatureMaps(backbone, features, levels),
         given["hidden_dim"],
         num_layers=(given["num_encoder_layers"], given["num_decoder_layers"]),
-        queries=PointProposals(given["num_proposals"]) if given["two_stage"] else queries,
+        queries=QUERIES[given["queries"][0]](given["queries"][1]),
         blocks=blocks,
         criterion={"classification": "focal", **{name: given[name] for name in COSTS}},
     )
@@ -221,6 +138,7 @@ def arguments_of(model: Any) -> dict[str, Any]:
             f"Received: {', '.join(kind.__name__ for kind in kinds)}"
         )
     settings, maps, queries = model.get_config(), model.feature_map, model.queries
+    kind = "proposals" if queries.proposes else "refined" if queries.refine else "points"
     strides = [f"stride_{stride}" for stride in model.backbone.strides()]
     features = maps.features or [each for each in strides if each != "stride_4"]
     return {
@@ -233,10 +151,7 @@ def arguments_of(model: Any) -> dict[str, Any]:
         "num_levels": maps.num_levels,
         "num_encoder_layers": len(model.encoder_blocks),
         "num_decoder_layers": len(model.decoder_blocks),
-        "num_queries": queries.num_queries,
-        "num_proposals": queries.num_queries,
-        "refine": queries.refine,
-        "two_stage": queries.proposes,
+        "queries": (kind, queries.num_queries),
         "norm_first": encoder.norm_first or decoder.norm_first,
         "max_wavelength": maps.max_wavelength,
         "resnet": {**model.backbone.get_config(), "features": list(features)},
@@ -253,13 +168,10 @@ DEFORMABLE_DETR_CONFIGURATION = Configuration(
         size("encoder_n_points", "num_points", 4),
         size("decoder_n_points", "decoder_num_points", 4),
         size("num_feature_levels", "num_levels", 4),
-        size("num_queries", "num_queries", 300),
-        size("two_stage_num_proposals", "num_proposals", 300),
-        flag("with_box_refine", "refine", False),
-        flag("two_stage", "two_stage", False),
         number("class_cost", "class_cost", 1),
         Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
     ),
+    combined=(Combined("queries", OF_QUERIES, _read_queries, _write_queries),),
     fixed={"norm_first": False, "max_wavelength": 10000.0, "classification": "focal"},
     settled={
         **SETTLED,
@@ -274,7 +186,7 @@ DEFORMABLE_DETR_CONFIGURATION = Configuration(
 DEFORMABLE_DETR = Family(
     configuration=DEFORMABLE_DETR_CONFIGURATION,
     weights=Weights(
-        mappings=_mappings,
+        mappings=mappings_of,
         sizes={
             **{name: of for name, of in DETR_WEIGHTS.sizes.items() if isinstance(name, tuple)},
             "model.level_embed": ("num_feature_levels", "d_model"),

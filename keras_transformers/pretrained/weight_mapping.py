@@ -248,13 +248,15 @@ def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
 def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
     """The published tensors of a model: dict of name to NumPy array.
 
-    `bare_prefix` is left out in front of names.
+    `bare_prefix` is left out in front of names, and a tensor that is tied to an equal one there.
     """
     parts: dict[str, dict[int, Array]] = collections.defaultdict(dict)
     axes: dict[str, int] = {}
     for weight, mapping, name, _ in paired(model, mappings):
         value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
         name = name.removeprefix(bare_prefix)
+        if any(np.array_equal(parts.get(tied, {}).get(0, ()), value) for tied in mapping.instead):
+            continue
         parts[name][getattr(mapping.layout, "number", 0)] = value
         axes[name] = getattr(mapping.layout, "axis", -1)
     return {
