@@ -150,7 +150,7 @@ class DeformableDETR(SetDetector):
 
     def build(self, images_shape: Any) -> None:
         widths = self.feature_map.build(self._shape_of_images(images_shape), self.compute_dtype)
-        self.levels.build(widths)
+        self.levels.build([(None, None, None, width) for width in widths])
         width = self._settings["hidden_dim"]
         tokens, found = (None, None, width), (None, self.queries.num_queries, width)
         for block in self.encoder_blocks:

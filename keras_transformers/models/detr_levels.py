@@ -152,7 +152,8 @@ class Levels(Composite, keras.layers.Layer):
             expected = f"a multiple of {GROUPS}, the groups of the norm of each map"
             refuse(self, "hidden_dim", expected, hidden_dim)
 
-    def build(self, widths: Sequence[int]) -> None:
+    def build(self, maps_shape: Sequence[Shape]) -> None:
+        widths = [shape[-1] for shape in maps_shape]
         self.embedding = self.add_weight(
             name="embedding",
             shape=(self.num_levels, self.hidden_dim),
@@ -169,7 +170,6 @@ class Levels(Composite, keras.layers.Layer):
             )
             norm.build((None, None, None, self.hidden_dim))
             self.norms.append(norm)
-        self.built = True
 
     def _projection(self, level: int, from_backbone: bool) -> Any:
         options = {"name": f"projection_{level}", "dtype": self.dtype_policy}
@@ -187,6 +187,12 @@ class Levels(Composite, keras.layers.Layer):
                 x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
             found.append(norm(project(x)))
         return found
+
+    def compute_output_shape(self, maps_shape: Sequence[Shape]) -> list[Shape]:
+        shapes = [tuple(shape) for shape in maps_shape]
+        while len(shapes) < self.num_levels:
+            shapes.append((shapes[-1][0], *(side and -(-side // 2) for side in shapes[-1][1:3]), 0))
+        return [(*shape[:-1], self.hidden_dim) for shape in shapes]
 
     def memory(
         self, maps: Sequence[Tensor], mask: Tensor | None, encode: Any
