@@ -67,15 +67,19 @@ def _output(model, published):
     return result[0].numpy()
 
 
-def test_boxes_of_a_conditional_detr_are_those_of_the_published_post_processing(tmp_path):
-    published = Published(CASE_FILES / "conditional_detr.npz", CASES["conditional_detr"], tmp_path)
-    model = hf.ConditionalDetrForObjectDetection.from_pretrained(tmp_path).eval()
+@pytest.mark.parametrize(
+    "name", ["conditional_detr", "deformable_detr", "deformable_detr_proposals"]
+)
+def test_boxes_of_a_detector_are_those_of_the_published_post_processing(name, tmp_path):
+    published = Published(CASE_FILES / f"{name}.npz", CASES[name], tmp_path)
+    title = CASES[name]["class"].removesuffix("ForObjectDetection")
+    model = getattr(hf, CASES[name]["class"]).from_pretrained(tmp_path).eval()
     pictures = images(published.case)
     with torch.no_grad():
         theirs = model(torch.tensor(pictures).permute(0, 3, 1, 2))
     sizes = [pictures.shape[1:3]] * len(pictures)
-    expected = hf.ConditionalDetrImageProcessor().post_process_object_detection(
-        theirs, 0.0, sizes, top_k=7
+    expected = getattr(hf, f"{title}ImageProcessor")().post_process_object_detection(
+        theirs, 0.0, sizes, top_k=published.model.queries.num_queries
     )
     found = published.model(pictures, training=False)
     found = to_numpy(best_answers(found["logits"], found["boxes"], "focal"))
