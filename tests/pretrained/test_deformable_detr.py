@@ -58,7 +58,7 @@ def folder(published, tmp_path):
         ({"two_stage": 1}, "`two_stage` must be true or false. Received: 1"),
         ({"num_queries": 0}, "`num_queries` must be a positive integer. Received: 0"),
         ({"num_queries": 9}, "query_position_embeddings.weight must have shape"),
-        ({"encoder_n_points": 3}, "attention_weights.weight must have shape"),
+        ({"encoder_n_points": 3}, "sampling_offsets.weight must have shape"),
         ({"decoder_layers": 3}, "decoder_layers=3 must be the number of layers"),
         ({"num_feature_levels": 2}, "num_feature_levels=2"),
         ({"d_model": 64}, "d_model=64"),
