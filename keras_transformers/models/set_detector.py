@@ -71,7 +71,8 @@ class SetDetector(Transferable, ModelSettings, Composite, keras.Model):
         self, images: Tensor | dict[str, Tensor], training: bool | None = None
     ) -> dict[str, Tensor]:
         images, mask = images_and_mask(self, images)
-        logits, boxes = self._decode(*self._encode(images, mask, training), training)
+        memory, positions = self._encode(images, mask, training)
+        logits, boxes = self._decode(memory, positions, training)
         boxes = ops.cast(ops.sigmoid(boxes), logits.dtype)
         return {
             "logits": logits[:, -1],

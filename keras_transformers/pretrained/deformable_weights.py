@@ -1,12 +1,17 @@
 """Which published tensor of Deformable DETR becomes which weight of ours."""
 
-import dataclasses
 from typing import Any
 
 import keras
 
 from keras_transformers.pretrained.detr import SHARED
-from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, Pointwise
+from keras_transformers.pretrained.tensor_layouts import (
+    CONVOLUTION,
+    FLAT,
+    LINEAR,
+    Layout,
+    Pointwise,
+)
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
     WeightMapping,
@@ -68,8 +73,8 @@ def _heads(model: Any) -> Mappings:
     """Those of the heads that all layers share, or of each layer's and of the proposals'."""
     layers, classes, boxes = len(model.decoder_blocks), "class_embed", "bbox_embed"
     if not model.queries.refine:  # which some files have as often as there are layers
-        names = [[f"{each}.{i}" for i in range(layers)] for each in (classes, boxes)]
-        return _head("heads", *names)
+        of_class, of_box = ([f"{each}.{i}" for i in range(layers)] for each in (classes, boxes))
+        return _head("heads", of_class, of_box)
     if model.queries.proposes:
         classes = f"model.decoder.{classes}"
     mappings: Mappings = []
@@ -89,13 +94,15 @@ def _head(ours: str, classes: list[str], boxes: list[str], tied: bool = False) -
     parts = [(f"{ours}/class_head", classes, "")]
     for k, layer in enumerate(("hidden_0", "hidden_1", "output")):
         parts.append((f"{ours}/box_head/{layer}", boxes, f".layers.{k}"))
+    kinds: list[tuple[str, str, Layout]]
+    kinds = [("weight", "kernel", LINEAR), ("bias", "bias", FLAT)]
     mappings: Mappings = []
     for part, (first, *also), end in parts:
-        for each in linear(part, f"{first}{end}"):
-            last = each.theirs.rpartition(".")[2]  # weight or bias
+        for last, weight, layout in kinds:
             names = tuple(f"{name}{end}.{last}" for name in also)
             instead = (f"class_embed.0.{last}",) if tied and not end else ()
-            mappings.append(dataclasses.replace(each, also=names, instead=instead))
+            theirs = f"{first}{end}.{last}"
+            mappings.append(WeightMapping(f"{part}/{weight}", theirs, layout, names, instead))
     return mappings
 
 

@@ -7,7 +7,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, MaybeWeights, Shape, Tensor
+from keras_transformers.annotations import (
+    Index,
+    LayerOptions,
+    LevelShapes,
+    MaybeWeights,
+    Shape,
+    Tensor,
+)
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
@@ -19,7 +26,7 @@ from keras_transformers.layers.traced import Traced
 
 
 def sample_levels(
-    values: Tensor, level_shapes: Tensor, locations: Tensor, weights: Tensor
+    values: Tensor, level_shapes: LevelShapes, locations: Tensor, weights: Tensor
 ) -> Tensor:
     """Weighted sums of values at points of several maps, interpolated between their positions.
 
@@ -54,7 +61,8 @@ def sample_levels(
     table = ops.reshape(values, (-1, dim))
     image = ops.reshape(ops.arange(batch, dtype="int32"), (-1, 1, 1, 1, 1, 1)) * positions
     head = np.arange(heads, dtype="int32").reshape(-1, 1, 1, 1)
-    y, start = None, 0
+    y: Any = None
+    start: Any = 0
     for level in range(levels):  # at once they would take `levels` times the memory
         rows, columns = level_shapes[level][0], level_shapes[level][1]
         x_index, x_share = _neighbours(locations[:, :, :, level, :, 0], columns)
@@ -71,7 +79,8 @@ def sample_levels(
         around = ops.take(table, index, axis=0)  # (batch, queries, heads, 4 points, dim)
         found = ops.matmul(share[..., None, :], around)[..., 0, :]
         y, start = found if y is None else y + found, start + rows * columns
-    return y
+    sums: Tensor = y
+    return sums
 
 
 def _neighbours(share: Tensor, extent: Index) -> tuple[Tensor, Tensor]:
@@ -185,7 +194,7 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
         return keras.layers.Dense(units, name=name, dtype=self.dtype_policy, **started)
 
     def call(
-        self, x: Tensor, context: Tensor, reference_points: Tensor, level_shapes: Tensor,
+        self, x: Tensor, context: Tensor, reference_points: Tensor, level_shapes: LevelShapes,
         positions: Tensor | None = None, context_mask: Tensor | None = None,
         return_attention_scores: bool = False, training: bool | None = None
     ) -> MaybeWeights:  # fmt: skip

@@ -5,7 +5,14 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
+from keras_transformers.annotations import (
+    Activation,
+    LevelShapes,
+    MaybeWeights,
+    Part,
+    Shape,
+    Tensor,
+)
 from keras_transformers.layers.attention.deformable import DeformableAttention
 from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.blocks.residual import Block
@@ -84,7 +91,7 @@ class DeformableEncoderBlock(DeformableBlock):
         self._build_feed_forward(x_shape)
 
     def call(
-        self, x: Tensor, reference_points: Tensor, level_shapes: Tensor,
+        self, x: Tensor, reference_points: Tensor, level_shapes: LevelShapes,
         positions: Tensor | None = None, padding_mask: Tensor | None = None,
         return_attention_scores: bool = False, training: bool | None = None,
         mask: Tensor | None = None, x_mask: Tensor | None = None
@@ -167,7 +174,7 @@ class DeformableDecoderBlock(DeformableBlock):
         self._build_feed_forward(x_shape)
 
     def call(
-        self, x: Tensor, context: Tensor, reference_points: Tensor, level_shapes: Tensor,
+        self, x: Tensor, context: Tensor, reference_points: Tensor, level_shapes: LevelShapes,
         positions: Tensor | None = None, context_mask: Tensor | None = None,
         padding_mask: Tensor | None = None, return_attention_scores: bool = False,
         training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
