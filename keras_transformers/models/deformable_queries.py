@@ -1,6 +1,6 @@
 """The object queries of Deformable DETR, each of which refers to a point or a box of the image."""
 
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import keras
 from keras import ops
@@ -10,17 +10,30 @@ from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import sinusoidal_coordinates
 from keras_transformers.layers.masks import hide_padding
 from keras_transformers.models.detr_levels import LevelMemory
-from keras_transformers.models.detr_queries import ObjectQueries, Start
+from keras_transformers.models.detr_queries import ObjectQueries
 from keras_transformers.models.detr_references import FARTHEST
 
 MARGIN = 0.01  # within which of a border, as a share of the image, nothing is proposed
 NOWHERE = 1e4  # of a box before the sigmoid, where nothing is proposed
 
 
+class PointStart(NamedTuple):
+    """What the first decoder block is given, and the queries' positions in every block."""
+
+    tokens: Tensor  # (batch, num_queries, hidden_dim)
+    boxes: Tensor  # float32 (batch, num_queries, 4), before the sigmoid
+    proposed: tuple[Tensor, Tensor] | None  # logits, and boxes before the sigmoid, to be trained
+    positions: Tensor  # (batch or 1, num_queries, hidden_dim)
+
+
 class DeformableQueries(ObjectQueries):
-    """Base of the queries of a `DeformableDETR`; a subclass has `start` and `points`."""
+    """Base of the queries of a `DeformableDETR`; a subclass has `start`."""
 
     boxes = True
+
+    def start(self, memory: Any, heads: Any) -> Any:
+        """A hook: a `PointStart`, for these maps, a `LevelMemory`."""
+        raise NotImplementedError
 
     def points(self, layer: int, boxes: Tensor) -> Tensor:
         """A hook: what decoder block `layer` is told, points or boxes as shares of the image."""
@@ -64,7 +77,7 @@ class PointQueries(DeformableQueries):
         self.reference_dense = keras.layers.Dense(2, name="reference", dtype=self.dtype_policy)
         self.reference_dense.build((None, self.num_queries, width))
 
-    def start(self, memory: Any, heads: Any) -> Start:
+    def start(self, memory: Any, heads: Any) -> PointStart:
         embedding = ops.cast(self.embedding, memory.tokens.dtype)[None]
         positions, tokens = ops.split(embedding, 2, axis=-1)
         points = ops.cast(self.reference_dense(positions), "float32")
@@ -72,7 +85,7 @@ class PointQueries(DeformableQueries):
         boxes = ops.pad(points, ((0, 0), (0, 0), (0, 2)))  # no size yet
         batch = ops.shape(memory.tokens)[0]
         tokens, boxes = (ops.repeat(x, batch, axis=0) for x in (tokens, boxes))
-        return Start(tokens, boxes, None, positions)
+        return PointStart(tokens, boxes, None, positions)
 
     def points(self, layer: int, boxes: Tensor) -> Tensor:
         points = super().points(layer, boxes)
@@ -121,14 +134,14 @@ class PointProposals(DeformableQueries):
                 layer.build((None, None, units))
                 setattr(self, layer.name, layer)
 
-    def start(self, memory: Any, heads: Any) -> Start:
+    def start(self, memory: Any, heads: Any) -> PointStart:
         logits, boxes = self._propose(memory, heads)
         start = ops.stop_gradient(boxes)
         width = memory.tokens.shape[-1]
         codes = ops.cast(sinusoidal_coordinates(ops.sigmoid(start), 2 * width), logits.dtype)
         positions, tokens = ops.split(self.position_norm(self.position_network(codes)), 2, axis=-1)
         start = ops.clip(start, -FARTHEST, FARTHEST)
-        return Start(tokens, start, (logits, boxes), positions)
+        return PointStart(tokens, start, (logits, boxes), positions)
 
     def _propose(self, memory: LevelMemory, heads: Any) -> tuple[Tensor, Tensor]:
         """Logits and boxes, before the sigmoid, of the positions that are surest of an object."""

@@ -32,7 +32,6 @@ class Start(NamedTuple):
     tokens: Tensor  # (batch, num_queries, hidden_dim)
     boxes: Tensor | None  # float32 (batch, num_queries, 4), before the sigmoid
     proposed: tuple[Tensor, Tensor] | None  # logits, and boxes before the sigmoid, to be trained
-    positions: Tensor | None = None  # of the queries, in every block; else `positions` gives them
 
 
 class ObjectQueries(Arguments, Composite, keras.layers.Layer):
