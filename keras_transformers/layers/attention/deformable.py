@@ -230,7 +230,7 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
         """Rows and columns of each map, numbers or scalar tensors."""
         given = getattr(level_shapes, "shape", None)
         number = len(level_shapes) if given is None else given[0]
-        if number not in (None, self.num_levels):
+        if isinstance(number, int) and number != self.num_levels:  # else it is not known
             self._refuse("level_shapes", f"of {self.num_levels} maps", f"{number} of them")
         return [[level_shapes[level][i] for i in (0, 1)] for level in range(self.num_levels)]
 
