@@ -13,6 +13,7 @@ from keras_transformers.pretrained.folder import read_model
 NEW_TOKENS = 128  # of a continuation
 OF_IMAGES: dict[type, Callable[..., Any]] = {
     models.DETR: export.Detector,
+    models.DeformableDETR: export.Detector,
     models.PVT: export.ImageClassifier,
     models.SegFormer: export.Segmenter,
     models.Swin: export.ImageClassifier,

@@ -30,12 +30,14 @@ class WeightMapping:
         theirs: Published name.
         layout: How it lies there.
         also: Further names under which the same tensor may be there, tied or in other versions.
+        instead: Names of tensors that it is tied to where there is none of those.
     """
 
     ours: str
     theirs: str
     layout: Layout = AS_IS
     also: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,11 +171,12 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
 
     def named(names: Iterable[str]) -> tuple[list[str], str]:
         names = [name.removeprefix(prefix) if bare else name for name in names]
-        return [name for name in names if name in tensors.shapes], names[0]
+        return [name for name in names if name in tensors.shapes], next(iter(names), "")
 
     used = set()
     for weight, mapping, name, others in paired(model, mappings):
         there, first = named([name, *others])
+        there = there or named([*mapping.instead])[0]
         if not there:
             raise ValueError(f"{tensors.folder}: the tensor {first} is missing.")
         expected = mapping.layout.their_shape(tuple(weight.shape))
@@ -245,13 +248,15 @@ def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
 def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
     """The published tensors of a model: dict of name to NumPy array.
 
-    `bare_prefix` is left out in front of names.
+    `bare_prefix` is left out in front of names, and a tensor that is tied to an equal one there.
     """
     parts: dict[str, dict[int, Array]] = collections.defaultdict(dict)
     axes: dict[str, int] = {}
     for weight, mapping, name, _ in paired(model, mappings):
         value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
         name = name.removeprefix(bare_prefix)
+        if any(np.array_equal(parts.get(tied, {}).get(0, ()), value) for tied in mapping.instead):
+            continue
         parts[name][getattr(mapping.layout, "number", 0)] = value
         axes[name] = getattr(mapping.layout, "axis", -1)
     return {
