@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
         "label_lists",
