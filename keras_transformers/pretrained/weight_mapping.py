@@ -126,26 +126,34 @@ class _Number(int):
         return str(int(self) + int(more or 0))
 
 
-def paired(
-    model: keras.Model, mappings: Mappings
-) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
-    """`(weight, mapping, published name, other names)` of every weight of a built model."""
-    patterns = [
-        (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
-        for mapping in mappings
-        if isinstance(mapping, WeightMapping)
-    ]
-    found = []
-    for weight in model.weights:
-        path = weight.path.removeprefix(f"{model.name}/")
+class Names:
+    """What published files call the weights of a model, by the mappings of its family."""
+
+    def __init__(self, mappings: Mappings) -> None:
+        self._patterns = [
+            (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
+            for mapping in mappings
+            if isinstance(mapping, WeightMapping)
+        ]
+
+    def of(self, path: str) -> tuple[WeightMapping, str, list[str]]:
+        """`(mapping, published name, other names)` of the weight at a path inside the model."""
+        patterns = self._patterns
         matches = [(m, mapping) for pattern, mapping in patterns if (m := pattern.fullmatch(path))]
         if len(matches) != 1:
             raise LookupError(f"{len(matches)} weight mappings are for {path}")
         match, mapping = matches[0]
         numbers = {key: _Number(value) for key, value in match.groupdict().items()}
         names = [name.format(**numbers) for name in (mapping.theirs, *mapping.also)]
-        found.append((weight, mapping, names[0], names[1:]))
-    return found
+        return mapping, names[0], names[1:]
+
+
+def paired(
+    model: keras.Model, mappings: Mappings
+) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
+    """`(weight, mapping, published name, other names)` of every weight of a built model."""
+    names = Names(mappings)
+    return [(w, *names.of(w.path.removeprefix(f"{model.name}/"))) for w in model.weights]
 
 
 def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str) -> list[str]:
