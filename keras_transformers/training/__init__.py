@@ -1,6 +1,14 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
 from keras_transformers.label_lists import several_hot
+from keras_transformers.training.adapters import (
+    adapters_of,
+    add_lora,
+    merge,
+    remove_lora,
+    set_adapter,
+    unmerge,
+)
 from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
@@ -56,6 +64,8 @@ __all__ = [
     "TokenResults",
     "TranslationScores",
     "WarmupLinear",
+    "adapters_of",
+    "add_lora",
     "best_threshold",
     "bleu_tokenizer",
     "calibration_error",
@@ -63,12 +73,16 @@ __all__ = [
     "classification_loss",
     "keep_freed_memory",
     "linear_cross_entropy",
+    "merge",
     "orthogonalize",
+    "remove_lora",
     "score_boxes",
     "score_classes",
     "score_labels",
     "score_translations",
+    "set_adapter",
     "several_hot",
     "text_normalization",
     "token_cross_entropy",
+    "unmerge",
 ]
