@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
+
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.adapted import KINDS, Adapted, adaptable
 from keras_transformers.pretrained.family import Weights
 from keras_transformers.pretrained.module_names import module_name
 from keras_transformers.pretrained.tensor_layouts import (
-    LINEAR,
     AsIs,
     FusedPart,
     Layout,

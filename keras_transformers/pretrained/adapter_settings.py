@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.files import read_json
+from keras_transformers.layers.low_rank import LowRankSettings
+from keras_transformers.pretrained.files import read_json, write_json
 
 ADAPTER = "adapter_config.json"
 ALL_LINEAR = "all-linear"
@@ -23,6 +25,9 @@ READ = frozenset(
     "alpha_pattern lora_alpha lora_dropout modules_to_save r rank_pattern target_modules use_dora "
     "use_rslora".split()
 )
+# Ends of the names of published classes -> what peft calls their task, where that adds nothing.
+TASKS = {"ForCausalLM": "CAUSAL_LM", "LMHeadModel": "CAUSAL_LM"}
+TASKS |= {"ForConditionalGeneration": "SEQ_2_SEQ_LM", "MTModel": "SEQ_2_SEQ_LM"}
 LONGEST_PATTERN, MOST_REPEATS = 500, 3
 
 
@@ -184,3 +189,56 @@ def _is_quick(pattern: str) -> bool:
     except re.error:
         return False
     return len(re.findall(r"(?<!\\)[*+{]", pattern)) <= MOST_REPEATS
+
+
+def write_settings(
+    folder: pathlib.Path,
+    modules: Mapping[str, LowRankSettings],
+    saved: tuple[str, ...],
+    architecture: str,
+    base: str | None,
+    straight: bool,
+) -> None:
+    """Writes `adapter_config.json`.
+
+    Args:
+        folder: Path of the folder.
+        modules: Module -> what its adapter is.
+        saved: Modules that are saved whole.
+        architecture: The published class.
+        base: Path or name of the base.
+        straight: Whether a kernel lies with its inputs first.
+    """
+    first = next(iter(modules.values()))
+    kinds = {(each.dropout, each.dora, each.rslora) for each in modules.values()}
+    if len(kinds) > 1:
+        raise ValueError(
+            "save_adapter: all modules must have the same dropout, and all DoRA and rsLoRA, or "
+            f"none. Received: {sorted(kinds)}"
+        )
+    config = {
+        "base_model_name_or_path": base,
+        "bias": "none",
+        "fan_in_fan_out": straight,
+        "inference_mode": True,
+        "init_lora_weights": True,
+        "lora_alpha": _number(first.alpha),
+        "lora_dropout": first.dropout,
+        "modules_to_save": list(saved) or None,
+        "peft_type": "LORA",
+        "r": first.rank,
+        "target_modules": list(modules),
+        "task_type": next((t for end, t in TASKS.items() if architecture.endswith(end)), None),
+        "use_dora": first.dora,
+        "use_rslora": first.rslora,
+    }
+    config["rank_pattern"] = {m: e.rank for m, e in modules.items() if e.rank != first.rank}
+    config["alpha_pattern"] = {
+        module: _number(each.alpha) for module, each in modules.items() if each.alpha != first.alpha
+    }
+    write_json(folder, ADAPTER, config)
+
+
+def _number(value: float) -> float:
+    """An integer where it is one, as peft has it."""
+    return int(value) if float(value).is_integer() else value

@@ -26,7 +26,7 @@ KINDS = {
     "lora_magnitude_vector.weight": ("magnitude", None),
 }
 KNOWN = re.compile(rf"(.+)\.({'|'.join(map(re.escape, KINDS))})")
-BASE = ".base_layer.weight"
+OTHER = {"lora_a": "lora_b", "lora_b": "lora_a"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +47,13 @@ class PublishedAdapter:
     tables: set[str]
     whole: dict[str, str]
 
-    def of(self, module: str, parts: Sequence[Part]) -> ModuleAdapter:
-        """The adapter of a module that these layers of ours are.
+    def of(self, module: str, parts: Sequence[Part], reverse: bool = False) -> ModuleAdapter:
+        """The adapter of a module.
+
+        Args:
+            module: Its name.
+            parts: The layers of ours that it is.
+            reverse: Whether the module multiplies with a table that is ours, transposed.
 
         Raises:
             ValueError: If a tensor is missing, or has another shape than the configuration says.
@@ -57,8 +62,12 @@ class PublishedAdapter:
         settings = LowRankSettings(
             rank, alpha, self.settings.dropout, self.settings.dora, self.settings.rank_stabilized
         )
-        names = self.changed[module]
+        names = dict(self.changed[module])
+        if reverse:
+            names = {OTHER.get(key, key): name for key, name in names.items()}
         shapes = expected_shapes(parts, settings)
+        if reverse:
+            shapes = {key: shape[::-1] for key, shape in shapes.items()}
         if set(names) != set(shapes):
             raise ValueError(
                 f"{self.tensors.folder / FILE}: of {module} there must be {', '.join(shapes)}. "
@@ -74,6 +83,7 @@ class PublishedAdapter:
             key: self.tensors.read(name).astype("float32", copy=False)
             for key, name in names.items()
         }
+        found = {key: value.T for key, value in found.items()} if reverse else found
         return ModuleAdapter(settings, our_arrays(parts, found))
 
 
@@ -111,9 +121,7 @@ def _all(parts: Sequence[Part]) -> tuple[int, int]:
     return parts[0].shape[0], sum(part.shape[1] for part in parts)
 
 
-def expected_shapes(
-    parts: Sequence[Part], settings: LowRankSettings
-) -> dict[str, tuple[int, ...]]:
+def expected_shapes(parts: Sequence[Part], settings: LowRankSettings) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors of a module's adapter."""
     inputs, outputs = _all(parts)
     arrays = {

@@ -67,7 +67,8 @@ class Tensors:
             lacking = sorted(set(listed or names) - names)
             if lacking:
                 raise ValueError(
-                    f"{self.folder / INDEX} says that {shard} holds {lacking[0]}, which it does not."
+                    f"{self.folder / INDEX} says that {shard} holds {lacking[0]}, which it does "
+                    "not."
                 )
             self._position |= dict.fromkeys(listed or names, shard)
             self.shapes |= {name: inside[name][0] for name in listed or names}
@@ -99,8 +100,8 @@ class Tensors:
         if pickles:
             return ValueError(
                 f"{self.folder} has weights in {pickles[0]} only. Reading such a file can execute "
-                f"what is in it, so it is refused; have it converted to {self.file} by somebody who "
-                "trusts it."
+                f"what is in it, so it is refused; have it converted to {self.file} by somebody "
+                "who trusts it."
             )
         return FileNotFoundError(f"There is no file {self.file} in {self.folder}.")
 

@@ -161,7 +161,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    weights = family.weights
+    weights, model.published_as = family.weights, family.name
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
     if isinstance(model, models.LanguageModel) and has_chat_template(folder):
         warnings.warn(

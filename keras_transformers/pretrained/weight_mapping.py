@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -17,6 +17,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
+from keras_transformers.layers.adapted import is_altered, kernel_of
+from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.pretrained.files import MOST_VALUES, Tensors
 from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout
 
@@ -151,9 +153,12 @@ class Names:
 def paired(
     model: keras.Model, mappings: Mappings
 ) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
-    """`(weight, mapping, published name, other names)` of every weight of a built model."""
+    """`(weight, mapping, published name, other names)` of every weight but adapters' of a model."""
     names = Names(mappings)
-    return [(w, *names.of(w.path.removeprefix(f"{model.name}/"))) for w in model.weights]
+    layers = model._flatten_layers(include_self=False)
+    adapters = {id(w) for each in layers if isinstance(each, LowRank) for w in each.weights}
+    weights = [weight for weight in model.weights if id(weight) not in adapters]
+    return [(w, *names.of(w.path.removeprefix(f"{model.name}/"))) for w in weights]
 
 
 def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str) -> list[str]:
@@ -253,18 +258,26 @@ def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
 def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
     """The published tensors of a model: dict of name to NumPy array.
 
-    `bare_prefix` is left out in front of names.
+    `bare_prefix` is left out in front of names. An active adapter is merged into them.
     """
-    parts: dict[str, dict[int, Array]] = collections.defaultdict(dict)
-    axes: dict[str, int] = {}
+    parts: dict[str, list[tuple[Layout, Array]]] = collections.defaultdict(list)
+    changed = {id(kernel_of(each)): each for each in model._flatten_layers() if is_altered(each)}
     for weight, mapping, name, _ in paired(model, mappings):
-        value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
-        name = name.removeprefix(bare_prefix)
-        parts[name][getattr(mapping.layout, "number", 0)] = value
-        axes[name] = getattr(mapping.layout, "axis", -1)
-    return {
-        name: np.concatenate([found[i] for i in range(len(found))], axis=axes[name])
-        if len(found) > 1
-        else found[0]
-        for name, found in parts.items()
+        value, layer = ops.convert_to_numpy(weight), changed.get(id(weight))
+        if layer is not None:
+            whole = layer.adapter.alter_whole(layer.float_kernel())
+            value = ops.convert_to_numpy(whole).reshape(weight.shape)
+        parts[name.removeprefix(bare_prefix)].append((mapping.layout, np.asarray(value)))
+    return {name: joined(found) for name, found in parts.items()}
+
+
+def joined(parts: Sequence[tuple[Layout, Array]]) -> Array:
+    """The published tensor of a weight, or of several that are one there, as float32."""
+    numbered = {
+        getattr(layout, "number", 0): layout.theirs(np.asarray(value, "float32"))
+        for layout, value in parts
     }
+    axis = getattr(parts[-1][0], "axis", -1)
+    if len(numbered) == 1:
+        return numbered.popitem()[1]
+    return np.concatenate([numbered[i] for i in range(len(numbered))], axis=axis)

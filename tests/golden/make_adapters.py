@@ -32,9 +32,7 @@ def adapted(base, settings, folder):
     peft.get_peft_model(base, peft.LoraConfig(**settings)).save_pretrained(folder)
     file = folder / "adapter_model.safetensors"
     stored = load_file(file)
-    shapes = {
-        name: list(value.shape) for name, value in stored.items() if "base_layer" not in name
-    }
+    shapes = {name: list(value.shape) for name, value in stored.items() if "base_layer" not in name}
     save_file({**stored, **adapter_tensors(shapes)}, file, {"format": "pt"})
     return shapes
 
