@@ -15,7 +15,8 @@ ADAPTER = "adapter_config.json"
 ALL_LINEAR = "all-linear"
 # Whatever their values, the tensors say the rest.
 WITHOUT_EFFECT = frozenset(
-    "auto_mapping base_model_name_or_path eva_config exclude_modules fan_in_fan_out inference_mode "
+    "auto_mapping base_model_name_or_path ensure_weight_tying eva_config exclude_modules "
+    "fan_in_fan_out inference_mode "
     "layers_pattern layers_to_transform megatron_config megatron_core peft_type peft_version "
     "qalora_group_size revision runtime_config task_type".split()
 )

@@ -48,6 +48,8 @@ def our_tables(
         if not present:
             continue
         inputs, outputs = _places(part, family, architecture)
+        if outputs and published.settings.dora:
+            raise _refused_dora("load_adapter", part)
         adapters = [
             published.of(name, [part], reverse=name not in published.tables) for name in present
         ]
@@ -73,10 +75,7 @@ def table_tensors(
     """Module -> its tensors, of every place of a table."""
     inputs, outputs = _places(part, family, architecture)
     if outputs and adapter.settings.dora:
-        raise ValueError(
-            "save_adapter: `peft` knows no DoRA of a table that makes logits, too. "
-            f"Received: an adapter of {part.layer.path}"
-        )
+        raise _refused_dora("save_adapter", part)
     found = {module: named_tensors(module, part, adapter) for module in inputs}
     for module in outputs:
         found[module] = {
@@ -84,3 +83,10 @@ def table_tensors(
             f"{PREFIX}{module}.{OF_PRODUCTS['lora_b']}": adapter.arrays["lora_a"],
         }
     return found
+
+
+def _refused_dora(caller: str, part: Part) -> ValueError:
+    return ValueError(
+        f"{caller}: a table that makes logits, too, has no DoRA that is the same here and in "
+        f"`peft`. Received: an adapter of {part.layer.path}"
+    )

@@ -8,8 +8,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_transformers import pretrained
-from keras_transformers.models import Transformer
-from keras_transformers.training import add_lora, set_adapter
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES
 from tests.pretrained.cases.adapters import ADAPTERS, adapter_tensors

@@ -21,7 +21,7 @@ ADAPTERS = {
         "r": 4,
         "lora_alpha": 2,
         "use_rslora": True,
-        "target_modules": ["c_attn", "c_proj", "c_fc", "wte"],
+        "target_modules": ["c_attn", "c_proj", "c_fc", "wte", "lm_head"],
         "rank_pattern": {"mlp.c_fc": 2},
         "alpha_pattern": {"^transformer.h.0.attn.c_attn": 3},
     },
@@ -40,10 +40,20 @@ ADAPTERS = {
 
 
 def adapter_tensors(shapes):
-    """The tensors of an adapter, made from their names; magnitudes are positive, as those are."""
+    """The tensors of an adapter, made from their names.
+
+    Magnitudes are positive, as those of a kernel are. What changes a tied table where it makes
+    logits is what changes it where tokens are looked up.
+    """
     tensors = random_weights(shapes)
     for name, value in tensors.items():
         if name.endswith("lora_magnitude_vector"):
             rng = np.random.default_rng(zlib.crc32(name.encode()))
             tensors[name] = rng.uniform(0.5, 1.5, value.shape).astype("float32")
+    for name in [name for name in tensors if name.endswith("lora_embedding_A")]:
+        start = name.removesuffix("A")
+        head = f"{name.split('.transformer.')[0]}.lm_head.lora"
+        if f"{head}_A.weight" in tensors:
+            tensors[f"{head}_A.weight"] = tensors[f"{start}B"].T.copy()
+            tensors[f"{head}_B.weight"] = tensors[name].T.copy()
     return tensors
