@@ -1,6 +1,7 @@
 """Adapters as files: read from and written for PEFT, by the modules of a published model."""
 
 import pathlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,13 +150,23 @@ def _candidates(
     model: Any, name: str | None, caller: str
 ) -> Iterator[tuple[Family, str, list[Part]]]:
     """Families and classes that the model could be of, and its layers by their names."""
-    name, refused = name or getattr(model, "published_as", None), []
-    for family, architecture, _, _ in descriptions(model, name, refused):
-        bare = architecture in family.weights.bare
-        yield family, architecture, parts_of(model, family.weights, bare)
-    if refused or name is not None:
+    refused: list[str] = []
+    found = False
+    for family, architecture, _, _ in descriptions(
+        model, name or getattr(model, "published_as", None), refused
+    ):
+        found = True
+        yield (
+            family,
+            architecture,
+            parts_of(model, family.weights, architecture in family.weights.bare),
+        )
+    if not found:
         reasons = " ".join(dict.fromkeys(refused))
-        raise ValueError(f"{caller}: `model` must be one that `save` can write. {reasons}")
+        raise ValueError(
+            f"{caller}: `model` must be one that `save` can write, or its modules have no names. "
+            f"Received: a {type(model).__name__}. {reasons}"
+        )
 
 
 def _family_of(model: Any, published: PublishedAdapter) -> tuple[Family, str, list[Part]]:
@@ -163,8 +174,19 @@ def _family_of(model: Any, published: PublishedAdapter) -> tuple[Family, str, li
     unknown: dict[str, str] = {}
     for family, architecture, parts in _candidates(model, None, "load_adapter"):
         names = by_name(parts)
-        missing = [module for module in published.changed if module not in names]
+        unused = [
+            module
+            for module in published.changed
+            if module not in names and _is_unused(model, module, family.weights.prefix)
+        ]
+        missing = [module for module in published.changed if module not in (*names, *unused)]
         if not missing:
+            if unused:
+                warnings.warn(
+                    f"{published.tensors.folder} also changes {', '.join(unused)}, which the model "
+                    "has no use for, as load says in `unused_tensors`.",
+                    stacklevel=3,
+                )
             return family, architecture, parts
         unknown[family.name] = missing[0]
     raise ValueError(
@@ -173,12 +195,18 @@ def _family_of(model: Any, published: PublishedAdapter) -> tuple[Family, str, li
     )
 
 
+def _is_unused(model: Any, module: str, prefix: str) -> bool:
+    """Whether a module's weights are in the model's folder, and of no use to it."""
+    names = (f"{module}.weight", f"{prefix}{module}.weight")
+    return any(name in getattr(model, "unused_tensors", ()) for name in names)
+
+
 def _changes(
     published: PublishedAdapter, family: Family, architecture: str, parts: list[Part]
 ) -> list[tuple[Any, ModuleAdapter]]:
     """Layers and their adapters, in the order of the model."""
     names, found = by_name(parts), {}
-    for module in published.changed:
+    for module in published.changed.keys() & names:
         if not names[module][0].is_table:
             adapter = published.of(module, names[module])
             for part, each in zip(names[module], split(names[module], adapter), strict=True):
