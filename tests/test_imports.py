@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
-        "layers.adapted",
+        "layers.adapting",
         "layers.low_rank",
         "label_lists",
         "optimizer_kernels",
@@ -56,6 +56,7 @@ MAY_IMPORT = {
         "generation",
         "saving",
         "training.adapters",
+        "training.adapter_targets",
     ],
     "predictors": ["array_files"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],

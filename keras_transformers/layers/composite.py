@@ -6,7 +6,8 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Mixin
-from keras_transformers.layers import adapted
+from keras_transformers.layers.adapted import ADAPTERS
+from keras_transformers.layers.adapting import restore_adapters
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 FROZEN = "frozen_weights"  # of layers whose others are trainable
@@ -57,7 +58,7 @@ class Composite(Mixin):
             return config
         layers = self._flatten_layers(include_self=False)
         adapters = {
-            _path_from(self, layer): adapted.saved(layer)
+            _path_from(self, layer): layer.adapter.saved()
             for layer in layers
             if getattr(layer, "adapter", None) is not None
         }
@@ -65,18 +66,18 @@ class Composite(Mixin):
             _path_from(self, weight) for layer in [self, *layers] for weight in _frozen(layer)
         ]
         config = {**config, TRAINABLE: _unlike_their_owner(self)}
-        found = {adapted.ADAPTERS: adapters, FROZEN: frozen}
+        found = {ADAPTERS: adapters, FROZEN: frozen}
         return {**config, **{key: value for key, value in found.items() if value}}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         config = dict(config)
-        keys = (TRAINABLE, adapted.ADAPTERS, FROZEN)
+        keys = (TRAINABLE, ADAPTERS, FROZEN)
         parts, adapters, frozen = (config.pop(key, None) for key in keys)
         super().build_from_config(config)
         if self.built:
             for path, found in (adapters or {}).items():
-                for layer in _of_path(self, path, adapted.ADAPTERS):
-                    adapted.restore(layer, found)
+                for layer in _of_path(self, path, ADAPTERS):
+                    restore_adapters(layer, found)
             if parts is not None:
                 _set_parts(self, parts)
             _freeze_weights(self, frozen or ())

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 import keras
 from keras import ops
-from keras.quantizers import abs_max_quantize
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
+from keras_transformers.layers import tables
 from keras_transformers.layers.adapted import Adapted
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
@@ -17,7 +17,6 @@ from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
-from keras_transformers.layers.tables import BLOCKS, rounded, times_table
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -208,12 +207,11 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         x = self.before_logits(x)
         alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
 
-        def product(rows: Tensor) -> Tensor:
+        def product(rows: Tensor) -> Any:
             table, kernels = ops.cast(self._output_weights, rows.dtype), KERNELS.get()
             if kernels is not None:
-                logits: Tensor = kernels.table_product(rows, table)
-                return logits
-            return ops.matmul(rows, ops.transpose(table)) if alone else times_table(table, rows)
+                return kernels.table_product(rows, table)
+            return self._times_whole(rows) if alone else tables.times_table(table, rows)
 
         y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), product)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
@@ -226,18 +224,11 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
             NotImplementedError: If `mode` is not "int8", or `config` has quantizers of its own;
                 Keras then leaves the layer as it is.
         """
-        wrong = None if mode == "int8" else ("mode", "'int8'", repr(mode))
-        if not wrong and config is not None and config.get_config() != type(config)().get_config():
-            wrong = ("config", "without quantizers of its own", config.get_config())
-        if wrong:
-            name, expected, received = wrong
-            raise NotImplementedError(
-                f"TokenEmbedding '{self.name}': `{name}` must be {expected}. Received: {received}"
-            )
-        made_of = [rounded(self.table, self._padding_rows())]
+        tables.check_int8(self, mode, config)
+        made_of = [tables.rounded(self.table, self._padding_rows())]
         del self.table
         if not self.tie_weights:
-            made_of.append(rounded(self.output_embedding, self._padding_rows()))
+            made_of.append(tables.rounded(self.output_embedding, self._padding_rows()))
             del self.output_embedding
         self._make_tables(int8=True)
         made = [self.table, self.table_scale, self._output_weights, self.output_scale]
@@ -248,7 +239,7 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
 
     def _padding_rows(self) -> int:
         """Rows that make whole blocks of the table, or its product would be the slow one."""
-        return -self.vocab_size % BLOCKS
+        return -self.vocab_size % tables.BLOCKS
 
     def _int8_table(self, name: str) -> tuple[Any, Any]:
         rows = self.vocab_size + self._padding_rows()
@@ -264,12 +255,8 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         return self.call(ids, reverse)
 
     def _int8_logits(self, rows: Tensor) -> Tensor:
-        """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
-        rows, scale = abs_max_quantize(rows, axis=-1)
-        alone = rows.shape[0] == 1  # takes longer than two
-        y = times_table(self._output_weights, ops.concatenate([rows, rows]) if alone else rows)
-        y = ops.cast(y[:1] if alone else y, "float32") / (self.output_scale * scale)
-        return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
+        product = tables.int8_product(rows, self._output_weights, self.output_scale)
+        return product[:, : self.vocab_size]
 
     def kernel_shape(self) -> tuple[int, int]:
         return self.vocab_size, self.hidden_dim

@@ -268,6 +268,40 @@ class LowRank(keras.layers.Layer):
         if self.gain is not None:
             self.gain = np.array(store["gain"])
 
+    def saved(self) -> dict[str, Any]:
+        """What a configuration holds of the adapters, besides their values."""
+        shapes = {
+            name: {path: (list(array.shape), str(array.dtype)) for path, array in arrays.items()}
+            for name, arrays in self.others.items()
+        }
+        return {
+            "names": {name: dataclasses.asdict(each) for name, each in self.settings.items()},
+            "rank": self.rank,
+            "dora": self.dora,
+            "dropout": self.dropout,
+            "active": self.active,
+            "merged": self.merged,
+            "gain": self.gain is not None,
+            "others": shapes,
+        }
+
+    def restore(self, config: dict[str, Any]) -> None:
+        """Has the adapters of `saved`, with zeros for values."""
+        for name, given in config["names"].items():
+            self.settings[name] = settings = LowRankSettings(**given)
+            if not self.fits(settings):
+                raise ValueError(
+                    f"{type(self).__name__} '{self.path}': `names` must have ranks up to "
+                    f"{self.rank}. Received: {settings}"
+                )
+            shapes = self.shapes(settings).items()
+            self.stored[name] = {key: np.zeros(shape, "float32") for key, shape in shapes}
+        for name, found in config["others"].items():
+            self.others[name] = {path: np.zeros(*each) for path, each in found.items()}
+        self.activate(config["active"])
+        self.merged = config["merged"]
+        self.gain = np.ones(self.outputs) if config["gain"] else None
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.layers.adapted import KINDS, Adapted, adaptable
+from keras_transformers.layers.adapted import Adapted
+from keras_transformers.layers.adapting import KINDS, adaptable
 from keras_transformers.pretrained.family import Weights
 from keras_transformers.pretrained.module_names import module_name
 from keras_transformers.pretrained.tensor_layouts import (

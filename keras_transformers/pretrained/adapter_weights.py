@@ -13,6 +13,7 @@ from keras_transformers.pretrained.adapter_tensors import FILE, PREFIX, Publishe
 from keras_transformers.pretrained.family import Weights
 from keras_transformers.pretrained.module_names import module_name
 from keras_transformers.pretrained.weight_mapping import joined, paired
+from keras_transformers.training.adapter_targets import path_in
 
 BASE = ".base_layer."
 
@@ -25,8 +26,7 @@ def _names(model: Any, weights: Weights) -> list[tuple[str, Any, Any, str, list[
         listed = [module_name(each, number, weights.modules)[0] for each in (name, *others)]
         listed += [name, *others]
         listed += [each.removeprefix(weights.prefix) for each in listed]
-        path = weight.path.removeprefix(f"{model.path}/")
-        found.append((path, weight, mapping, listed[0], listed))
+        found.append((path_in(model, weight), weight, mapping, listed[0], listed))
     return found
 
 

@@ -22,13 +22,8 @@ from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import write_tensors
 from keras_transformers.pretrained.folder import descriptions
 from keras_transformers.pretrained.fused_adapters import ModuleAdapter, join, split
-from keras_transformers.training.adapters import (
-    adapted_layers,
-    adapters_of,
-    attach,
-    set_adapter,
-    trained_weights,
-)
+from keras_transformers.training.adapter_targets import adapted_layers, path_in
+from keras_transformers.training.adapters import adapters_of, attach, set_adapter, trained_weights
 
 
 def load_adapter(model: keras.Model, folder: StrPath, name: str = "default") -> list[str]:
@@ -78,7 +73,7 @@ def load_adapter(model: keras.Model, folder: StrPath, name: str = "default") -> 
         layer.adapter.assign_arrays(name, adapter.arrays)
     for variable, value in weights.values():
         variable.assign(value)
-    return [layer.path.removeprefix(f"{model.path}/") for layer, _ in changes]
+    return [path_in(model, layer) for layer, _ in changes]
 
 
 def save_adapter(

@@ -17,7 +17,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.layers.adapted import is_altered, kernel_of
+from keras_transformers.layers.adapted import is_altered
+from keras_transformers.layers.adapting import kernel_of
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.pretrained.files import MOST_VALUES, Tensors
 from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout

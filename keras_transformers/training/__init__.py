@@ -1,14 +1,7 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
 from keras_transformers.label_lists import several_hot
-from keras_transformers.training.adapters import (
-    adapters_of,
-    add_lora,
-    merge,
-    remove_lora,
-    set_adapter,
-    unmerge,
-)
+from keras_transformers.training.adapters import adapters_of, add_lora, remove_lora, set_adapter
 from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
@@ -29,6 +22,7 @@ from keras_transformers.training.linear_cross_entropy import (
 )
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
+from keras_transformers.training.merging import merge, unmerge
 from keras_transformers.training.metrics import (
     LabelAccuracy,
     MaskedAccuracy,

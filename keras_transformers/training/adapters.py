@@ -1,7 +1,6 @@
 """LoRA: models tuned by low-rank changes of their kernels, of which there may be several."""
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,21 +9,15 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.layers.adapted import (
-    adaptable,
-    add_adapter,
-    in_float64,
-    kernel_of,
-    remove_adapter,
-)
+from keras_transformers.layers.adapting import add_adapter, remove_adapter
 from keras_transformers.layers.low_rank import LowRank, LowRankSettings
-
-# What `targets` may say for the layers of every model: ends of paths, as regular expressions.
-TARGETS = {
-    "attention": r"(query|key|value|attention_output)",
-    "feed_forward": r"feed_forward/[^/]+",
-    "embeddings": r"[^/]*embeddings?",
-}
+from keras_transformers.training.adapter_targets import (
+    adapted_layers,
+    layers_of,
+    weights_named,
+    weights_of,
+)
+from keras_transformers.training.merging import forget_programs, is_merged, refuse_merged
 
 
 def add_lora(
@@ -94,8 +87,8 @@ def add_lora(
             f"'{model.name}', {'built' if model.built else 'not built'}, with the adapters "
             f"{sorted(known)}; name={name!r}"
         )
-    chosen = _targets(model, targets)
-    weights = _named(model, train, [*chosen.values(), *adapted_layers(model).values()])
+    chosen = layers_of(model, targets)
+    weights = weights_named(model, train, [*chosen.values(), *adapted_layers(model).values()])
     attach(model, name, [(layer, settings) for layer in chosen.values()], weights)
     return list(chosen)
 
@@ -114,7 +107,7 @@ def attach(
         changes: Layers and the settings of their adapters.
         weights: Path inside the model -> weight, of what is trained besides.
     """
-    _refuse_merged(model, "add_lora")
+    refuse_merged(model, "add_lora")
     _activate(model, None)
     for layer, settings in changes:
         add_adapter(layer, name, settings, random.randrange(2**31))
@@ -124,7 +117,7 @@ def attach(
     others[name] = values
     _activate(model, name)
     _train_only(model, list(weights.values()))
-    _forget_programs(model)
+    forget_programs(model)
     model.compiled, model.optimizer = False, None
 
 
@@ -154,12 +147,12 @@ def set_adapter(model: keras.Model, name: str | None) -> None:
         raise ValueError(
             f"set_adapter: `name` must be one of {sorted(known)} or None. Received: {name!r}"
         )
-    _refuse_merged(model, "set_adapter")
+    refuse_merged(model, "set_adapter")
     others = _others(model)
     before = _active(model)
     _activate(model, name)
     if name is not None and set(others[name]) != set(others.get(before or name, ())):
-        weights = _weights(model)
+        weights = weights_of(model)
         _train_only(model, [weights[path] for path in others[name]])
     if before is None or name is None or known[name].dropout != known[before].dropout:
         model.train_function = None  # Keras's, in which the rate is a constant
@@ -186,96 +179,13 @@ def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
     return found
 
 
-def adapted_layers(model: keras.Model) -> dict[str, Any]:
-    """Path inside the model -> layer, of those that have adapters.
-
-    Of such a layer, `adapter.arrays(name)` are `A`, `B` and the magnitudes, and
-    `adapter.assign_arrays(name, arrays)` sets them.
-    """
-    return {
-        _path_in(model, layer): layer
-        for layer in model._flatten_layers()
-        if getattr(layer, "adapter", None) is not None
-    }
-
-
 def trained_weights(model: keras.Model, name: str) -> dict[str, Any]:
     """Path inside the model -> variable, of what an adapter trains besides its own.
 
     They hold its values while it is the active one.
     """
-    weights = _weights(model)
+    weights = weights_of(model)
     return {path: weights[path] for path in _others(model).get(name, {})}
-
-
-def merge(model: keras.Model) -> None:
-    """Adds the active adapter to the kernels, which are rounded once.
-
-    The model then computes as it does without adapters, and as quickly. It still has them, and can
-    be saved; `unmerge` takes the change off again, up to the rounding of a kernel.
-
-    Args:
-        model: A model with an active adapter, whose kernels are floating-point numbers.
-
-    Raises:
-        ValueError: If no adapter is active, it is merged already, or a kernel is quantised.
-
-    Example:
-    >>> from keras_transformers.models import LanguageModel
-    >>> from keras_transformers.training import add_lora, merge, unmerge
-    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
-    >>> model.build((None, None))
-    >>> paths = add_lora(model, rank=2)
-    >>> merge(model)
-    >>> unmerge(model)
-    """
-    _refuse_merged(model, "merge")
-    layers = _active_layers(model, "merge")
-    quantized = [layer.path for layer in layers if layer.kernel_variable() is None]
-    if quantized:
-        raise ValueError(
-            "merge: kernels must be floating-point numbers; what is added to quantised ones would "
-            f"be lost in their rounding. Received: {quantized[0]} and {len(quantized) - 1} more"
-        )
-    for layer in layers:
-        adapter, (kernel, assign) = layer.adapter, in_float64(layer)
-        changed = kernel + _change(adapter)
-        adapter.gain = _gain(adapter, changed)
-        assign(changed if adapter.gain is None else changed * adapter.gain)
-    _set_merged(model, True)
-
-
-def unmerge(model: keras.Model) -> None:
-    """Takes a merged adapter out of the kernels again; see `merge`.
-
-    Args:
-        model: A model with a merged adapter.
-
-    Raises:
-        ValueError: If none is merged.
-
-    Example:
-    >>> from keras_transformers.models import LanguageModel
-    >>> from keras_transformers.training import add_lora, merge, unmerge
-    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
-    >>> model.build((None, None))
-    >>> paths = add_lora(model, rank=2)
-    >>> merge(model)
-    >>> unmerge(model)
-    """
-    if not is_merged(model):
-        raise ValueError(f"unmerge: an adapter must be merged. Received: none of '{model.name}'")
-    for layer in _active_layers(model, "unmerge"):
-        adapter, (kernel, assign) = layer.adapter, in_float64(layer)
-        kernel = kernel if adapter.gain is None else kernel / adapter.gain
-        assign(kernel - _change(adapter))
-        adapter.gain = None
-    _set_merged(model, False)
-
-
-def is_merged(model: keras.Model) -> bool:
-    """Whether the kernels of a model hold its active adapter; see `merge`."""
-    return any(layer.adapter.merged for layer in adapted_layers(model).values())
 
 
 def remove_lora(model: keras.Model) -> None:
@@ -303,7 +213,7 @@ def remove_lora(model: keras.Model) -> None:
     for layer in adapted_layers(model).values():
         remove_adapter(layer)
     _set_trainable(model, True)
-    _forget_programs(model)
+    forget_programs(model)
     model.compiled, model.optimizer = False, None
 
 
@@ -317,62 +227,6 @@ def _checked_settings(
             f"[0, 1). Received: rank={rank!r}, alpha={alpha!r}, dropout={dropout!r}"
         )
     return LowRankSettings(rank, float(alpha), float(dropout), bool(dora), bool(rslora))
-
-
-def _path_in(model: keras.Model, part: Any) -> str:
-    path: str = part.path
-    return path.removeprefix(f"{model.path}/")
-
-
-def _targets(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any]:
-    """Path -> layer, of what is to be changed."""
-    layers = {_path_in(model, each): each for each in model._flatten_layers() if adaptable(each)}
-    found = {}
-    for target in [targets] if isinstance(targets, str) else targets:
-        pattern = re.compile(rf"(.*/)?(?:{TARGETS.get(target, target)})")
-        fitting = {path: layer for path, layer in layers.items() if pattern.fullmatch(path)}
-        if not fitting:
-            raise ValueError(
-                f"add_lora: `targets` must be {', '.join(TARGETS)}, or match the ends of paths of "
-                f"layers. Received: {target!r}, which matches none of {', '.join(layers)}"
-            )
-        found |= fitting
-    if not found:
-        raise ValueError("add_lora: `targets` must name at least one layer. Received: none")
-    for path, layer in found.items():
-        if getattr(layer, "lora_enabled", False):
-            raise ValueError(f"add_lora: the layer {path} has Keras's own LoRA already.")
-    return {path: layer for path, layer in layers.items() if path in found}
-
-
-def _weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """Path inside the model -> weight, of all that it could train but adapters."""
-    return {
-        _path_in(model, weight): weight
-        for layer in model._flatten_layers()
-        if not isinstance(layer, LowRank)
-        for weight in layer._trainable_variables
-    }
-
-
-def _named(
-    model: keras.Model, train: str | Sequence[str], changed: Sequence[Any]
-) -> dict[str, keras.Variable]:
-    """Path -> weight, of what is to be trained besides adapters."""
-    weights, found = _weights(model), {}
-    kernels = {id(kernel_of(layer)) for layer in changed}
-    for name in [train] if isinstance(train, str) else train:
-        pattern = re.compile(rf"(.*/)?(?:{name})(/.*)?")
-        fitting = {path: each for path, each in weights.items() if pattern.fullmatch(path)}
-        twice = [path for path, each in fitting.items() if id(each) in kernels]
-        if not fitting or twice:
-            received = f"which has {twice[0]}" if twice else "which is part of no path"
-            raise ValueError(
-                "add_lora: `train` must match parts of paths of weights that no adapter changes. "
-                f"Received: {name!r}, {received}"
-            )
-        found |= fitting
-    return found
 
 
 def _others(model: keras.Model) -> dict[str, dict[str, Array]]:
@@ -395,7 +249,7 @@ def _activate(model: keras.Model, name: str | None) -> None:
     layers = list(adapted_layers(model).values())
     if not layers:
         return
-    weights, others, before = _weights(model), _others(model), _active(model)
+    weights, others, before = weights_of(model), _others(model), _active(model)
     if before in others:
         others[before] = {path: _value(weights[path]) for path in others[before]}
     for path, value in {**others.get("", {}), **others.get(name or "", {})}.items():
@@ -420,53 +274,9 @@ def _train_only(model: keras.Model, weights: Sequence[keras.Variable]) -> None:
         own = [weight for each in inside for weight in each._trainable_variables]
         if not adapted and not any(id(weight) in kept for weight in own):
             _set_trainable(layer, False)
-    for weight in _weights(model).values():
+    for weight in weights_of(model).values():
         weight.trainable = id(weight) in kept
 
 
 def _is_of_adapter(layer: Any) -> bool:
     return isinstance(layer, LowRank)
-
-
-def _forget_programs(model: keras.Model) -> None:
-    """Lets everything be traced anew that was traced with other layers."""
-    model.train_function = model.test_function = model.predict_function = None
-    vars(model).pop("_generators", None)  # of `generation`
-
-
-def _refuse_merged(model: keras.Model, caller: str) -> None:
-    if is_merged(model):
-        raise ValueError(f"{caller}: an adapter is merged into the kernels; `unmerge` it first.")
-
-
-def _active_layers(model: keras.Model, caller: str) -> list[Any]:
-    """The layers that the active adapter changes."""
-    layers = list(adapted_layers(model).values())
-    found = [layer for layer in layers if layer.adapter.active in layer.adapter.settings]
-    if not found:
-        raise ValueError(f"{caller}: an adapter must be active. Received: none of '{model.name}'")
-    return found
-
-
-def _set_merged(model: keras.Model, merged: bool) -> None:
-    for layer in adapted_layers(model).values():
-        layer.adapter.merged = merged
-    _forget_programs(model)
-
-
-def _change(adapter: LowRank) -> Array:
-    """`s A B` of the active adapter in float64."""
-    arrays, settings = adapter.arrays(str(adapter.active)), adapter.settings[str(adapter.active)]
-    a, b = (arrays[key].astype("float64") for key in ("lora_a", "lora_b"))
-    change: Array = settings.scale * (a @ b)
-    return change
-
-
-def _gain(adapter: LowRank, changed: Array) -> Array | None:
-    """`g` of the active adapter; None without DoRA."""
-    magnitude = adapter.arrays(str(adapter.active)).get("magnitude")
-    if magnitude is None:
-        return None
-    used, norm = magnitude != 0, np.linalg.norm(changed, axis=0)
-    gain: Array = np.where(used, magnitude / np.where(used, norm, 1), 1)
-    return gain
