@@ -1,4 +1,4 @@
-"""Adapters of tables of tokens, which often are modules at several places in `transformers`.
+"""Adapters of tables of tokens, which often are several modules in `transformers`.
 
 There the input of an encoder, that of a decoder and the output are modules of their own with the
 same table, each with an adapter or none; here they are one layer with one.
@@ -25,7 +25,7 @@ WRITERS = ("translation", "language_model", "masked_language", "summarization", 
 INPUT = "embed_tokens"
 
 
-def _places(part: Part, family: Family, architecture: str) -> tuple[list[str], list[str]]:
+def _modules_of(part: Part, family: Family, architecture: str) -> tuple[list[str], list[str]]:
     """The modules that look rows of a table up, and those that make logits with it."""
     first, *others = part.names
     inputs = [name for name in part.names if name.endswith(INPUT)] or [first]
@@ -40,14 +40,14 @@ def our_tables(
     """Tables and their adapters.
 
     Raises:
-        ValueError: If places of a table have different adapters, or some have none.
+        ValueError: If modules of a table have different adapters, or some have none.
     """
     found = []
     for part in (part for part in parts if part.is_table):
         present = [name for name in part.names if name in published.changed]
         if not present:
             continue
-        inputs, outputs = _places(part, family, architecture)
+        inputs, outputs = _modules_of(part, family, architecture)
         if outputs and published.settings.dora:
             raise _refused_dora("load_adapter", part)
         adapters = [
@@ -72,8 +72,8 @@ def _same(one: ModuleAdapter, other: ModuleAdapter) -> bool:
 def table_tensors(
     part: Part, adapter: ModuleAdapter, family: Family, architecture: str
 ) -> dict[str, dict[str, Array]]:
-    """Module -> its tensors, of every place of a table."""
-    inputs, outputs = _places(part, family, architecture)
+    """Module -> its tensors, of every module of a table."""
+    inputs, outputs = _modules_of(part, family, architecture)
     if outputs and adapter.settings.dora:
         raise _refused_dora("save_adapter", part)
     found = {module: named_tensors(module, part, adapter) for module in inputs}

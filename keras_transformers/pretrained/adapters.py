@@ -127,10 +127,10 @@ def save_adapter(
         )
     tensors, settings = dict(whole), {}
     for module, (first, adapter) in modules.items():
-        places = {module: named_tensors(module, first, adapter)}
+        targets = {module: named_tensors(module, first, adapter)}
         if first.is_table:
-            places = table_tensors(first, adapter, kind, architecture)
-        for target, found in places.items():
+            targets = table_tensors(first, adapter, kind, architecture)
+        for target, found in targets.items():
             tensors |= found
             settings[target] = adapter.settings
     folder = pathlib.Path(folder)

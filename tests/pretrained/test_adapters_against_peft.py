@@ -17,7 +17,8 @@ from keras_transformers.models import (
     TextEncoder,
     Transformer,
 )
-from keras_transformers.training import adapters, add_lora
+from keras_transformers.training import add_lora
+from keras_transformers.training.adapter_targets import adapted_layers
 from tests.contract import to_numpy
 from tests.pretrained.cases import CASES, images, pairs_of, sequences
 from tests.pretrained.test_published import GOLDEN as CASE_FILES
@@ -141,7 +142,7 @@ def random_adapter(model, name="default", seed=4, **options):
     """Gives a model of ours an adapter that changes something."""
     rng = np.random.default_rng(seed)
     changed = add_lora(model, **{"targets": ".*", "name": name, **options})
-    for layer in adapters.adapted_layers(model).values():
+    for layer in adapted_layers(model).values():
         if name in layer.adapter.settings:
             arrays = layer.adapter.arrays(name)
             for key, value in arrays.items():
