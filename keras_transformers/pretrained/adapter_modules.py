@@ -117,16 +117,17 @@ def _kernel_name(layer: Any) -> str:
 
 def _alone(layout: Layout) -> tuple[Layout | None, int | None, int]:
     """How a kernel lies by itself, which part of a tensor's outputs it is, and of how many."""
-    number, parts = None, 1
+    inner: Layout = layout
+    number: int | None = None
+    parts = 1
     if isinstance(layout, FusedPart):
-        outputs = -1 if getattr(layout.layout, "straight", False) else 0
-        if layout.axis != outputs:
+        inner, number, parts = layout.layout, layout.number, layout.parts
+        if layout.axis != (-1 if getattr(inner, "straight", False) else 0):
             return None, None, 1
-        layout, number, parts = layout.layout, layout.number, layout.parts
     elif isinstance(layout, Stacked):
-        layout, number, parts = layout.layout, layout.number, len(layout.rows)
-    known = isinstance(layout, Matrix | AsIs | PatchConvolution | Pointwise)
-    return (layout if known else None), number, parts
+        inner, number, parts = layout.layout, layout.number, len(layout.rows)
+    known = isinstance(inner, Matrix | AsIs | PatchConvolution | Pointwise)
+    return (inner if known else None), number, parts
 
 
 def by_name(parts: Iterable[Part]) -> dict[str, list[Part]]:

@@ -217,7 +217,7 @@ def write_settings(
             "save_adapter: all modules must have the same dropout, and all DoRA and rsLoRA, or "
             f"none. Received: {sorted(kinds)}"
         )
-    config = {
+    config: dict[str, Any] = {
         "base_model_name_or_path": base,
         "bias": "none",
         "fan_in_fan_out": straight,

@@ -183,7 +183,7 @@ def _family_of(model: Any, published: PublishedAdapter) -> tuple[Family, str, li
                     stacklevel=3,
                 )
             return family, architecture, parts
-        unknown[family.name] = missing[0]
+        unknown.setdefault(family.name, missing[0])
     raise ValueError(
         f"load_adapter: {published.tensors.folder} must change layers that the model has, and that "
         f"can be changed. Received: {', '.join(f'{v} ({k})' for k, v in unknown.items())}"
