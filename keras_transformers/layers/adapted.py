@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformers.annotations import Mixin, Tensor
 from keras_transformers.layers.low_rank import LowRank
 
-ADAPTERS = "adapters"  # of a build configuration
+ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration
 
 
 class Adapted(Mixin):
@@ -38,15 +38,19 @@ class Adapted(Mixin):
 
     def get_build_config(self) -> Any:
         config = super().get_build_config()
-        saved = self.adapter and self.adapter.saved()
-        return {**(config or {}), ADAPTERS: saved} if saved else config
+        if self.adapter is None:
+            return config
+        frozen = [weight.name for weight in self._trainable_variables if not weight.trainable]
+        return {**(config or {}), ADAPTERS: self.adapter.saved(), FROZEN: frozen}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         config = dict(config)
-        saved = config.pop(ADAPTERS, None)
+        saved, frozen = config.pop(ADAPTERS, None), config.pop(FROZEN, ())
         super().build_from_config(config)
         if saved is not None:
             self.restore(saved)
+        for weight in self._trainable_variables:
+            weight.trainable = weight.trainable and weight.name not in frozen
 
     def attach(self, rank: int, dora: bool, dropout: bool) -> LowRank:
         """Gives the layer variables for adapters, in the place of those that it has."""

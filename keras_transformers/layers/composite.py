@@ -6,11 +6,10 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Mixin
-from keras_transformers.layers.adapted import ADAPTERS
+from keras_transformers.layers.adapted import ADAPTERS, FROZEN
 from keras_transformers.layers.adapting import restore_adapters
 
 TRAINABLE = "trainable_parts"  # of a build configuration
-FROZEN = "frozen_weights"  # of layers whose others are trainable
 
 
 class Composite(Mixin):

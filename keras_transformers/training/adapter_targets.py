@@ -13,7 +13,7 @@ from keras_transformers.layers.low_rank import LowRank
 TARGETS = {
     "attention": r"(query|key|value|attention_output)",
     "feed_forward": r"feed_forward/[^/]+",
-    "embeddings": r"[^/]*embeddings?",
+    "embeddings": r"[^/]*embeddings?(/projection)?",
 }
 
 

@@ -124,8 +124,9 @@ def attach(
 def set_adapter(model: keras.Model, name: str | None) -> None:
     """Makes another adapter the active one, or none: the model is then what it was before.
 
-    Values are assigned to variables, so nothing is compiled anew. An optimizer keeps the moments of
-    the adapter before: compile the model again to train another.
+    Values are assigned to variables, so that nothing is compiled anew; but on JAX where the two
+    train different weights besides. An optimizer keeps the moments of the adapter before: compile
+    the model again to train another.
 
     Args:
         model: A model with adapters.
@@ -148,12 +149,11 @@ def set_adapter(model: keras.Model, name: str | None) -> None:
             f"set_adapter: `name` must be one of {sorted(known)} or None. Received: {name!r}"
         )
     refuse_merged(model, "set_adapter")
-    others = _others(model)
     before = _active(model)
     _activate(model, name)
-    if name is not None and set(others[name]) != set(others.get(before or name, ())):
-        weights = weights_of(model)
-        _train_only(model, [weights[path] for path in others[name]])
+    weights = trained_weights(model, name) if name else {}
+    if name and set(weights) != {p for p, w in weights_of(model).items() if w.trainable}:
+        _train_only(model, list(weights.values()))
     if before is None or name is None or known[name].dropout != known[before].dropout:
         model.train_function = None  # Keras's, in which the rate is a constant
 

@@ -111,7 +111,8 @@ def linear_cross_entropy(
 
     weights_of = [table] if bias is None else [table, bias]
     frozen = not any(getattr(each, "trainable", True) for each in weights_of)
-    kept = [ops.convert_to_tensor(each) for each in weights_of]
+    # On TensorFlow a gradient of one's own must not see variables.
+    kept = [(ops.stop_gradient if frozen else ops.convert_to_tensor)(each) for each in weights_of]
     found = results_of(ops.reshape(hidden, (-1, dim)), *([] if frozen else kept))
     facts = ops.stop_gradient(found[:, 1:])
     columns = (found[:, 0], facts[:, 0], facts[:, 1])
