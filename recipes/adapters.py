@@ -34,6 +34,6 @@ def merge_adapter(config, folder, model, name=None):
     merge(model)
     remove_lora(model)
     best = folder / "model.keras"
-    if best.is_file():  # which has the adapter beside the kernels
+    if name is None and best.is_file():  # which has the adapter beside the kernels
         model.save(best)
     model.compiled = True  # for what is measured; nothing is trained any more
