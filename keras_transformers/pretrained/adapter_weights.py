@@ -12,21 +12,29 @@ from keras_transformers.pretrained.adapter_settings import is_among
 from keras_transformers.pretrained.adapter_tensors import FILE, PREFIX, PublishedAdapter
 from keras_transformers.pretrained.family import Weights
 from keras_transformers.pretrained.module_names import module_name
-from keras_transformers.pretrained.weight_mapping import joined, paired
+from keras_transformers.pretrained.weight_mapping import Names, joined
 from keras_transformers.training.adapter_targets import path_in
 
 BASE = ".base_layer."
 
 
 def _names(model: Any, weights: Weights) -> list[tuple[str, Any, Any, str, list[str]]]:
-    """`(path, weight, mapping, name in today's transformers, all names)` of each weight."""
-    found = []
-    for weight, mapping, name, others in paired(model, weights.mappings(model)):
+    """`(path, weight, mapping, name in today's transformers, all names)` of each weight.
+
+    What quantisation adds to a model, and adapters, have no names.
+    """
+    names, found = Names(weights.mappings(model)), []
+    for weight in model.weights:
+        path = path_in(model, weight)
+        try:
+            mapping, name, others = names.of(path)
+        except LookupError:
+            continue
         number = getattr(mapping.layout, "number", None)
         listed = [module_name(each, number, weights.modules)[0] for each in (name, *others)]
         listed += [name, *others]
         listed += [each.removeprefix(weights.prefix) for each in listed]
-        found.append((path_in(model, weight), weight, mapping, listed[0], listed))
+        found.append((path, weight, mapping, listed[0], listed))
     return found
 
 

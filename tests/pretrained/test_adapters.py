@@ -134,6 +134,17 @@ def test_an_adapter_that_is_not_active_is_written_with_what_it_trains_besides(de
     assert_close(logits(again), expected, 1e-5)
 
 
+def test_an_adapter_of_a_quantised_model_is_written_and_read(tmp_path):
+    """What is changed is `W` itself: that of the 8-bit kernel is not in the files."""
+    first, second = small(), small()
+    for model in (first, second):
+        model.quantize("int8")
+    add_lora(first, rank=2, train="head|norm")
+    randomise(first)
+    pretrained.load_adapter(second, pretrained.save_adapter(first, tmp_path))
+    np.testing.assert_array_equal(logits(first), logits(second))
+
+
 def test_an_adapter_is_merged_into_what_is_published(decoder, tmp_path):
     again = pretrained.load(pretrained.save(decoder, tmp_path))
     assert_close(logits(again), logits(decoder), 1e-5)
