@@ -160,7 +160,9 @@ def build_model(config, num_classes):
     if config.training.optimizer == "muon":
         kind, options = Muon, {"adam_for": ADAM_FOR, "steps": 4}
     clipped = {"global_clipnorm": config.training.clip_norm}
-    return training.prepared(config, model, training.optimizer(config, kind, **clipped, **options))
+    return training.prepared(
+        config, model, training.optimizer(config, kind, **clipped, **options), new="heads"
+    )
 
 
 def predict(served, corpus, batch_size=64):

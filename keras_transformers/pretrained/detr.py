@@ -10,6 +10,7 @@ from keras_transformers.models.detr_variants import QUERIES
 from keras_transformers.models.resnet import VARIANTS as RESNETS
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.module_names import MODULES_OF_DETR
 from keras_transformers.pretrained.parts import one_for_both
 from keras_transformers.pretrained.tensor_layouts import CONVOLUTION, Pointwise
 from keras_transformers.pretrained.weight_mapping import (
@@ -259,6 +260,7 @@ DETR_CONFIGURATION = Configuration(
     inner={"hidden_dim": 64},
 )
 DETR_WEIGHTS = Weights(
+    modules=MODULES_OF_DETR,
     mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone),
     sizes={
         (f"{START}.embedder.embedder.convolution.weight", f"{START}.conv1.weight"): (

@@ -3,7 +3,7 @@
 import math
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import keras
@@ -161,7 +161,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    weights = family.weights
+    weights, model.published_as = family.weights, family.name
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
     if isinstance(model, models.LanguageModel) and has_chat_template(folder):
         warnings.warn(
@@ -257,9 +257,19 @@ def save(
 
 def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any], dict[str, Any]]:
     """The family and class that a model is saved as, its configuration, and its arguments."""
+    refused: list[str] = []
+    for found in descriptions(model, name, refused):
+        return found
+    reasons = refused or [f"save: no family has models like {type(model).__name__}."]
+    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families say the same
+
+
+def descriptions(
+    model: Any, name: str | None, refused: list[str]
+) -> Iterator[tuple[Family, str, dict[str, Any], dict[str, Any]]]:
+    """All that a model could be saved as; `refused` takes what other families say."""
     if name is not None and name not in FAMILIES:
         raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")
-    refused = []
     for family in ALL if name is None else [FAMILIES[name]]:
         if not isinstance(model, (family.model, *family.others)):
             continue
@@ -271,6 +281,4 @@ def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any
             continue
         for architecture, given in family.architectures.items():
             if all(arguments[key] == value for key, value in given.items()):
-                return family, architecture, config, arguments
-    reasons = refused or [f"save: no family has models like {type(model).__name__}."]
-    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families say the same
+                yield family, architecture, config, arguments
