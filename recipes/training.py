@@ -8,22 +8,20 @@ import contextlib
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from keras_transformers import distribution, streams
+from keras_transformers import distribution, fitting
+from keras_transformers.fitting import counted
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
     ExactResume,
-    MaskedAccuracy,
-    SmoothedCrossEntropy,
     Throughput,
-    TokenCrossEntropy,
     TranslationScores,
     classification_accuracy,
     classification_loss,
     keep_freed_memory,
+    token_learning,
 )
 from keras_transformers.visualization import training_curves
 
@@ -79,23 +77,16 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
     alone = config.run.devices is None or keras.backend.backend() == "jax"
-    if shape is not None and not model.built:
-        model.build(shape)
     if config.run.lora is not None:
+        if shape is not None and not model.built:
+            model.build(shape)
         adapt(config, model, new)
-    model.compile(optimizer, jit_compile=alone, **options)
-    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
-    model.optimizer.build(model.trainable_variables)
-    return model
+    return fitting.prepared(model, optimizer, alone, shape, **options)
 
 
 def of_tokens(model, label_smoothing=0.0):
     """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
-    padding = {"ignore_id": getattr(model, "padding_id", 0)}
-    return {
-        "loss": SmoothedCrossEntropy(label_smoothing, **padding),
-        "metrics": [MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
-    }
+    return token_learning(getattr(model, "padding_id", 0), label_smoothing)
 
 
 def classifier(config, model):
@@ -127,7 +118,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         The history, a dict.
     """
     run, of = config.run, config.training
-    epochs, watch = epochs or of.epochs, options.pop("watch", lambda dataset: dataset)
+    epochs = epochs or of.epochs
     schedule = BudgetedDecay(
         of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
@@ -141,20 +132,14 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
     every.append(Progress(schedule))
     try:
-        history = model.fit(
-            watch(streams.epochs(make, steps, resume.start)),
-            shuffle=False,  # the pipeline does that
-            steps_per_epoch=steps,
-            epochs=epochs,
-            initial_epoch=resume.start[0],
-            callbacks=resume.after(every),
-            **options,
+        history = fitting.fit_epochs(
+            model, make, steps, epochs, resume.after(every), resume.start, **options
         )
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
     merge_adapter(config, folder, model, name)
-    return history.history
+    return history
 
 
 def fit_images(config, folder, model, batches, valid, number):
@@ -250,11 +235,6 @@ def fit_translations(config, folder, model, batches, valid, data, translate):
         "real_token_share": share,
         "target_tokens_per_second": rate,
     }
-
-
-def counted(dataset):
-    """A dataset that knows how many batches it has, or Keras warns that it ran out of them."""
-    return dataset.apply(tf.data.experimental.assert_cardinality(sum(1 for _ in dataset)))
 
 
 def finish(
