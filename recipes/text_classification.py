@@ -38,7 +38,7 @@ from . import training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
-from .options import Run, main
+from .options import Run, changed, main
 from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
 
 
@@ -155,11 +155,14 @@ def build_model(config, num_classes, vocab_size, start):
             model = model.transferred(**changes)
         else:
             model = TextEncoder.from_config({**model.get_config(), **changes})
+    if start == "scratch":
+        config = changed(config, lora=None)
     return training.prepared(
         config,
         model,
         training.optimizer(config, AdamW, global_clipnorm=1.0),
         (None, None),
+        new="head",
         loss=classification_loss(kind, config.training.label_smoothing),
         weighted_metrics=[classification_accuracy(kind)],
     )

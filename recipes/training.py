@@ -25,9 +25,12 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
+from .adapters import adapt, merge_adapter
 from .folder import Clock, RunFolder
 from .options import numbers
 from .progress import Progress, announce
+
+HEADS = "(distillation_)?head"  # of classifiers of images
 
 
 def start_run(config):
@@ -64,15 +67,20 @@ def optimizer(config, kind, **options):
     return kind(gradient_accumulation_steps=config.run.accumulate, **(rates | options))
 
 
-def prepared(config, model, optimizer, shape=None, **options):
-    """Compiles a model, and builds it with its optimizer.
+def prepared(config, model, optimizer, shape=None, new=(), **options):
+    """Compiles a model, and builds it with its optimizer; with `--lora` it has an adapter first.
 
     Args:
         shape: Of its inputs, if it may not be built.
+        new: Parts of paths of weights that are new, and learn beside an adapter.
         **options: Of `model.compile`: loss and metrics.
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
     alone = config.run.devices is None or keras.backend.backend() == "jax"
+    if config.run.lora is not None:
+        if shape is not None and not model.built:
+            model.build(shape)
+        adapt(config, model, new)
     return fitting.prepared(model, optimizer, alone, shape, **options)
 
 
@@ -82,12 +90,13 @@ def of_tokens(model, label_smoothing=0.0):
 
 
 def classifier(config, model):
-    """`prepared` for a model of labelled images."""
+    """`prepared` for a model of labelled images, whose head is new."""
     of, kind = config.training, model.problem_type
     averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
     adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
     loss = classification_loss(kind, of.label_smoothing)
-    return prepared(config, model, adam, loss=loss, metrics=[classification_accuracy(kind)])
+    metrics = [classification_accuracy(kind)]
+    return prepared(config, model, adam, new=HEADS, loss=loss, metrics=metrics)
 
 
 def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=None, **options):
@@ -123,12 +132,14 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
     every.append(Progress(schedule))
     try:
-        return fitting.fit_epochs(
+        history = fitting.fit_epochs(
             model, make, steps, epochs, resume.after(every), resume.start, **options
         )
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
+    merge_adapter(config, folder, model, name)
+    return history
 
 
 def fit_images(config, folder, model, batches, valid, number):

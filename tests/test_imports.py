@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
         "label_lists",
@@ -48,7 +49,17 @@ MAY_IMPORT = {
     "__main__": [],
     "models": ["layers", "detection", "assertions"],
     "distribution": ["layers", "models"],
-    "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
+    "pretrained": [
+        "layers",
+        "models",
+        "detection",
+        "text",
+        "vision",
+        "generation",
+        "saving",
+        "training.adapters",
+        "training.adapter_targets",
+    ],
     "predictors": ["array_files"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
     "fitting": [

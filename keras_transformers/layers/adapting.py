@@ -12,6 +12,7 @@ from keras_transformers.layers.adapted import (
     AdaptedDense,
     AdaptedEinsumDense,
     AdaptedEmbedding,
+    adapter_of,
     contracted,
 )
 from keras_transformers.layers.low_rank import LowRank, LowRankSettings
@@ -42,7 +43,7 @@ def add_adapter(
 ) -> LowRank:
     """Gives a built layer one more adapter, which is not active yet."""
     layer = _as_adapted(layer)
-    old = layer.adapter
+    old = adapter_of(layer)
     if old is None or not old.fits(settings):
         known = [settings, *(old.settings.values() if old else ())]
         rank, dora = max(each.rank for each in known), any(each.dora for each in known)

@@ -91,8 +91,7 @@ class LowRank(keras.layers.Layer):
         self.active: str | None = None
         self.merged = False
         # Not of Keras's containers, which would be saved and tracked.
-        vars(self)["stored"] = {}  # name -> dict of arrays, of those that are not active
-        vars(self)["others"] = {}
+        self.__dict__.update(stored={}, others={})
         self.gain: Array | None = None
         self.dropout_layer = keras.layers.Dropout(0.5) if dropout else None
 
