@@ -76,6 +76,7 @@ MAY_IMPORT = {
         "splits",
         "label_lists",
         "layers",
+        "precision",
     ],
     "loading": [
         "models",

@@ -285,3 +285,14 @@ def test_with_an_adapter_the_weights_stay_and_the_new_head_learns(tmp_path):
         np.testing.assert_array_equal(each, before[each.path])
     names = {each.path.split("/")[1] for each in model.trainable_variables}
     assert "head" in names and len(names) > 1
+
+
+def test_fewer_bits_answer_nearly_the_same_and_are_saved(tmp_path):
+    with folders.eagerly():
+        predictor = loaded("text_classifier", tmp_path / "bert")
+        before = predictor.predict(TEXT)["probability"]
+        predictor.quantize()
+        after = predictor.predict(TEXT)
+        assert abs(after["probability"] - before) < 0.03 and after["probability"] != before
+        again = keras_transformers.load(predictor.save(tmp_path / "own"))
+        assert again.predict(TEXT) == after
