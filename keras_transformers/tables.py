@@ -6,6 +6,7 @@ packed, `.gz`, and is in UTF-8. A byte order mark and Windows line ends do no ha
 """
 
 import collections
+import contextlib
 import csv
 import gzip
 import io
@@ -13,10 +14,11 @@ import json
 import pathlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from keras_transformers.annotations import StrPath
 
+MARK = b"\xef\xbb\xbf"  # of byte order
 ENDINGS = (".tsv", ".csv", ".jsonl")  # of tables; files of other names have tabs, too
 LABELS = ("labels", "label", "classes", "class")  # names of the column that has them
 
@@ -33,19 +35,16 @@ def read_bytes(path: StrPath, kind: str) -> bytes:
         ValueError: If it cannot be read, or is no whole gzip file.
     """
     path = pathlib.Path(path)
+    check_file(path, kind)
+    with _opened(path) as file:
+        return file.read()
+
+
+def check_file(path: pathlib.Path, kind: str) -> None:
+    """FileNotFoundError if there is no such file; `kind` says what it should hold."""
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; give {kind}.")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}).") from None
-    if path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file ({error}).") from None
-    return data
 
 
 def ending(path: StrPath) -> str:
@@ -82,22 +81,72 @@ def read_table(
     >>> read_table(path, (("text",), LABELS), "text and class")
     ([(2, ['a cat, a dog', 'animal'])], Counter({'blank': 1}))
     """
-    data = read_bytes(path, f"a file of {layout} lines").removeprefix(b"\xef\xbb\xbf")
-    if not data:
-        raise ValueError(f"{path} is empty; give a file of {layout} lines.")
-    kind, rows = ending(path), []
+    rows: list[tuple[int, list[Any]]] = []
     left_out: collections.Counter[str] = collections.Counter()
-    if kind == ".jsonl":
-        found = _of_objects(path, data, columns)
-    else:
-        cells = _between_commas(path, data) if kind == ".csv" else _between_tabs(data)
-        found = _in_order(path, cells, columns, "comma" if kind == ".csv" else "tab")
-    for line, values in found:
+    for line, values in table_rows(path, columns, layout):
         if isinstance(values, str):
             left_out[values] += 1
         else:
             rows.append((line, values))
     return rows, left_out
+
+
+def table_rows(
+    path: StrPath, columns: Sequence[Sequence[str]], layout: str, after: int = 0
+) -> Iterator[tuple[int, Any]]:
+    r"""The rows of a table one by one, which are never in memory together.
+
+    Args:
+        path, columns, layout: As for `read_table`.
+        after: Number of a line; only what stands behind it is given. What is passed over is not
+            taken apart, but by commas.
+
+    Yields:
+        `(line, values)`; or `(line, reason)`, a str, where the row is to be left out.
+
+    Raises:
+        FileNotFoundError, ValueError: As `read_table`, where a file breaks off also after some
+            rows.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import table_rows
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
+    >>> _ = path.write_text("a cat\teine Katze\na dog\n", encoding="utf-8")
+    >>> list(table_rows(path, (("source",), ("target",)), "source TAB target"))
+    [(1, ['a cat', 'eine Katze']), (2, 'without a tab')]
+    """
+    path = pathlib.Path(path)
+    check_file(path, f"a file of {layout} lines")
+    kind = ending(path)
+    with _opened(path) as file:
+        if not file.peek(1):
+            raise ValueError(f"{path} is empty; give a file of {layout} lines.")
+        if kind == ".jsonl":
+            yield from _of_objects(path, _lines(file), columns, after)
+            return
+        comma = kind == ".csv"
+        cells = _between_commas(path, file) if comma else _between_tabs(_lines(file), after)
+        yield from _in_order(path, cells, columns, "comma" if comma else "tab", after)
+
+
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Iterator[io.BufferedReader]:
+    """A file to be read, unpacked where its name ends in `.gz`, without a byte order mark."""
+    packed = path.suffix == ".gz"
+    try:
+        with gzip.open(path) if packed else path.open("rb") as file:
+            if file.read(len(MARK)) != MARK:
+                file.seek(0)
+            yield cast(io.BufferedReader, file)  # or what has its methods
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not a whole gzip file ({error}).") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error}).") from None
+
+
+def _lines(file: io.BufferedReader) -> Iterator[bytes]:
+    return (line for part in file for line in part.splitlines())
 
 
 def account(**counts: Mapping[str, int]) -> str:
@@ -116,19 +165,25 @@ def account(**counts: Mapping[str, int]) -> str:
     return text
 
 
-def _between_tabs(data: bytes) -> Iterator[tuple[int, list[str] | str]]:
-    """Numbers of lines, and the cells of each or why it is left out."""
-    for line, content in enumerate(data.splitlines(), 1):
+def _between_tabs(lines: Iterable[bytes], after: int) -> Iterator[tuple[int, list[str] | str]]:
+    """Numbers of lines, and the cells of each or why it is left out; of the first line always."""
+    for line, content in enumerate(lines, 1):
+        if 1 < line <= after:
+            continue
         try:
             yield line, content.decode("utf-8").split("\t")
         except UnicodeDecodeError:
             yield line, "with invalid UTF-8"
 
 
-def _between_commas(path: StrPath, data: bytes) -> Iterator[tuple[int, list[str] | str]]:
+def _between_commas(
+    path: StrPath, file: io.BufferedReader
+) -> Iterator[tuple[int, list[str] | str]]:
     """As `_between_tabs`; a row may go on over several lines, inside quotes."""
-    text = io.StringIO(data.decode("utf-8", "surrogateescape"), newline="")
-    first = data.splitlines()[0]
+    start = file.tell()
+    first = file.readline()
+    file.seek(start)
+    text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
     between = ";" if b";" in first and b"," not in first else ","  # as spreadsheets in Europe
     reader, line = csv.reader(text, delimiter=between, strict=True, skipinitialspace=True), 1
     try:
@@ -144,28 +199,36 @@ def _in_order(
     rows: Iterable[tuple[int, list[str] | str]],
     columns: Sequence[Sequence[str]],
     separator: str,
+    after: int,
 ) -> Iterator[tuple[int, Any]]:
     """Rows with a value for each column, by the names in the first line, if they stand there."""
     positions, known = list(range(len(columns))), {name for column in columns for name in column}
+    least = min(2, len(columns))  # names in the first line; a single one can be a text
+    many = f"with more than {['no', 'one', 'two', 'three'][len(columns)]} column"
+    many += "s" if len(columns) > 1 else ""
     for line, cells in rows:
-        if isinstance(cells, str):
-            yield line, cells
-        elif line == 1 and sum(_plain(cell) in known for cell in cells) > 1:
+        named = line == 1 and not isinstance(cells, str)
+        if named and sum(_plain(cell) in known for cell in cells) >= least:
             positions = _positions(path, line, [_plain(cell) for cell in cells], columns)
+        elif line <= after:
+            continue
+        elif isinstance(cells, str):
+            yield line, cells
         elif not "".join(cells).strip():
             yield line, "blank"
         elif len(cells) != len(columns):
-            few, many = f"without a {separator}", "with more than two columns"
-            yield line, few if len(cells) < len(columns) else many
+            yield line, f"without a {separator}" if len(cells) < len(columns) else many
         else:
             yield line, [cells[position] for position in positions if position is not None]
 
 
 def _of_objects(
-    path: StrPath, data: bytes, columns: Sequence[Sequence[str]]
+    path: StrPath, lines: Iterable[bytes], columns: Sequence[Sequence[str]], after: int
 ) -> Iterator[tuple[int, Any]]:
     """As `_in_order`, of JSON."""
-    for line, content in enumerate(data.splitlines(), 1):
+    for line, content in enumerate(lines, 1):
+        if line <= after:
+            continue
         try:
             found = json.loads(content.decode("utf-8"))
         except UnicodeDecodeError:
