@@ -1,4 +1,4 @@
-"""The order in which rows of shards are read: whole shards, several at a time, a buffer at a time."""
+"""The order in which rows of shards are read: several shards at a time, one buffer at a time."""
 
 import dataclasses
 from typing import Any, NamedTuple, Self
@@ -101,7 +101,8 @@ class Pass:
 
     def _open(self, number: int, line: int) -> _Opened:
         part = int(self._order[number])
-        rows = self._shards.parts[part].rows(self._shards.columns, line)
+        shards = self._shards
+        rows = shards.parts[part].rows(shards.columns, shards.chosen, line)
         return _Opened(number, part, line, rows)
 
     def _open_next(self) -> _Opened:
@@ -123,6 +124,8 @@ class Pass:
             try:
                 found = next(opened.rows, None)
             except ValueError as error:
+                if isinstance(error.__cause__, OSError):
+                    raise  # it may be readable again when the run is resumed
                 name, found = self._shards.parts[opened.part].name, None
                 reason = f"where a file breaks off: {error}"
                 left_out.append(LeftOut(name, opened.line + 1, reason))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.shards.files import ENDINGS, Columns, DatasetPart, FilePart, Part
+from keras_transformers.shards.files import ENDINGS, DatasetPart, FilePart, Part
 from keras_transformers.shards.order import Block, Pass, Position
-from keras_transformers.tables import account, ending
+from keras_transformers.tables import Chosen, Column, account, ending
 
 OPEN_FILES = 8  # shards that rows are taken from in turn
 BUFFER = 65_536  # rows that are shuffled together
@@ -40,13 +40,15 @@ class Shards:
 
     Args:
         parts: The shards, see `Shards.find` and `Shards.of_dataset`.
-        columns: For each column the names that it may have.
+        columns: What is wanted of a row; see `keras_transformers.tables`.
         seed: Of both orders; None keeps that of files and rows.
         row: Function of the values of a row: a list of bytes or numbers, one for each column, or
             why the row is left out, a str.
         buffer: Rows that are shuffled together.
         buffer_bytes: Bytes of their texts; what is reached first ends a buffer.
         open_files: Shards that are read at a time.
+        chosen: What each column is called in the shards, or its position; by default as `Column`
+            knows it.
 
     Raises:
         ValueError: If there are no shards, or a number is not positive.
@@ -54,22 +56,24 @@ class Shards:
     Example:
     >>> import pathlib, tempfile
     >>> from keras_transformers.shards import Shards
+    >>> from keras_transformers.tables import PAIRS
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> for number in range(3):
     ...     _ = (folder / f"{number}.tsv").write_text(f"cat {number}\tKatze {number}\n")
-    >>> shards = Shards.find(f"{folder}/*.tsv", (("source",), ("target",)), seed=1)
+    >>> shards = Shards.find(f"{folder}/*.tsv", PAIRS, seed=1)
     >>> block = next(shards.blocks())
     >>> len(shards.parts), sorted(block.columns[0])
     (3, [b'cat 0', b'cat 1', b'cat 2'])
     """
 
     parts: tuple[Part, ...]
-    columns: Columns
+    columns: Sequence[Column]
     seed: int | None = None
     row: Callable[[Sequence[Any]], list[Any] | str] = as_texts
     buffer: int = BUFFER
     buffer_bytes: int = BUFFER_BYTES
     open_files: int = OPEN_FILES
+    chosen: Chosen = None
 
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in ("buffer", "buffer_bytes", "open_files")}
@@ -80,16 +84,16 @@ class Shards:
             )
 
     @classmethod
-    def find(cls, pattern: StrPath, columns: Columns, seed: int | None = None, **own: Any) -> Self:
+    def find(
+        cls, pattern: StrPath, columns: Sequence[Column], seed: int | None = None, **own: Any
+    ) -> Self:
         """The files that a pattern fits, or all in a folder and those in it, sorted by name.
 
         Of a folder only files whose ending is known count.
 
         Args:
-            pattern: Such as "shards/*.jsonl" or "shards/**/*.tsv.gz"; or a file, or a folder.
-                Endings are .txt (each file a document), .tsv, .csv, .jsonl, .parquet, .arrow (as
-                `save_to_disk` of `datasets` writes it) and .tfrecord; .gz may follow those of text
-                and of records.
+            pattern: Such as "shards/*.jsonl" or "shards/**/*.tsv.gz"; or a file, or a folder. Their
+                endings are those of `keras_transformers.tables`, or .txt, each file a document.
             columns, seed, **own: See the class.
 
         Raises:
@@ -110,7 +114,12 @@ class Shards:
 
     @classmethod
     def of_dataset(
-        cls, dataset: Any, columns: Columns, seed: int | None = None, parts: int = 8, **own: Any
+        cls,
+        dataset: Any,
+        columns: Sequence[Column],
+        seed: int | None = None,
+        parts: int = 8,
+        **own: Any,
     ) -> Self:
         """The rows of a `datasets.Dataset` or `datasets.IterableDataset` of Hugging Face.
 
@@ -152,7 +161,7 @@ class Shards:
                 reasons.update(each.reason for each in block.left_out)
             if not found and began == Position(began.passed):
                 counted = account(left_out=reasons)
-                wanted = " and ".join(column[0] for column in self.columns)
+                wanted = " and ".join(column.name for column in self.columns)
                 raise ValueError(
                     f"{self.name}: no row can be used{counted}. Each must have {wanted}."
                 )
@@ -174,7 +183,7 @@ class Shards:
             if len(rows) >= number:
                 break
             left = from_each
-            for _, values in part.rows(self.columns, 0):
+            for _, values in part.rows(self.columns, self.chosen, 0):
                 values = values if isinstance(values, str) else self.row(values)
                 if not isinstance(values, str):
                     rows.append(values)
@@ -189,7 +198,8 @@ class Shards:
         """What must be the same where a run goes on, or it would read other rows."""
         return {
             "shards": [part.identity() for part in self.parts],
-            "columns": [list(column) for column in self.columns],
+            "columns": [list(column.names) for column in self.columns],
+            "chosen": self.chosen,
             "seed": self.seed,
             "buffer": [self.buffer, self.buffer_bytes],
             "open_files": self.open_files,

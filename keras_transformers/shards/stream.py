@@ -58,9 +58,10 @@ class ShardStream:
     Example:
     >>> import pathlib, tempfile, tensorflow as tf
     >>> from keras_transformers.shards import Encoded, Shards, ShardStream
+    >>> from keras_transformers.tables import Column
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "a.tsv").write_text("1\n2\n\n3\n")
-    >>> shards = Shards.find(f"{folder}/*.tsv", (("number",),), seed=None)
+    >>> shards = Shards.find(f"{folder}/*.tsv", [Column(("number",))], seed=None)
     >>> def encode(key, texts):
     ...     numbers = tf.strings.to_number(texts)
     ...     return Encoded(numbers[numbers < 3], {"over 2": numbers >= 3})

@@ -23,7 +23,7 @@ from keras_transformers.text.streaming import (
     row_of_labels,
 )
 from keras_transformers.text.subword_sampling import SubwordSampler
-from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled
+from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
@@ -58,6 +58,7 @@ __all__ = [
     "read_documents",
     "read_labelled",
     "read_pairs",
+    "read_texts",
     "real_token_share",
     "row_of_labels",
     "sliding_windows",
