@@ -117,7 +117,9 @@ class Pass:
 
     def block(self) -> Block:
         """The next buffer; of no rows when the pass is over."""
-        position, rows, origins, size = self.position, [], [], 0
+        position, size = self.position, 0
+        rows: list[Any] = []
+        origins: list[tuple[int, int]] = []
         left_out: list[LeftOut] = []
         while self._opened and len(rows) < self._shards.buffer and size < self._shards.buffer_bytes:
             opened = self._opened[self._turn]

@@ -169,7 +169,7 @@ def _call_if(condition: tf.Tensor, function: Callable[..., None], *arguments: tf
 
     def call(*arrays: Array) -> Array:
         function(*arrays)
-        return np.int64(0)
+        return np.zeros((), np.int64)
 
     tf.cond(
         condition,
