@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers import distribution, streams
+from keras_transformers import distribution
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.training import (
     AdamW,
@@ -27,6 +27,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
+from . import streaming
 from .folder import Clock, RunFolder
 from .options import numbers
 from .progress import Progress, announce
@@ -109,7 +110,8 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
             `minutes`, whichever end first.
         folder: The `RunFolder`.
         model: Compiled.
-        make: Function from the number of an epoch to its dataset, see `streams.epochs`.
+        make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
+            `ShardStream`.
         steps: Batches of an epoch.
         callbacks: More of them.
         epochs: At most; None for those of the configuration.
@@ -135,7 +137,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     every.append(Progress(schedule))
     try:
         history = model.fit(
-            watch(streams.epochs(make, steps, resume.start)),
+            watch(streaming.epochs(make, steps, resume.start)),
             shuffle=False,  # the pipeline does that
             steps_per_epoch=steps,
             epochs=epochs,
@@ -146,6 +148,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
+    streaming.report(make)
     return history.history
 
 
@@ -174,7 +177,8 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
 
     Args:
         batches: Function from the number of an epoch to its dataset of `(inputs, labels)`; the
-            first is gone through beforehand.
+            first is gone through beforehand. Or a `ShardStream` of them, of which an epoch is
+            `steps_per_epoch` batches.
         valid: The same, for validation.
         sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
         best: Arguments of `RunFolder.keep_best`.
@@ -185,18 +189,18 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     """
     from keras_transformers.text import real_token_share  # recipes for images do without
 
-    epoch = list(batches(0))
+    epoch, steps = streaming.looked_at(config, batches)
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
-    print(f"{len(epoch)} batches an epoch; {share:.1%} of their positions hold real tokens")
+    print(f"{steps} batches an epoch; {share:.1%} of their positions hold real tokens")
     real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
-    throughput = Throughput(int(real))
+    throughput = Throughput(int(real * steps / len(epoch)))
     history = fit(
         config,
         folder,
         model,
         batches,
-        len(epoch),  # an epoch can be a batch longer or shorter than another
+        steps,
         [throughput, *callbacks, *folder.keep_best(*best)],
         validation_data=counted(valid),
     )

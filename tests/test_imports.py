@@ -75,7 +75,16 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
-SHARED += ("image_scores", "options", "pages", "progress", "published", "training", "translating")
+SHARED += (
+    "streaming",
+    "image_scores",
+    "options",
+    "pages",
+    "progress",
+    "published",
+    "training",
+    "translating",
+)
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import glob
+import itertools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
@@ -172,27 +173,32 @@ class Shards:
         """What messages call them."""
         return f"{self.parts[0].name} and {len(self.parts) - 1:,} more shards"
 
+    def rows(self) -> Iterator[list[Any]]:
+        """Every row that can be used, once, shard by shard, as `row` gives it.
+
+        Raises:
+            ValueError: Where a shard breaks off.
+        """
+        for part in self.parts:
+            yield from self._rows_of(part)
+
+    def _rows_of(self, part: Part) -> Iterator[list[Any]]:
+        for _, values in part.rows(self.columns, self.chosen, 0):
+            values = values if isinstance(values, str) else self.row(values)
+            if not isinstance(values, str):
+                yield values
+
     def sample(self, number: int) -> list[list[Any]]:
-        """The columns of about so many rows, the same number from each shard.
+        """About so many rows, the first ones of each shard, as `row` gives them.
 
         For what has to be learned before training: a vocabulary, the length of rows.
         """
         from_each = -(-number // len(self.parts))
-        rows: list[Any] = []
-        for part in self.parts:
-            if len(rows) >= number:
-                break
-            left = from_each
-            for _, values in part.rows(self.columns, self.chosen, 0):
-                values = values if isinstance(values, str) else self.row(values)
-                if not isinstance(values, str):
-                    rows.append(values)
-                    left -= 1
-                if not left:
-                    break
+        chosen = self.parts[:: max(len(self.parts) // number, 1)]
+        rows = [row for part in chosen for row in itertools.islice(self._rows_of(part), from_each)]
         if not rows:
             next(self.blocks())  # which says why
-        return [list(column) for column in zip(*rows, strict=True)]
+        return rows
 
     def identity(self) -> dict[str, Any]:
         """What must be the same where a run goes on, or it would read other rows."""

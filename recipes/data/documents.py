@@ -3,11 +3,14 @@
 import collections
 import dataclasses
 
-from keras_transformers.text import TextCorpus, read_documents, read_labelled
+from keras_transformers.label_lists import names_of
+from keras_transformers.shards import Shards
+from keras_transformers.tables import LABELS, TEXTS
+from keras_transformers.text import TextCorpus, read_documents, read_labelled, row_of_labels
 
 from . import shakespeare
 from .embedded import split_name
-from .own_files import own_files
+from .own_files import SAMPLE, own_files, shards_of
 from .tfds import SPLITS, download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
@@ -23,6 +26,7 @@ class TextData:
     train: TextCorpus
     valid: TextCorpus
     test: TextCorpus
+    shards: Shards | None = None  # where they are a stream, of which `train` is a sample
 
     def corpora(self):
         """Dict of split -> corpus."""
@@ -42,7 +46,7 @@ def load_documents(dataset="shakespeare", train=None, valid=None, test=None, dat
             in each scene; "FOLDER/NAME" of these; or "tfds:NAME" for a set of TensorFlow Datasets
             with a text feature.
         train, valid, test: The user's own instead: text files, or folders of them; all three or
-            none.
+            none. `train` can be a pattern, as "shards/*.jsonl": then it is a stream.
         data_dir: Where TensorFlow Datasets keeps its files.
 
     Returns:
@@ -64,6 +68,8 @@ def load_labelled(
             "FOLDER/shakespeare-plays"; or "tfds:NAME" for a set of TensorFlow Datasets with a text
             and a class label.
         train, valid, test: The user's own files instead, see `read_labelled`; all three or none.
+            `train` can be a pattern, as "shards/*.jsonl": then it is a stream, gone through once
+            beforehand for the names of the classes.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
 
@@ -103,15 +109,29 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
 
 
 def _read_documents(files):
+    if shards := shards_of(files["train"], [TEXTS]):
+        texts = [text.decode() for (text,) in shards.sample(SAMPLE)]
+        corpora = {split: read_documents(files[split]) for split in ("valid", "test")}
+        sample = TextCorpus(f"Sample of {shards.name}", texts)
+        return {"train": sample, "shards": shards, **corpora}
     return {split: read_documents(path) for split, path in files.items()}
 
 
 def _read_labelled(files, separator):
-    train = read_labelled(files["train"], separator=separator)
+    if shards := shards_of(files["train"], (TEXTS, LABELS), row=list):
+        names = {name for _, label in shards.rows() for name in names_of(label, separator)}
+        row = row_of_labels(sorted(names), separator)
+        pairs = (values for values in shards.sample(SAMPLE))
+        train = TextCorpus.labelled(
+            f"Sample of {shards.name}", pairs, sorted(names), separator=separator
+        )
+        stream = {"shards": dataclasses.replace(shards, row=row)}
+    else:
+        train, stream = read_labelled(files["train"], separator=separator), {}
     others = {
         split: read_labelled(files[split], train.classes, separator) for split in ("valid", "test")
     }
-    return {"train": train, **others}
+    return {"train": train, **others, **stream}
 
 
 def _from_tfds(name, data_dir, labelled):

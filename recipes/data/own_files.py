@@ -1,6 +1,11 @@
 """The user's own files instead of a data set."""
 
+import glob
+
 from keras_transformers.models.settings import SEVERAL
+from keras_transformers.shards import Shards
+
+SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 
 
 def own_files(files):
@@ -18,6 +23,14 @@ def own_files(files):
             f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
         )
     return not missing
+
+
+def shards_of(pattern, columns, **own):
+    """The `Shards` that a pattern as "shards/*.jsonl" fits; None of what is no pattern.
+
+    Files of a pattern are gone through as a stream, in the order of no seed; see `shuffled`.
+    """
+    return Shards.find(pattern, columns, **own) if glob.has_magic(str(pattern)) else None
 
 
 def separator_of(data):
