@@ -55,7 +55,9 @@ class FilePart:
     def rows(self, columns: Sequence[Column], chosen: Chosen, after: int) -> Rows:
         """See `Part`."""
         if self._kind == ".txt":
-            return _document(self.path, columns, after)
+            if len(columns) != 1:
+                raise ValueError(f"{self.name}: a .txt has one column; use {', '.join(TABLES)}.")
+            return _document(self.path, after)
         layout = " and ".join(column.name for column in columns)
         return table_rows(self.path, columns, layout, chosen, after)
 
@@ -87,9 +89,7 @@ class DatasetPart:
         return rows_of(self.name, numbered, columns, chosen, after)
 
 
-def _document(path: pathlib.Path, columns: Sequence[Column], after: int) -> Rows:
-    if len(columns) != 1:
-        raise ValueError(f"{path}: a .txt file has one column; use {', '.join(TABLES)}.")
+def _document(path: pathlib.Path, after: int) -> Rows:
     if after:
         return
     try:
