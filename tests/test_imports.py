@@ -45,7 +45,32 @@ MAY_IMPORT = {
     "pretrained": ["layers", "models", "detection", "text", "vision", "generation", "saving"],
     "predictors": ["array_files"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
-    "loading": ["models", "pretrained", "saving", "text", "vision", "export", "predictors"],
+    "fitting": [
+        "models",
+        "training",
+        "text",
+        "vision",
+        "generation",
+        "saving",
+        "pretrained",
+        "export",
+        "streams",
+        "tables",
+        "splits",
+        "label_lists",
+        "layers",
+    ],
+    "loading": [
+        "models",
+        "pretrained",
+        "saving",
+        "text",
+        "vision",
+        "generation",
+        "export",
+        "predictors",
+        "fitting",
+    ],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"

@@ -32,11 +32,11 @@ def _rows(data: Any, wanted: int, layout: str) -> Iterable[Any]:
     if hasattr(data, "itertuples"):  # pandas
         return _of_columns({str(name): data[name].tolist() for name in data.columns})
     if hasattr(data, "iter_rows"):  # Polars
-        return data.iter_rows(named=True)  # type: ignore[no-any-return]
+        return data.iter_rows(named=True)
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return _of_hugging_face(data)
     if hasattr(data, "to_pylist"):  # Arrow
-        return data.to_pylist()  # type: ignore[no-any-return]
+        return data.to_pylist()
     if hasattr(data, "as_numpy_iterator"):
         return _of_tensors(data)
     if isinstance(data, Mapping):

@@ -13,9 +13,10 @@ from keras_transformers.tables.columns import (
     flat,
     is_header,
     not_found,
+    plain,
     positions_of,
 )
-from keras_transformers.tables.files import Row, ending, rows_of_file
+from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
 from keras_transformers.tables.memory import name_of, rows_in_memory
 
 
@@ -149,6 +150,32 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     name = name_of(data)
     found = _Finder(name, columns, chosen, "value", "row")
     return Rows(name, *_counted(found.values(rows_in_memory(data, len(columns), layout))))
+
+
+def names_column(data: Any, column: Column, chosen: Chosen = None) -> bool:
+    """Whether a table has two columns, the second being this one.
+
+    It has if `chosen` are two, or the first row has a known name of the column, or two cells.
+
+    Example:
+    >>> from keras_transformers.tables import LABELS, names_column
+    >>> [names_column(data, LABELS) for data in ([{"text": "a", "label": "b"}], ["a", "b"])]
+    [True, False]
+    """
+    if chosen is not None:
+        return not isinstance(chosen, str | int) and len(chosen) == 2
+    if isinstance(data, str | pathlib.PurePath):
+        if ending(data) not in ENDINGS:
+            return False
+        rows = rows_of_file(data, "text")
+    else:
+        rows = rows_in_memory(data, 2, "texts")
+    _, first = next(iter(rows), (0, ""))
+    if isinstance(first, str):
+        return False
+    if isinstance(first, Mapping):
+        return any(plain(name) in column.names for name in first)
+    return len(first) == 2 or any(plain(cell) in column.names for cell in first)
 
 
 def _counted(

@@ -2,6 +2,7 @@
 
 from keras_transformers.label_lists import several_hot
 from keras_transformers.training.budget import BudgetedDecay
+from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
@@ -33,6 +34,7 @@ from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.tokens import token_learning
 from keras_transformers.training.translation import TranslationScores, score_translations
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "ClassificationScores",
     "DetectionScores",
     "ExactResume",
+    "FineTuning",
     "InverseSquareRoot",
     "LabelAccuracy",
     "LabelScores",
@@ -61,6 +64,7 @@ __all__ = [
     "calibration_error",
     "classification_accuracy",
     "classification_loss",
+    "fine_tuning_numbers",
     "keep_freed_memory",
     "linear_cross_entropy",
     "orthogonalize",
@@ -71,4 +75,5 @@ __all__ = [
     "several_hot",
     "text_normalization",
     "token_cross_entropy",
+    "token_learning",
 ]
