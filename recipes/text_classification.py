@@ -119,7 +119,9 @@ def load_data(config):
     data = load_labelled(of.dataset, of.train, of.valid, of.test, separator=separator_of(of))
     if config.run.smoke:
         data = data.sample(train=400, valid=64, test=64)
-    if of.label_share < 1 and data.shards is None:
+    if of.label_share < 1 and data.shards is not None:
+        raise ValueError("--label-share is for what is in memory; give fewer shards.")
+    if of.label_share < 1:
         data = data.sample(train=max(round(of.label_share * len(data.train)), 1))
     if pretrained is None:
         tokenizer = WordPieceTokenizer.train(data.train.texts, of.vocab_size, of.lower_case)
