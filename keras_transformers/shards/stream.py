@@ -136,7 +136,7 @@ class ShardStream:
         chunks = tf.data.Dataset.from_tensor_slices(columns).batch(CHUNK).enumerate()
         chunks = chunks.map(encode, self.workers, deterministic=True).prefetch(1)
         batches = self.arrange(chunks, key[0] * MANY + key[1])
-        return batches.enumerate().map(lambda number, *batch: (key, number, _single(batch)))
+        return batches.enumerate().map(lambda number, batch: (key, number, batch))
 
     def _note(
         self, what: str, reasons: Mapping[str, tf.Tensor], key: tf.Tensor, origins: tf.Tensor
@@ -176,10 +176,6 @@ def _call_if(condition: tf.Tensor, function: Callable[..., None], *arguments: tf
         lambda: tf.numpy_function(call, arguments, tf.int64),
         lambda: tf.constant(0, tf.int64),
     )
-
-
-def _single(batch: tuple[Any, ...]) -> Any:
-    return batch[0] if len(batch) == 1 else batch
 
 
 def _cores() -> int:

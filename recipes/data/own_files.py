@@ -1,6 +1,7 @@
 """The user's own files instead of a data set."""
 
 import glob
+import pathlib
 
 from keras_transformers.models.settings import SEVERAL
 from keras_transformers.shards import Shards
@@ -28,9 +29,11 @@ def own_files(files):
 def shards_of(pattern, columns, **own):
     """The `Shards` that a pattern as "shards/*.jsonl" fits; None of what is no pattern.
 
-    Files of a pattern are gone through as a stream, in the order of no seed; see `shuffled`.
+    Files of a pattern are gone through as a stream.
     """
-    return Shards.find(pattern, columns, **own) if glob.has_magic(str(pattern)) else None
+    if pathlib.Path(pattern).exists() or not glob.has_magic(str(pattern)):
+        return None
+    return Shards.find(pattern, columns, **own)
 
 
 def separator_of(data):
