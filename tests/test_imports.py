@@ -100,16 +100,8 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
-SHARED += (
-    "streaming",
-    "image_scores",
-    "options",
-    "pages",
-    "progress",
-    "published",
-    "training",
-    "translating",
-)
+SHARED += ("image_scores", "labelled_batches", "options", "pages", "progress", "published")
+SHARED += ("streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
