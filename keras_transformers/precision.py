@@ -56,6 +56,12 @@ def in_precision(
             "in_precision: `model` must have weights in floating-point numbers. Received: "
             f"'{model.name}', quantised"
         )
+    if precision == "int8" and any(getattr(x, "adapter", None) for x in model._flatten_layers()):
+        raise ValueError(
+            "in_precision: `model` must have no adapters to be quantised; `training.merge` and "
+            f"`training.remove_lora`, or quantise it before `training.add_lora`. Received: "
+            f"'{model.name}', with adapters"
+        )
     dtype = "float32" if precision == "int8" else precision
     with within(model.count_params(), zeros=True):
         copy = type(model).from_config({**model.get_config(), "dtype": dtype})

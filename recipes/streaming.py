@@ -1,8 +1,7 @@
-"""Training on a stream of shards, in the place of what is in memory."""
+"""Training on a stream of shards instead of what is in memory."""
 
 import dataclasses
 
-from keras_transformers import streams
 from keras_transformers.shards import ShardStream
 
 LOOKED_AT = 50  # batches of a stream that say how full rows are
@@ -24,13 +23,6 @@ def stream(config, folder, shards, encode, arrange, name="stream", seed=None, **
     shards = dataclasses.replace(shards, seed=config.run.seed if seed is None else seed)
     print(f"{shards.name}: a stream, of {config.training.steps_per_epoch} batches an epoch")
     return ShardStream(shards, encode, arrange, journal, **options)
-
-
-def epochs(make, steps, start):
-    """`streams.epochs` of a function from the number of an epoch, or of a `ShardStream`."""
-    if isinstance(make, ShardStream):
-        return make.batches(start[0] * steps + start[1])
-    return streams.epochs(make, steps, start)
 
 
 def looked_at(config, make):

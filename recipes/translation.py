@@ -2,7 +2,7 @@
 
     python -m recipes.translation                          # English-German user interfaces
     python -m recipes.translation --dataset bible.en-es
-    python -m recipes.translation --train a.tsv --valid b.tsv --test c.tsv
+    python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
     python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
@@ -41,9 +41,10 @@ class Data:
     """What is learned from, and how it is cut into rows."""
 
     dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
-    train: str | None = None  # own files instead: source TAB target; a pattern is a stream
+    train: str | None = None  # own file instead: pairs; may be alone; a pattern is a stream
     valid: str | None = None
     test: str | None = None
+    columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
@@ -115,7 +116,7 @@ class Config:
 def load_data(config, folder=None):
     """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
     of = config.data
-    data = load(of.dataset, of.train, of.valid, of.test)
+    data = load(of.dataset, of.train, of.valid, of.test, columns=of.columns)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:

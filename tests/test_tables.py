@@ -111,6 +111,19 @@ def test_other_columns_are_passed_over_where_names_say_which_are_meant(tmp_path)
         read(tmp_path, "a.csv", content, "bild")
 
 
+@pytest.mark.parametrize("labels", [["good", "bad"], ["1.5", "2"]])
+def test_a_first_line_whose_label_is_in_no_other_is_taken_for_names(labels, tmp_path):
+    rows = [f"text {i},{labels[i % 2]}" for i in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["Bewertung,Note", *rows]))
+    corpus = read_labelled(tmp_path / "a.csv")
+    assert corpus.classes == sorted(labels) and len(corpus) == 12
+    assert corpus.left_out == {"taken for names of columns": 1}
+    (tmp_path / "b.csv").write_text("\n".join([*rows, "text,odd"]))
+    assert len(read_labelled(tmp_path / "b.csv")) == 13
+    (tmp_path / "c.csv").write_text("\n".join(["Bewertung,Note", *rows, "text,odd"]))
+    assert read_labelled(tmp_path / "c.csv").classes == sorted(["Note", "odd", *labels])
+
+
 PAIRS_HELD = [("a cat", "eine Katze"), ("a dog", "ein Hund")]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.fitting.loop import counted, uncompiled
 from keras_transformers.fitting.text_classes import TextClassifierFitting
 from keras_transformers.generation.request import padding_of
@@ -59,15 +59,16 @@ class _OfTexts(TextClassifierFitting):
         rows = [self._rows(corpus) for corpus in (train, watched)]
         numbers = asked.numbers(len(train), "text")
         size = min(numbers.batch_size, 8)  # rows, each of which holds several texts
+        held = with_adapter(self.held, False)
         history = learned(
-            self.held.model,
+            held.model,
             lambda epoch: self._batches(rows[0], size, asked.seed, epoch),
             self._batches(rows[1], size),
             numbers,
             asked,
-            **token_learning(padding_of(self.held.model)),
+            **token_learning(padding_of(held.model)),
         )
-        return self, history
+        return type(self)(held), history
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
         """Perplexity per token, and the share of tokens that are found right."""

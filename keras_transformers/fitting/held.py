@@ -16,6 +16,8 @@ class Held:
         labels: Names of the classes.
         options: Arguments of the exporter besides these, such as `search` and `lengths`.
         pooler_activation: Of published classifiers of the model's kind, for a new head.
+        adapter: Arguments of `training.add_lora` for the next `fit`; None trains all weights, or
+            the adapter that there is.
 
     Example:
     >>> from keras_transformers.fitting import Held
@@ -29,3 +31,4 @@ class Held:
     labels: Sequence[str] | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pooler_activation: str = "tanh"
+    adapter: Mapping[str, Any] | None = None

@@ -9,7 +9,15 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import ClassProblem
-from keras_transformers.fitting.base import VALIDATION, Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.base import (
+    VALIDATION,
+    Asked,
+    Fitted,
+    in_two,
+    learned,
+    parts_of,
+    with_adapter,
+)
 from keras_transformers.fitting.held import Held
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.splits import held_out
@@ -110,9 +118,11 @@ class ImageClassifierFitting(Fitted):
         of, model = self.held, self.held.model
         problem = model.problem_type or SINGLE
         if list(of.labels or ()) == train.classes and problem == problem_type:
-            return of
+            return with_adapter(of, False)
         model = model.transferred(num_classes=len(train.classes), problem_type=problem_type)
-        return dataclasses.replace(of, model=model, labels=train.classes, options={})
+        return with_adapter(
+            dataclasses.replace(of, model=model, labels=train.classes, options={}), True
+        )
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
         """Accuracy and macro F1, or of several labels those of `training.score_labels`."""

@@ -110,7 +110,7 @@ def targets_of(
     Raises:
         ValueError: If nothing is usable, or there is a single class.
     """
-    rows = read_rows(data, (TEXTS, LABELS), "text TAB class", columns)
+    rows = read_rows(data, (TEXTS, LABELS), "text TAB class", columns).without_names()
     pairs = [(text, label) for _, (text, label) in rows.kept]
     labels = [label for _, label in pairs]
     problem = problem_type or problem_of(labels, separator)

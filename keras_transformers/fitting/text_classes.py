@@ -2,17 +2,17 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.annotations import ProblemType
-from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.annotations import Array, ProblemType
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.fitting.held import Held
-from keras_transformers.fitting.targets import Targets, row_weights, targets_of
+from keras_transformers.fitting.targets import Scale, Targets, row_weights, targets_of
 from keras_transformers.models import ClassificationHead, LanguageModel
 from keras_transformers.models.settings import SEVERAL
 from keras_transformers.tables import Chosen
@@ -79,29 +79,18 @@ class TextClassifierFitting(Fitted):
         held = self._with_head(train)
         numbers = asked.numbers(len(train), "text")
         scale = train.scale()
-        ids, cut = zip(*(_ids(held, part) for part in (train, watched)), strict=True)
-        if asked.verbose and any(cut):
-            print(f"{cut[0]} texts to learn from, and {cut[1]} others, are cut at {_longest(held)}")
-        boundaries, tokens = boundaries_for(ids[0].row_lengths().numpy(), numbers.batch_size)
+        parts = [_Rows.of(held, each, scale) for each in (train, watched)]
+        weighted = dataclasses.replace(parts[0], weights=row_weights(train, class_weights))
+        if asked.verbose and any(each.cut for each in parts):
+            print(f"{parts[0].cut} texts to learn from, and {parts[1].cut} others, are cut at "
+                  f"{_longest(held)} tokens")  # fmt: skip
+        boundaries, size = boundaries_for(parts[0].ids.row_lengths().numpy(), numbers.batch_size)
         boundaries = within((*boundaries, _longest(held)), _longest(held))
-        tokens = max(tokens, boundaries[-1])
-
-        def batches(part: int, seed: int | None = None, epoch: Any = None) -> tf.data.Dataset:
-            of = (train, watched)[part]
-            weights = row_weights(of, class_weights if part == 0 else None)
-            values, padding = scale.scaled(of.array()), held.model.padding_id
-            # Numbers of the rows, not labels, go through the buckets, which know integers only.
-            rows = bucketed_texts(
-                ids[part], np.arange(len(of)), boundaries, tokens, seed, epoch, padding
-            )
-            return rows.map(
-                lambda ids, row, real: (ids, tf.gather(values, row), real * tf.gather(weights, row))
-            )
-
+        size = max(size, boundaries[-1])
         history = learned(
             held.model,
-            lambda epoch: batches(0, asked.seed, epoch),
-            batches(1),
+            lambda epoch: weighted.batches(boundaries, size, asked.seed, epoch),
+            parts[1].batches(boundaries, size),
             numbers,
             asked,
             **_loss_and_metric(train.problem_type),
@@ -122,15 +111,16 @@ class TextClassifierFitting(Fitted):
             and (model.head.problem_type or train.problem_type) == train.problem_type
         )
         if same:
-            return of
+            return with_adapter(of, False)
         head = ClassificationHead(
             1 if labels is None else len(labels),
             self._pooling(),
             of.pooler_activation,
             problem_type=train.problem_type,
         )
-        return dataclasses.replace(
-            of, model=model.transferred(head=head), labels=labels, options=lengths
+        model = model.transferred(head=head)
+        return with_adapter(
+            dataclasses.replace(of, model=model, labels=labels, options=lengths), True
         )
 
     def _pooling(self) -> Any:
@@ -208,9 +198,32 @@ def _longest(held: Held) -> int:
     return int(min(most, (held.options.get("lengths") or (LONGEST,))[-1]))
 
 
-def _ids(held: Held, part: Targets) -> tuple[tf.RaggedTensor, int]:
-    ids, cut = framed(held.tokenizer, part.texts, _longest(held))
-    return ids, int(np.sum(cut))
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Texts as ids, with what is learned of each and what it counts."""
+
+    ids: tf.RaggedTensor
+    values: Array
+    weights: Array
+    padding: int
+    cut: int
+
+    @classmethod
+    def of(cls, held: Held, part: Targets, scale: Scale) -> Self:
+        ids, cut = framed(held.tokenizer, part.texts, _longest(held))
+        values, weights = scale.scaled(part.array()), row_weights(part, None)
+        return cls(ids, values, weights, held.model.padding_id, int(np.sum(cut)))
+
+    def batches(
+        self, boundaries: tuple[int, ...], size: int, seed: int | None = None, epoch: Any = None
+    ) -> tf.data.Dataset:
+        # Numbers of the rows, not labels, go through the buckets, which know integers only.
+        rows = np.arange(len(self.values))
+        batches = bucketed_texts(self.ids, rows, boundaries, size, seed, epoch, self.padding)
+        values, weights = self.values, self.weights
+        return batches.map(
+            lambda ids, row, real: (ids, tf.gather(values, row), real * tf.gather(weights, row))
+        )
 
 
 def _loss_and_metric(problem_type: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.streams import orders
 from keras_transformers.tables import Chosen
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
@@ -67,15 +67,16 @@ class TranslatorFitting(Fitted):
             pairs = chunks.map(lambda rows: {side: tf.gather(of[side], rows) for side in of})
             return bucketed(pairs.unbatch(), boundaries, tokens, padding)
 
+        held = with_adapter(self.held, False)
         history = learned(
-            self.held.model,
+            held.model,
             lambda epoch: batches(0, asked.seed, epoch),
             batches(1),
             numbers,
             asked,
             **token_learning(padding, label_smoothing),
         )
-        return self, history
+        return TranslatorFitting(held), history
 
     def _longest(self) -> int:
         return int(min(getattr(self.held.model, "most_positions", None) or LONGEST, LONGEST))

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Mixin
+from keras_transformers.layers.adapted import ADAPTERS, FROZEN, adapter_of
+from keras_transformers.layers.adapting import restore_adapters
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 
@@ -51,14 +53,33 @@ class Composite(Mixin):
 
     def get_build_config(self) -> Any:
         config = super().get_build_config()
-        return config and {**config, TRAINABLE: _unlike_their_owner(self)}
+        if not config:
+            return config
+        layers = self._flatten_layers(include_self=False)
+        adapters = {
+            _path_from(self, layer): layer.adapter.saved()
+            for layer in layers
+            if adapter_of(layer) is not None
+        }
+        frozen = [
+            _path_from(self, weight) for layer in [self, *layers] for weight in _frozen(layer)
+        ]
+        config = {**config, TRAINABLE: _unlike_their_owner(self)}
+        found = {ADAPTERS: adapters, FROZEN: frozen}
+        return {**config, **{key: value for key, value in found.items() if value}}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         config = dict(config)
-        parts = config.pop(TRAINABLE, None)
+        keys = (TRAINABLE, ADAPTERS, FROZEN)
+        parts, adapters, frozen = (config.pop(key, None) for key in keys)
         super().build_from_config(config)
-        if parts is not None and self.built:
-            _set_parts(self, parts)
+        if self.built:
+            for path, found in (adapters or {}).items():
+                for layer in _of_path(self, path, ADAPTERS):
+                    restore_adapters(layer, found)
+            if parts is not None:
+                _set_parts(self, parts)
+            _freeze_weights(self, frozen or ())
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -82,7 +103,7 @@ def _of_tail(path: str, known: Container[str]) -> str | None:
     return path
 
 
-def _path_from(owner: Any, layer: keras.layers.Layer) -> str:
+def _path_from(owner: Any, layer: keras.layers.Layer | keras.Variable) -> str:
     """The path of a layer, which begins with the name of what has it."""
     inside = layer.path.removeprefix(f"{owner.path}/")
     return layer.path if inside == layer.path else f"{owner.name}/{inside}"
@@ -129,18 +150,47 @@ def set_trainable(layer: keras.layers.Layer, value: bool) -> None:
         type(each).trainable.fset(each, value)
 
 
+def _frozen(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """The layer's own weights that are frozen, where it could train them."""
+    return [each for each in layer._trainable_variables if layer.trainable and not each.trainable]
+
+
+def _same(path: str, other: str) -> bool:
+    """Whether two paths may be of the same part.
+
+    A model given as a part, a backbone for instance, is built first: its paths are shorter.
+    """
+    return bool(_of_tail(path, (other,)) or _of_tail(other, (path,)))
+
+
+def _of_path(owner: Any, path: str, argument: str) -> list[Any]:
+    """The layers with weights inside a layer that have this path."""
+    layers = [each for each in owner._flatten_layers(include_self=False) if each.weights]
+    found = [each for each in layers if _same(each.path, path)]
+    if not found:
+        raise ValueError(
+            f"{type(owner).__name__} '{owner.name}': `{argument}` must have paths of its layers. "
+            f"Received: {path:.200}"
+        )
+    return found
+
+
 def _set_parts(owner: Any, parts: dict[str, Any]) -> None:
     set_trainable(owner, owner.trainable)  # some of what is in it was made just now
-    layers = [each for each in owner._flatten_layers(include_self=False) if each.weights]
     for path, trainable in parts.items():
-        # A model given as a part, a backbone for instance, is built first: its paths are shorter.
-        inside = [
-            each for each in layers if _of_tail(each.path, (path,)) or _of_tail(path, (each.path,))
-        ]
-        if not inside or not isinstance(trainable, bool):
+        inside = _of_path(owner, path, TRAINABLE)
+        if not isinstance(trainable, bool):
             raise ValueError(
-                f"{type(owner).__name__} '{owner.name}': `{TRAINABLE}` must have paths of its "
-                f"layers and True or False. Received: {path:.200}: {trainable!s:.100}"
+                f"{type(owner).__name__} '{owner.name}': `{TRAINABLE}` must have True or False for "
+                f"each path. Received: {path:.200}: {trainable!s:.100}"
             )
         for layer in inside:
             set_trainable(layer, trainable)
+
+
+def _freeze_weights(owner: Any, paths: Any) -> None:
+    weights = [each for layer in owner._flatten_layers() for each in layer._trainable_variables]
+    for path in paths:
+        for weight in weights:
+            if _same(weight.path, path):
+                weight.trainable = False

@@ -2,23 +2,25 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import keras
 from keras import ops
-from keras.quantizers import abs_max_quantize
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
+from keras_transformers.layers import tables
+from keras_transformers.layers.adapted import Adapted
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
+from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
-from keras_transformers.layers.tables import BLOCKS, rounded, times_table
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TokenEmbedding(Arguments, keras.layers.Layer):
+class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
@@ -130,6 +132,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         if self.table_scale is not None:
             x = x / ops.cast(ops.take(self.table_scale, ids, axis=0)[..., None], x.dtype)
+        if self.changes is not None:
+            x = self.changes.alter_rows(ids, x, self.float_kernel)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scale else x
 
     def _check(self, x: Any, reverse: bool) -> None:
@@ -148,16 +152,38 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         if isinstance(x, keras.KerasTensor):  # a product made here would have a copy of the table
             return self(x, reverse=True)
         x = self.before_logits(x)
-        if self.table_scale is not None:
-            y = self._int8_logits(ops.reshape(x, (-1, self.hidden_dim)))
-            return self._with_bias(ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size)))
-        table = ops.cast(self.output_table, self.compute_dtype)
-        return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(table)))
+        if self.table_scale is None and self._table_changes is None:
+            table = ops.transpose(ops.cast(self._output_weights, self.compute_dtype))
+            return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), table))
+        y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), self._times_whole)
+        return self._with_bias(ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size)))
 
     @property
     def output_table(self) -> Any:
-        """The weights `(vocab_size, hidden_dim)` that make logits."""
+        """The weights `(vocab_size, hidden_dim)` that make logits, as an adapter changes them."""
+        changes, table = self._table_changes, self._output_weights
+        return table if changes is None else changes.alter_whole(table)
+
+    @property
+    def _output_weights(self) -> Any:
         return self.table if self.tie_weights else self.output_embedding
+
+    @property
+    def _table_changes(self) -> LowRank | None:
+        """The adapter where it changes logits, too."""
+        return self.changes if self.tie_weights else None
+
+    def _row_logits(self, rows: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+        """Logits of `(n, hidden_dim)` without bias, `product` being that with the table."""
+        product = product if self.table_scale is None else self._int8_logits
+        changes = self._table_changes
+        rows = ops.cast(rows, self.compute_dtype)
+        if changes is None:
+            return product(rows)
+        return changes.alter_reversed(rows, product, self.float_kernel)
+
+    def _times_whole(self, rows: Tensor) -> Tensor:
+        return ops.matmul(rows, ops.transpose(ops.cast(self._output_weights, rows.dtype)))
 
     def before_logits(self, x: Tensor) -> Tensor:
         """Vectors as the table that makes logits takes them."""
@@ -179,15 +205,15 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         if isinstance(x, keras.KerasTensor):
             return self(x, reverse=True)
         x = self.before_logits(x)
-        rows = ops.reshape(ops.cast(x, self.compute_dtype), (-1, self.hidden_dim))
-        if self.table_scale is not None:
-            y = self._int8_logits(rows)
-        elif KERNELS.get() is not None:
-            y = KERNELS.get().table_product(rows, ops.cast(self.output_table, rows.dtype))
-        else:
-            table = ops.cast(self.output_table, rows.dtype)
-            alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
-            y = ops.matmul(rows, ops.transpose(table)) if alone else times_table(table, rows)
+        alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
+
+        def product(rows: Tensor) -> Any:
+            table, kernels = ops.cast(self._output_weights, rows.dtype), KERNELS.get()
+            if kernels is not None:
+                return kernels.table_product(rows, table)
+            return self._times_whole(rows) if alone else tables.times_table(table, rows)
+
+        y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), product)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
         return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
@@ -198,21 +224,14 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
             NotImplementedError: If `mode` is not "int8", or `config` has quantizers of its own;
                 Keras then leaves the layer as it is.
         """
-        wrong = None if mode == "int8" else ("mode", "'int8'", repr(mode))
-        if not wrong and config is not None and config.get_config() != type(config)().get_config():
-            wrong = ("config", "without quantizers of its own", config.get_config())
-        if wrong:
-            name, expected, received = wrong
-            raise NotImplementedError(
-                f"TokenEmbedding '{self.name}': `{name}` must be {expected}. Received: {received}"
-            )
-        made_of = [rounded(self.table, self._padding_rows())]
+        tables.check_int8(self, mode, config)
+        made_of = [tables.rounded(self.table, self._padding_rows())]
         del self.table
         if not self.tie_weights:
-            made_of.append(rounded(self.output_embedding, self._padding_rows()))
+            made_of.append(tables.rounded(self.output_embedding, self._padding_rows()))
             del self.output_embedding
         self._make_tables(int8=True)
-        made = [self.table, self.table_scale, self.output_table, self.output_scale]
+        made = [self.table, self.table_scale, self._output_weights, self.output_scale]
         for weight, value in zip(made, itertools.chain(*made_of), strict=False):
             weight.assign(value)
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
@@ -220,7 +239,7 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
 
     def _padding_rows(self) -> int:
         """Rows that make whole blocks of the table, or its product would be the slow one."""
-        return -self.vocab_size % BLOCKS
+        return -self.vocab_size % tables.BLOCKS
 
     def _int8_table(self, name: str) -> tuple[Any, Any]:
         rows = self.vocab_size + self._padding_rows()
@@ -236,12 +255,19 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
         return self.call(ids, reverse)
 
     def _int8_logits(self, rows: Tensor) -> Tensor:
-        """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
-        rows, scale = abs_max_quantize(rows, axis=-1)
-        alone = rows.shape[0] == 1  # takes longer than two
-        y = times_table(self.output_table, ops.concatenate([rows, rows]) if alone else rows)
-        y = ops.cast(y[:1] if alone else y, "float32") / (self.output_scale * scale)
-        return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
+        product = tables.int8_product(rows, self._output_weights, self.output_scale)
+        return product[:, : self.vocab_size]
+
+    def kernel_shape(self) -> tuple[int, int]:
+        return self.vocab_size, self.hidden_dim
+
+    def kernel_variable(self) -> Any:
+        return self.table if self.table_scale is None else None
+
+    def float_kernel(self) -> Tensor:
+        table = ops.cast(self.table, "float32")
+        table = table if self.table_scale is None else table / self.table_scale[:, None]
+        return table[: self.vocab_size]
 
     def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         reverse, self._reversed = self._reversed, False

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Tensor
+from keras_transformers.layers.adapted import altered, is_altered
 from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 4
@@ -28,23 +29,27 @@ def project(x: Tensor, *denses: Any) -> list[Tensor]:
     310 GFLOP/s, times three of them side by side: 397 (two cores of an AMD EPYC with AVX-512).
     """
     kernels = KERNELS.get()
-    altered = any(dense.quantization_mode or dense.lora_enabled for dense in denses)
-    if len(denses) > 1 and (altered or kernels is not None):
+    own = any(map(_multiplies_itself, denses))
+    shared = isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel)
+    apart = own or kernels is not None or (shared and any(map(is_altered, denses)))
+    if len(denses) > 1 and apart:
         return [project(x, dense)[0] for dense in denses]
-    if kernels is not None and not altered:
+    if kernels is not None and not own:
         return [_product(kernels, denses[0], x)]
     length = ops.shape(x)[1]
     if len(denses) == 1:
         y = denses[0](ops.reshape(x, (1, -1, *x.shape[2:])))  # (1, batch * length, ...)
         return [ops.reshape(y, (-1, length, *y.shape[2:]))]
-    if isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel):
+    if shared:
         return _project_on_each_device(x, denses)
     width = x.shape[2]
     kernels = [ops.reshape(ops.cast(dense.kernel, x.dtype), (width, -1)) for dense in denses]
-    y = ops.matmul(ops.reshape(x, (-1, width)), ops.concatenate(kernels, axis=1))
+    rows = ops.reshape(x, (-1, width))
+    y = ops.matmul(rows, ops.concatenate(kernels, axis=1))
     ends = np.cumsum([math.prod(dense.kernel.shape[1:]) for dense in denses])[:-1].tolist()
     parts = []
     for dense, part in zip(denses, ops.split(y, ends, axis=1), strict=True):
+        part = altered(dense, rows, part)
         if dense.bias is not None:
             part = part + ops.reshape(ops.cast(dense.bias, x.dtype), (-1,))
         parts.append(ops.reshape(part, (-1, length, *dense.kernel.shape[1:])))
@@ -92,23 +97,29 @@ def project_token(dense: Any, x: Tensor) -> Tensor:
     of two rows takes a quarter to two fifths of the time of one row's, so a single row gets a
     second one.
     """
-    kernels, altered = KERNELS.get(), dense.quantization_mode or dense.lora_enabled
-    if kernels is not None and not altered:
+    kernels, own = KERNELS.get(), _multiplies_itself(dense)
+    if kernels is not None and not own:
         return _product(kernels, dense, x)
     width = math.prod(x.shape[2:])
     blocks = math.gcd(BLOCKS, width)
     alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
     if alone and dense.quantization_mode:
         return dense(ops.concatenate([x, x], axis=1))[:, :1]
-    if not alone or blocks == 1 or altered:
+    if not alone or blocks == 1 or own:
         return dense(x)
     row = ops.reshape(ops.cast(x, dense.compute_dtype), (blocks, 1, width // blocks))
     kernel = ops.reshape(ops.cast(dense.kernel, row.dtype), (blocks, width // blocks, -1))
     y = ops.sum(ops.matmul(row, kernel), axis=0)
+    y = altered(dense, ops.reshape(row, (1, width)), y)
     y = ops.reshape(y, (1, 1, *dense.kernel.shape[len(x.shape) - 2 :]))
     if dense.bias is not None:
         y = y + ops.cast(dense.bias, y.dtype)
     return y if dense.activation is None else dense.activation(y)
+
+
+def _multiplies_itself(dense: Any) -> bool:
+    """Whether a layer has another product than that with its kernel, or Keras's own LoRA."""
+    return bool(dense.quantization_mode or dense.lora_enabled)
 
 
 def _product(kernels: Any, dense: Any, x: Tensor) -> Tensor:
@@ -116,7 +127,7 @@ def _product(kernels: Any, dense: Any, x: Tensor) -> Tensor:
     outputs = dense.kernel.shape[len(x.shape) - 2 :]
     rows = ops.reshape(ops.cast(x, dense.compute_dtype), (-1, math.prod(x.shape[2:])))
     kernel = ops.reshape(ops.cast(dense.kernel, rows.dtype), (rows.shape[1], -1))
-    y = kernels.product(rows, kernel)
+    y = altered(dense, rows, kernels.product(rows, kernel))
     # Of one unknown size TensorFlow makes no operations, and a known one stays known.
     lead = (-1, ops.shape(x)[1]) if x.shape[0] is None else (x.shape[0], -1)
     y = ops.reshape(y, (*lead, *outputs))

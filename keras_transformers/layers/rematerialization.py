@@ -74,16 +74,17 @@ def _rematerialized(
     if any(isinstance(each, keras.KerasTensor) for each in flat):
         return call(*args, **kwargs)
     positions = [i for i, each in enumerate(flat) if _is_floating(each)]
-    weights, others = layer.trainable_variables, layer.non_trainable_variables
+    weights, (fixed, others) = layer.trainable_variables, _frozen_and_others(layer)
     # Times one, for on TensorFlow a variable would be read when the backward pass comes to it.
     states = [variable * 1 for variable in others]
+    kept = [(variable, variable.value) for variable in fixed]  # not copied: they may be gigabytes
 
     def pure(inputs: Any, values: Any) -> Any:
         known = list(flat)
         for position, tensor in zip(positions, inputs, strict=True):
             known[position] = tensor
         args_again, kwargs_again = keras.tree.pack_sequence_as((args, kwargs), known)
-        mapping = [*zip(weights, values, strict=True), *zip(others, states, strict=True)]
+        mapping = [*zip(weights, values, strict=True), *zip(others, states, strict=True), *kept]
         with keras.StatelessScope(state_mapping=mapping) as scope:
             outputs = call(*args_again, **kwargs_again)
         return outputs, [scope.get_current_value(variable) for variable in others]
@@ -93,6 +94,19 @@ def _rematerialized(
     for variable, value in zip(others, after, strict=True):
         variable.assign(value)
     return outputs
+
+
+def _frozen_and_others(layer: keras.layers.Layer) -> tuple[list[Any], list[Any]]:
+    """Weights that no call changes, frozen or quantised; and what else is not trained."""
+    weights = {
+        id(variable)
+        for each in layer._flatten_layers()
+        for variable in each._trainable_variables
+        + (each._non_trainable_variables if each.quantization_mode else [])
+    }
+    variables = layer.non_trainable_variables
+    fixed = [variable for variable in variables if id(variable) in weights]
+    return fixed, [variable for variable in variables if id(variable) not in weights]
 
 
 def _is_floating(value: Any) -> bool:

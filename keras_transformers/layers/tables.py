@@ -1,5 +1,6 @@
 """Products with a table of token vectors, and such a table in 8 bits."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,44 @@ def times_table(table: Any, rows: Tensor) -> Tensor:
     table = ops.reshape(table, (blocks, -1, table.shape[1]))
     y = ops.matmul(table, ops.tile(ops.transpose(rows)[None], (blocks, 1, 1)))
     return ops.transpose(ops.reshape(y, (table.shape[1] * blocks, -1)))
+
+
+def int8_product(rows: Tensor, table: Any, scale: Any) -> Tensor:
+    """`rows (table / scale)^T` of `(n, width)`, as a product of 8-bit numbers.
+
+    Rows are quantised one by one. Their gradient is that of the product with numbers as they are.
+    """
+    table, scale = ops.convert_to_tensor(table), ops.convert_to_tensor(scale)
+
+    @ops.custom_gradient
+    def product(rows: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+        values, scales = abs_max_quantize(rows, axis=-1)
+        alone = rows.shape[0] == 1  # takes longer than two
+        y = times_table(table, ops.concatenate([values, values]) if alone else values)
+        y = ops.cast(y[:1] if alone else y, "float32") / (scale * scales)
+
+        def gradient(*arguments: Any, upstream: Any = None) -> Tensor:
+            upstream = arguments[0] if upstream is None else upstream
+            upstream = ops.cast(ops.cast(upstream, "float32") / scale, rows.dtype)
+            return ops.matmul(upstream, ops.cast(table, rows.dtype))
+
+        return ops.cast(y, rows.dtype), gradient
+
+    found: Tensor = product(rows)
+    return found
+
+
+def check_int8(layer: Any, mode: str, config: Any) -> None:
+    """NotImplementedError, as Keras expects it, unless a layer is to be quantised in our way."""
+    wrong = None if mode == "int8" else ("mode", "'int8'", repr(mode))
+    if not wrong and config is not None and config.get_config() != type(config)().get_config():
+        wrong = ("config", "without quantizers of its own", config.get_config())
+    if wrong:
+        name, expected, received = wrong
+        raise NotImplementedError(
+            f"{type(layer).__name__} '{layer.name}': `{name}` must be {expected}. "
+            f"Received: {received}"
+        )
 
 
 def rounded(table: Any, padding: int) -> tuple[Array, Array]:

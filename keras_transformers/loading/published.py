@@ -12,6 +12,7 @@ from keras_transformers.pretrained.folder import read_model
 
 OF_IMAGES: dict[type, Callable[..., Any]] = {
     models.DETR: export.Detector,
+    models.DeformableDETR: export.Detector,
     models.SegFormer: export.Segmenter,
 }
 

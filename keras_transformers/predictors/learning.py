@@ -114,11 +114,14 @@ class Learning:
         self._become(self._fitting("quantize").quantized(mode, options))
 
     def add_lora(self, rank: int = 8, **options: Any) -> None:
-        """Makes `fit` train low-rank adapters instead of all weights.
+        """Makes the next `fit` train low-rank adapters instead of all weights.
+
+        They are made then, for a new head comes first, which is trained beside them. `save` keeps
+        them apart, `export` merges them into the weights that it writes.
 
         Args:
             rank: Of the adapters.
-            **options: Of `training.add_lora`.
+            **options: Of `training.add_lora`: `alpha`, `dropout`, `targets` ...
         """
         self._become(self._fitting("add_lora").adapted(rank, options))
 

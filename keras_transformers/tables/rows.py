@@ -3,21 +3,15 @@
 import collections
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables.columns import (
-    Chosen,
-    Column,
-    chosen_columns,
-    flat,
-    is_header,
-    not_found,
-    plain,
-    positions_of,
-)
+from keras_transformers.tables.columns import Chosen, Column, plain
 from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
+from keras_transformers.tables.finder import Finder
 from keras_transformers.tables.memory import name_of, rows_in_memory
+
+FEWEST = 10  # rows from which on it tells something that a label is in one alone
 
 
 class Rows(NamedTuple):
@@ -38,6 +32,29 @@ class Rows(NamedTuple):
     def read(self) -> int:
         """How many rows there were."""
         return len(self.kept) + sum(self.left_out.values())
+
+    def without_names(self) -> Self:
+        """The rows without a first line that names columns by names which are not known.
+
+        It does in a `.csv` or `.tsv` file if what it has in the place of a label is in no other
+        line, and all others are numbers, or each is in two lines or more of at least ten.
+        """
+        if ending(self.name) not in (".csv", ".tsv") or not self.kept or self.kept[0][0] != 1:
+            return self
+        (_, (*_, first)), rest = self.kept[0], self.kept[1:]
+        counts = collections.Counter(str(values[-1]) for _, values in rest)
+        repeated = len(rest) >= FEWEST and min(counts.values()) > 1
+        if isinstance(first, list) or first in counts or not (repeated or _only_numbers(counts)):
+            return self
+        left_out = self.left_out + collections.Counter({"taken for names of columns": 1})
+        return self._replace(kept=rest, left_out=left_out) if not _only_numbers([first]) else self
+
+
+def _only_numbers(labels: Iterable[str]) -> bool:
+    try:
+        return len([float(label) for label in labels]) > 0
+    except ValueError:
+        return False
 
 
 def read_table(
@@ -101,7 +118,7 @@ def table_rows(
     [(1, ['a cat', 'eine Katze']), (2, 'without a tab')]
     """
     separator = "comma" if ending(path) == ".csv" else "tab"
-    finder = _Finder(str(path), columns, chosen, separator)
+    finder = Finder(str(path), columns, chosen, separator)
     return finder.values(rows_of_file(path, layout, after), after)
 
 
@@ -120,7 +137,7 @@ def rows_of(
     >>> list(rows_of("toy", [(1, {"text": "a cat"}), (2, {"text": None})], [TEXTS]))
     [(1, ['a cat']), (2, "without text for 'text'")]
     """
-    return _Finder(name, columns, chosen, "value", "row").values(rows, after)
+    return Finder(name, columns, chosen, "value", "row").values(rows, after)
 
 
 def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen = None) -> Rows:
@@ -148,7 +165,7 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     if isinstance(data, str | pathlib.PurePath):
         return Rows(pathlib.Path(data).name, *read_table(data, columns, layout, chosen))
     name = name_of(data)
-    found = _Finder(name, columns, chosen, "value", "row")
+    found = Finder(name, columns, chosen, "value", "row")
     return Rows(name, *_counted(found.values(rows_in_memory(data, len(columns), layout))))
 
 
@@ -189,112 +206,3 @@ def _counted(
         else:
             rows.append((number, values))
     return rows, left_out
-
-
-class _Finder:
-    """Finds the wanted columns in one row after the other."""
-
-    def __init__(
-        self,
-        name: str,
-        columns: Sequence[Column],
-        chosen: Chosen,
-        separator: str,
-        numbered: str = "line",
-    ) -> None:
-        self.name, self.columns, self.separator, self.numbered = name, columns, separator, numbered
-        try:
-            self.chosen = chosen_columns(chosen, columns)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        self.has_names = any(isinstance(each, str) for each in self.chosen or ())
-        self.positions: list[int] | None = None  # of rows without names of their own
-        self.width: int | None = None  # of these rows
-
-    def values(self, rows: Iterable[Row], after: int = 0) -> Iterator[tuple[int, Any]]:
-        """Numbers of rows, and the value of each column or why there is none; of those `after`."""
-        first: tuple[int, list[Any]] | None = None
-        any_kept = after > 0
-        for number, cells in rows:
-            if isinstance(cells, str):
-                if number <= after:
-                    continue
-                yield number, cells
-                continue
-            if isinstance(cells, Mapping):
-                found = self._of_names(number, flat(cells))
-                first = first or (number, list(flat(cells)))
-            elif self.positions is None and self._starts(number, cells):
-                continue  # these were names
-            elif number <= after:
-                continue
-            else:
-                found = self._in_order(number, cells)
-            any_kept = any_kept or not isinstance(found, str)
-            yield number, found
-        if first is not None and not any_kept:
-            self._complain(*first)
-
-    def _starts(self, number: int, cells: Sequence[Any]) -> bool:
-        """Settles where the columns are, by the first row; whether that has names."""
-        texts = [cell for cell in cells if isinstance(cell, str)]
-        named = self.has_names or (
-            number == 1 and self.numbered == "line" and is_header(texts, self.columns)
-        )
-        if named:
-            positions = positions_of(self._at(number), texts, self.columns, self.chosen)
-            if None in positions:
-                raise not_found(self._at(number), texts, self.columns, positions)
-            self.positions = [each for each in positions if each is not None]
-            self.width = len(texts)
-        elif self.chosen is not None:
-            self.positions = [each for each in self.chosen if isinstance(each, int)]
-        else:
-            self.positions, self.width = list(range(len(self.columns))), len(self.columns)
-        return named
-
-    def _in_order(self, number: int, cells: Sequence[Any]) -> Any:
-        wanted, width = self.positions or [], self.width
-        if all(isinstance(cell, str) and not cell.strip() for cell in cells):
-            return "blank"
-        least = max(wanted) + 1 if width is None else width
-        if len(cells) < least:
-            return (
-                f"without a {self.separator}" if least == 2 else f"with fewer than {least} columns"
-            )
-        if width is not None and len(cells) > width:
-            return f"with more than {'two' if width == 2 else width} columns"
-        return self._checked([cells[position] for position in wanted])
-
-    def _of_names(self, number: int, row: Mapping[str, Any]) -> Any:
-        names = list(row)
-        if self.chosen is None:
-            positions = positions_of(self._at(number), names, self.columns, None)
-        else:  # another row may have them, if not this one
-            there = [each in row or isinstance(each, int) for each in self.chosen]
-            positions = (
-                positions_of(self._at(number), names, self.columns, self.chosen)
-                if all(there)
-                else [None] * len(there)
-            )
-        values = list(row.values())
-        return self._checked([None if each is None else values[each] for each in positions])
-
-    def _checked(self, values: Sequence[Any]) -> Any:
-        found = []
-        for column, value in zip(self.columns, values, strict=True):
-            found.append(column.value(value))
-            if found[-1] is None:
-                return f"without {'text' if column.holds != 'anything' else 'a value'} for " + repr(
-                    column.name
-                )
-        return found
-
-    def _complain(self, number: int, names: list[Any]) -> None:
-        """ValueError if the first row with names lacks a column, where no row was usable."""
-        positions = positions_of(self._at(number), names, self.columns, self.chosen)
-        if None in positions:
-            raise not_found(self._at(number), names, self.columns, positions)
-
-    def _at(self, number: int) -> str:
-        return f"{self.name}, {self.numbered} {number}"

@@ -11,7 +11,7 @@ MULTIPLE = 8  # of a length, for the sake of the accelerators
 
 
 def boundaries_for(lengths: Values, batch_size: int) -> tuple[tuple[int, ...], int]:
-    """Lengths to pad to, and places for tokens in a batch, for `bucketed` and `bucketed_texts`.
+    """Lengths to pad to, and positions in a batch, for `bucketed` and `bucketed_texts`.
 
     Half of the sequences fit into the first length, nine of ten into the second, all into the last,
     each rounded up to a multiple of 8. A batch has room for `batch_size` sequences of mean length.

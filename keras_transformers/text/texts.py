@@ -148,7 +148,7 @@ def read_labelled(
     >>> read_labelled(path).classes
     ['animal', 'plant']
     """
-    rows = read_rows(data, (TEXTS, LABELS), "text TAB class", columns)
+    rows = read_rows(data, (TEXTS, LABELS), "text TAB class", columns).without_names()
     pairs = ((text, label) for _, (text, label) in rows.kept)
     return TextCorpus.labelled(rows.name, pairs, classes, rows.left_out, separator)
 

@@ -1,6 +1,7 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
 from keras_transformers.label_lists import several_hot
+from keras_transformers.training.adapters import adapters_of, add_lora, remove_lora, set_adapter
 from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
@@ -22,6 +23,7 @@ from keras_transformers.training.linear_cross_entropy import (
 )
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
+from keras_transformers.training.merging import merge, unmerge
 from keras_transformers.training.metrics import (
     LabelAccuracy,
     MaskedAccuracy,
@@ -59,6 +61,8 @@ __all__ = [
     "TokenResults",
     "TranslationScores",
     "WarmupLinear",
+    "adapters_of",
+    "add_lora",
     "best_threshold",
     "bleu_tokenizer",
     "calibration_error",
@@ -67,13 +71,17 @@ __all__ = [
     "fine_tuning_numbers",
     "keep_freed_memory",
     "linear_cross_entropy",
+    "merge",
     "orthogonalize",
+    "remove_lora",
     "score_boxes",
     "score_classes",
     "score_labels",
     "score_translations",
+    "set_adapter",
     "several_hot",
     "text_normalization",
     "token_cross_entropy",
     "token_learning",
+    "unmerge",
 ]

@@ -1,24 +1,33 @@
-"""Numbers for fine-tuning that follow from how many examples there are."""
+"""How long and how fast to fine-tune, by the number of labelled examples."""
 
 import dataclasses
 import math
 from typing import Literal
 
+import numpy as np
+
+# Epochs and the peak of the learning rate at sizes that `benchmarks/small_data.py` has measured.
+MEASURED = {
+    "text": {200: (8, 2e-4), 2_000: (3, 1e-4), 20_000: (1, 1e-4)},
+    "image": {100: (40, 1e-3), 1_000: (12, 1e-3), 10_000: (4, 1e-3)},
+}
+SMALL_BATCHES = 1_000  # examples below which a batch holds 16
+
 
 @dataclasses.dataclass(frozen=True)
 class FineTuning:
-    """How long and how fast to learn.
+    """Numbers for fine-tuning a pre-trained encoder, see `fine_tuning_numbers`.
 
-    Args:
-        learning_rate: The peak.
-        epochs: Of the examples.
+    Attributes:
+        learning_rate: The peak of AdamW's rate, which decays to 0 over all steps.
+        epochs: Times that the examples are seen.
         batch_size: Examples in a batch.
-        warmup_steps: To the peak.
+        warmup_steps: Steps until the peak: a tenth of all.
 
     Example:
-    >>> from keras_transformers.training import fine_tuning_numbers
-    >>> fine_tuning_numbers(3000).batch_size
-    32
+    >>> from keras_transformers.training import FineTuning
+    >>> FineTuning(learning_rate=1e-4, epochs=3, batch_size=32, warmup_steps=19).epochs
+    3
     """
 
     learning_rate: float
@@ -28,18 +37,39 @@ class FineTuning:
 
 
 def fine_tuning_numbers(examples: int, kind: Literal["text", "image"] = "text") -> FineTuning:
-    """Numbers for so many labelled examples.
+    """A learning rate, epochs, a batch size and a warm-up for so many labelled examples.
+
+    The rule: epochs and rate are those that were best at the sizes measured (`docs/tuning.md`,
+    `benchmarks/small_data.py`); between two sizes both lie on a straight line over the logarithm of
+    the number, with logarithms of their own; beyond the smallest and the largest they stay. Batches
+    hold 16 below 1,000 examples; above, 32 texts or 64 images.
 
     Args:
-        examples: Rows to learn from.
-        kind: "text" or "image".
+        examples: Labelled rows to train on.
+        kind: Whether they are "text" or "image".
+
+    Raises:
+        ValueError: If `examples` is not positive, or there is no such kind.
 
     Example:
     >>> from keras_transformers.training import fine_tuning_numbers
-    >>> fine_tuning_numbers(200).epochs > fine_tuning_numbers(20_000).epochs
-    True
+    >>> numbers = fine_tuning_numbers(3000)
+    >>> numbers.epochs, numbers.batch_size, numbers.warmup_steps
+    (2, 32, 18)
     """
-    batch_size = 16 if examples < 1000 else 32
-    epochs = min(max(round(20_000 / max(examples, 1)), 3), 20)
-    steps = epochs * math.ceil(examples / batch_size)
-    return FineTuning(1e-4 if kind == "image" else 5e-5, epochs, batch_size, steps // 10)
+    if examples < 1 or kind not in MEASURED:
+        raise ValueError(
+            "fine_tuning_numbers: `examples` must be positive, and `kind` one of "
+            f"{', '.join(MEASURED)}. Received: examples={examples}, kind={kind!r}"
+        )
+    sizes = np.log(list(MEASURED[kind]))
+    epochs, rates = np.log(list(MEASURED[kind].values())).T
+    size = math.log(examples)
+    repeated = max(round(math.exp(np.interp(size, sizes, epochs))), 1)
+    batch = 16 if examples < SMALL_BATCHES else 32 if kind == "text" else 64
+    return FineTuning(
+        learning_rate=float(f"{math.exp(np.interp(size, sizes, rates)):.2g}"),
+        epochs=repeated,
+        batch_size=batch,
+        warmup_steps=repeated * math.ceil(examples / batch) // 10,
+    )

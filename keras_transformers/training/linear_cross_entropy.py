@@ -56,7 +56,7 @@ def linear_cross_entropy(
 
     Args:
         hidden: `(..., hidden_dim)`, in whose dtype the products are computed.
-        table: `E`, `(vocab, hidden_dim)`.
+        table: `E`, `(vocab, hidden_dim)`. Of a variable that is frozen no gradient is computed.
         labels: Integers `(...)`.
         bias: `b`, `(vocab,)`.
         label_smoothing: `eps`, as in `token_cross_entropy`.
@@ -87,27 +87,33 @@ def linear_cross_entropy(
     known = None if weights is None else shares_of(weights)
 
     @ops.custom_gradient
-    def results_of(x: Tensor, table: Tensor, *bias: Tensor) -> tuple[Tensor, Callable[..., Any]]:
+    def results_of(x: Tensor, *trained: Tensor) -> tuple[Tensor, Callable[..., Any]]:
         # Not even a NaN at padding may meet the 0 of its gradient.
         clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
-        found, *changes = in_chunks(clean, table, bias, ids, eps, known, compiled)
+        table, *bias = trained or kept
+        found, *changes = in_chunks(clean, table, tuple(bias), ids, eps, known, compiled, frozen)
 
-        def gradient(*arguments: Any, upstream: Any = None) -> tuple[Tensor, ...]:
+        def gradient(*arguments: Any, upstream: Any = None) -> Any:
             upstream = arguments[0] if upstream is None else upstream
-            shares, factor, given = shares_of(upstream[:, 0]), None, (x, table, *bias)
+            shares, given = shares_of(upstream[:, 0]), (x, *trained)
             if known is None:
-                _, *taken = in_chunks(clean, table, bias, ids, eps, shares, compiled)
+                again = (clean, table, tuple(bias), ids, eps, shares, compiled, frozen)
+                _, *taken = in_chunks(*again)
             else:  # `shares` is a multiple of what was known
                 square = ops.sum(known * known)
                 factor = ops.sum(shares * known) / ops.where(square > 0, square, 1.0)
                 taken = [change * factor for change in changes]
-            return tuple(ops.cast(c, g.dtype) for c, g in zip(taken, given, strict=True))
+            taken = [ops.cast(c, g.dtype) for c, g in zip(taken, given, strict=True)]
+            return taken[0] if frozen else tuple(taken)
 
         # One tensor, for PyTorch's `custom_gradient` takes no more.
         return ops.where(real[:, None], found, 0.0), gradient
 
-    biases = [] if bias is None else [ops.convert_to_tensor(bias)]
-    found = results_of(ops.reshape(hidden, (-1, dim)), ops.convert_to_tensor(table), *biases)
+    weights_of = [table] if bias is None else [table, bias]
+    frozen = not any(getattr(each, "trainable", True) for each in weights_of)
+    # On TensorFlow a gradient of one's own must not see variables.
+    kept = [(ops.stop_gradient if frozen else ops.convert_to_tensor)(each) for each in weights_of]
+    found = results_of(ops.reshape(hidden, (-1, dim)), *([] if frozen else kept))
     facts = ops.stop_gradient(found[:, 1:])
     columns = (found[:, 0], facts[:, 0], facts[:, 1])
     return TokenResults(*(ops.reshape(column, shape) for column in columns))

@@ -38,13 +38,15 @@ def in_chunks(
     smoothing: float,
     shares: Tensor | None,
     compiled: bool,
+    frozen: bool = False,
 ) -> list[Tensor]:
     """Loss, nats and right of each position; then the gradients of `sum(shares * losses)`.
 
     See `linear_cross_entropy` for the arguments.
 
     Returns:
-        Float32 `(positions, 3)`; if there are shares, gradients by `x`, `table` and `bias`.
+        Float32 `(positions, 3)`; if there are shares, gradients by `x`, and by `table` and `bias`
+        unless these are `frozen`.
     """
     positions, vocab = ops.shape(x)[0], table.shape[0]
     size, number = CHUNK, (positions + CHUNK - 1) // CHUNK
@@ -76,7 +78,7 @@ def in_chunks(
         of_rows, *of_others = _gradients(*given)
         return (results, _updated(of_x, (first, 0), of_rows), *of_others)
 
-    given = () if shares is None else (x, table, *bias)
+    given = () if shares is None else (x,) if frozen else (x, table, *bias)
     state = [ops.zeros_like(x[:, :1], dtype="float32") + ops.zeros((3,), "float32")]
     state += [ops.zeros_like(each, dtype="float32") for each in given]
     state = ops.fori_loop(0, number, step, tuple(state))
@@ -162,7 +164,7 @@ def _gradients(
     vocab, dim = table.shape
 
     def step(first: Any, size: int, state: Any) -> Any:
-        of_x, of_table, *of_bias = state
+        of_x, *of_others = state
         rows = ops.cast(ops.slice(table, (first, 0), (size, dim)), x.dtype)
         chosen = ops.arange(size, dtype="int32") == (ids - first)[:, None]
         target = ops.where(chosen, 1 - smoothing, 0.0) + smoothing / vocab
@@ -170,6 +172,9 @@ def _gradients(
         change = (weight - target) * share[:, None]
         low = ops.cast(change, x.dtype)
         of_x = of_x + ops.cast(ops.matmul(low, rows), "float32")
+        if not of_others:
+            return (of_x,)
+        of_table, *of_bias = of_others
         more = ops.cast(ops.matmul(ops.transpose(low), x), "float32")
         more = more + ops.slice(of_table, (first, 0), (size, dim))
         of_table = _updated(of_table, (first, 0), more)

@@ -3,18 +3,20 @@
 import collections
 import dataclasses
 
+from keras_transformers.fitting.documents import in_parts
 from keras_transformers.label_lists import names_of
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, TEXTS
-from keras_transformers.text import TextCorpus, read_documents, read_labelled, row_of_labels
+from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import shakespeare
 from .embedded import split_name
-from .own_files import SAMPLE, own_files, shards_of
+from .own_files import SAMPLE, held_out_of, own_files, shards_of
 from .tfds import SPLITS, download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
+PIECE = 256  # words, of which one can be held out of a long text
 HELD_OUT = 20  # where there is no validation or test set, every so many texts make one
 
 
@@ -45,8 +47,9 @@ def load_documents(dataset="shakespeare", train=None, valid=None, test=None, dat
         dataset: "shakespeare", works of which four are held out; "shakespeare-scenes", what is said
             in each scene; "FOLDER/NAME" of these; or "tfds:NAME" for a set of TensorFlow Datasets
             with a text feature.
-        train, valid, test: The user's own instead: text files, or folders of them; all three or
-            none. `train` can be a pattern, as "shards/*.jsonl": then it is a stream.
+        train, valid, test: The user's own instead: text files, folders of them, or tables, see
+            `text.read_texts`; what is not given is held out of the first. `train` can be a pattern,
+            as "shards/*.jsonl": then it is a stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
 
     Returns:
@@ -59,7 +62,13 @@ def load_documents(dataset="shakespeare", train=None, valid=None, test=None, dat
 
 
 def load_labelled(
-    dataset="shakespeare-plays", train=None, valid=None, test=None, data_dir=None, separator=None
+    dataset="shakespeare-plays",
+    train=None,
+    valid=None,
+    test=None,
+    data_dir=None,
+    separator=None,
+    columns=(),
 ):
     """Loads texts with labels.
 
@@ -67,11 +76,13 @@ def load_labelled(
         dataset: "shakespeare-plays", passages of forty words by the play that they are from, or
             "FOLDER/shakespeare-plays"; or "tfds:NAME" for a set of TensorFlow Datasets with a text
             and a class label.
-        train, valid, test: The user's own files instead, see `read_labelled`; all three or none.
-            `train` can be a pattern, as "shards/*.jsonl": then it is a stream, gone through once
-            beforehand for the names of the classes.
+        train, valid, test: The user's own files instead, see `read_labelled`; what is not given is
+            held out of the first. `train` can be a pattern, as "shards/*.jsonl": then it is a
+            stream, gone through once beforehand for the names of the classes, and the others must
+            be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
+        columns: Names of text and class in own files, where they have others.
 
     Returns:
         A `TextData` whose corpora have labels.
@@ -86,7 +97,7 @@ def load_labelled(
         )
 
     def read(files):
-        return _read_labelled(files, separator)
+        return _read_labelled(files, separator, columns or None)
 
     return _load(dataset, (train, valid, test), data_dir, LABELLED, read, True)
 
@@ -109,29 +120,34 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
 
 
 def _read_documents(files):
-    if shards := shards_of(files["train"], [TEXTS]):
+    if shards := shards_of(files, [TEXTS]):
         texts = [text.decode() for (text,) in shards.sample(SAMPLE)]
-        corpora = {split: read_documents(files[split]) for split in ("valid", "test")}
+        corpora = {split: read_texts(files[split]) for split in ("valid", "test")}
         sample = TextCorpus(f"Sample of {shards.name}", texts)
         return {"train": sample, "shards": shards, **corpora}
-    return {split: read_documents(path) for split, path in files.items()}
+    read = {split: read_texts(path) for split, path in files.items() if path}
+    if len(read) < len(files):
+        read["train"] = in_parts(read["train"], PIECE)
+    return held_out_of(read)
 
 
-def _read_labelled(files, separator):
-    if shards := shards_of(files["train"], (TEXTS, LABELS), row=list):
-        names = {name for _, label in shards.rows() for name in names_of(label, separator)}
-        row = row_of_labels(sorted(names), separator)
-        pairs = (values for values in shards.sample(SAMPLE))
-        train = TextCorpus.labelled(
-            f"Sample of {shards.name}", pairs, sorted(names), separator=separator
+def _read_labelled(files, separator, columns):
+    if shards := shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
+        classes = sorted(
+            {name for _, label in shards.rows() for name in names_of(label, separator)}
         )
+        name, rows = f"Sample of {shards.name}", shards.sample(SAMPLE)
+        train = TextCorpus.labelled(name, rows, classes, separator=separator)
+        row = row_of_labels(classes, separator)
         stream = {"shards": dataclasses.replace(shards, row=row)}
     else:
-        train, stream = read_labelled(files["train"], separator=separator), {}
+        train, stream = read_labelled(files["train"], None, separator, columns), {}
     others = {
-        split: read_labelled(files[split], train.classes, separator) for split in ("valid", "test")
+        split: read_labelled(files[split], train.classes, separator, columns)
+        for split in ("valid", "test")
+        if files[split]
     }
-    return {"train": train, **others, **stream}
+    return held_out_of({"train": train, **others, **stream})
 
 
 def _from_tfds(name, data_dir, labelled):

@@ -9,7 +9,7 @@ from keras_transformers.training import text_normalization
 
 from .embedded import find as find_embedded
 from .embedded import split_name
-from .own_files import SAMPLE, own_files, shards_of
+from .own_files import SAMPLE, held_out_of, own_files, shards_of
 from .tfds import download, find
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
@@ -34,16 +34,18 @@ class TranslationData:
         return dataclasses.replace(self, **kept)
 
 
-def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
+def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, columns=()):
     """Loads a set of sentence pairs.
 
     Args:
         dataset: "ui.en-de", "bible.en-es", or "FOLDER/NAME" of these; or "tfds:NAME" for a
             translation set of TensorFlow Datasets, for instance
             "tfds:ted_hrlr_translate/pt_to_en".
-        train, valid, test: The user's own files instead, `source TAB target`, plain or gzip; all
-            three or none. `train` can be a pattern, as "shards/*.jsonl": then it is a stream.
+        train, valid, test: The user's own files instead, see `text.read_pairs`; what is not given
+            is held out of the first. `train` can be a pattern, as "shards/*.jsonl": then it is a
+            stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
+        columns: Names of source and target in own files, where they have others.
 
     Returns:
         A `TranslationData`.
@@ -53,9 +55,10 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     """
     files = {"train": train, "valid": valid, "test": test}
     if own_files(files):
-        if shards := shards_of(train, PAIRS):
-            return _of_shards(shards, valid, test)
-        return TranslationData("own files", *(read_pairs(path) for path in files.values()))
+        if shards := shards_of(files, PAIRS, chosen=columns or None):
+            return _of_shards(shards, valid, test, columns or None)
+        read = {s: read_pairs(path, columns=columns or None) for s, path in files.items() if path}
+        return TranslationData("own files", **held_out_of(read))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
@@ -71,10 +74,10 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     return TranslationData(name, *corpora, *EMBEDDED[name])
 
 
-def _of_shards(shards, valid, test):
+def _of_shards(shards, valid, test, columns):
     pairs = ((source.decode(), target.decode()) for source, target in shards.sample(SAMPLE))
     sample = PairCorpus.from_pairs(f"Sample of {shards.name}", pairs)
-    others = read_pairs(valid), read_pairs(test)
+    others = (read_pairs(path, columns=columns) for path in (valid, test))
     return TranslationData("own files", sample, *others, shards=shards)
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import text, vision
+from keras_transformers import pretrained, text, training, vision
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
 from keras_transformers.text import encode_pairs
@@ -60,11 +60,12 @@ def test_a_filler_of_masks_learns_classes_that_the_table_names(tmp_path):
         assert (predictor.kind, predictor.labels) == ("text_classifier", ["plain", "royal"])
         assert len(history["val_loss"]) <= 3 and history["loss"][-1] < history["loss"][0]
         scores = predictor.evaluate(tmp_path / "a.csv")
-        answers = predictor.predict(texts[:3])
+        answers = predictor.predict(texts)
         predictor.save(tmp_path / "own")
         again = keras_transformers.load(tmp_path / "own")
-        assert again.predict(texts[:3]) == answers and again.labels == predictor.labels
-    assert scores["rows"] == 40 and scores["accuracy"] > 0.6
+        assert again.predict(texts) == answers and again.labels == predictor.labels
+    right = [answer["label"] == label for answer, label in zip(answers, royal(texts), strict=True)]
+    assert (scores["rows"], scores["accuracy"]) == (40, pytest.approx(np.mean(right)))
     assert not again.model.compiled
     known = predictor.model  # whose head stays, for the classes are its own
     assert (
@@ -88,7 +89,7 @@ def test_a_translator_learns_from_lines_with_tabs(tmp_path):
     assert again.kind == "translator"
     held, found = (each._fitting("fit").held for each in (predictor, again))
     assert found.options["search"] == held.options["search"]
-    np.testing.assert_array_equal(found.tokenizer.tokenize([TEXT]), held.tokenizer.tokenize([TEXT]))
+    assert found.tokenizer.vocab == held.tokenizer.vocab
     for one, other in zip(held.model.weights, found.model.weights, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -213,10 +214,9 @@ def test_numbers_are_learned_at_unit_scale_and_given_as_they_were():
 
 
 def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
-    predictor = loaded("translator", tmp_path / "marian")
-    words = predictor.tokenizer
+    model, words = folders.marian(tmp_path), pretrained.load_tokenizer(tmp_path)
     pairs = [("the king", "Der König"), ("not", "nicht")]
-    fitting = TranslatorFitting(Held(predictor.model, words))
+    fitting = TranslatorFitting(Held(model, words))
     corpus = text.PairCorpus.from_pairs("toy", pairs)
     found = fitting._ids(corpus, Asked())
     expected = encode_pairs(*zip(*pairs, strict=True), words, target_tokenizer=words.for_targets())
@@ -268,3 +268,20 @@ def test_a_folder_that_is_damaged_is_refused_by_name(tmp_path):
     (own / "predictor.json").write_text("{}")
     with pytest.raises(ValueError, match="predictor.json is damaged"):
         keras_transformers.load(own)
+
+
+def test_with_an_adapter_the_weights_stay_and_the_new_head_learns(tmp_path):
+    texts = sentences(24)
+    with folders.eagerly():
+        predictor = loaded("sentence_encoder", tmp_path / "bert")
+        before = {each.path: keras.ops.convert_to_numpy(each) for each in predictor.model.weights}
+        predictor.add_lora(2)
+        history = predictor.fit((texts, royal(texts)), epochs=1, **FAST)
+    model = predictor.model
+    assert len(history["loss"]) == 1 and training.adapters_of(model)["default"].rank == 2
+    kept = [each for each in model.weights if each.path in before and "lora" not in each.path]
+    assert len(kept) > 10
+    for each in kept:
+        np.testing.assert_array_equal(each, before[each.path])
+    names = {each.path.split("/")[1] for each in model.trainable_variables}
+    assert "head" in names and len(names) > 1

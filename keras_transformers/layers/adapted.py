@@ -1,0 +1,222 @@
+"""Layers whose kernel or table an adapter changes: Keras's, and what is saved of them."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.annotations import Mixin, Tensor
+from keras_transformers.layers.low_rank import LowRank
+
+ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration
+
+
+class Adapted(Mixin):
+    """Mixed into a layer whose kernel a `LowRank` may change, which it then has as `adapter`."""
+
+    adapter: LowRank  # no default: PyTorch's modules are looked for behind those of the class
+
+    @property
+    def changes(self) -> LowRank | None:
+        """The adapter, unless there is none or the kernel holds it already."""
+        adapter = adapter_of(self)
+        return None if adapter is None or adapter.merged else adapter
+
+    def kernel_shape(self) -> tuple[int, int]:
+        """Numbers of inputs and outputs."""
+        raise NotImplementedError
+
+    def float_kernel(self) -> Tensor:
+        """The layer's own `W` as a matrix of floating-point numbers, `(inputs, outputs)`."""
+        raise NotImplementedError
+
+    def kernel_variable(self) -> Any:
+        """The variable that holds `W`; None of a quantised layer."""
+        raise NotImplementedError
+
+    def get_build_config(self) -> Any:
+        config = super().get_build_config()
+        if adapter_of(self) is None:
+            return config
+        frozen = [weight.name for weight in self._trainable_variables if not weight.trainable]
+        return {**(config or {}), ADAPTERS: self.adapter.saved(), FROZEN: frozen}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        config = dict(config)
+        saved, frozen = config.pop(ADAPTERS, None), config.pop(FROZEN, ())
+        super().build_from_config(config)
+        if saved is not None:
+            self.restore(saved)
+        for weight in self._trainable_variables:
+            weight.trainable = weight.trainable and weight.name not in frozen
+
+    def attach(self, rank: int, dora: bool, dropout: bool) -> LowRank:
+        """Gives the layer variables for adapters, in the place of those that it has."""
+        table = isinstance(self, keras.layers.Embedding) or not isinstance(self, _AdaptedProduct)
+        adapter = LowRank(*self.kernel_shape(), rank, dora, dropout, table)
+        self.replace(adapter)
+        with contextlib.ExitStack() as scopes:
+            for part in self.path.split("/"):
+                scopes.enter_context(keras.name_scope(part))
+            adapter.build()
+        return adapter
+
+    def replace(self, adapter: LowRank | None) -> None:
+        """Sets `adapter` of a layer that is built, or removes it."""
+        self._tracker.unlock()
+        if adapter_of(self) is not None:
+            self._tracker.untrack(self.adapter)
+            del self.adapter
+        if adapter is not None:
+            self.adapter = adapter
+        self._tracker.lock()
+
+    def restore(self, config: dict[str, Any]) -> None:
+        """Gives the layer adapters as `LowRank.saved` has them, with values still to be loaded."""
+        self.attach(config["rank"], config["dora"], config["dropout"]).restore(config)
+
+
+class _AdaptedProduct(Adapted):
+    """Of a product with a kernel."""
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        if self.changes is None:
+            return super().call(inputs, training=training)
+        with _bare(self):
+            y = super().call(inputs, training=training)
+        return self._finished(inputs, y)
+
+    def quantized_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        if self.changes is None:
+            return super().quantized_call(inputs, training=training)
+        with _bare(self):
+            y = super().quantized_call(inputs, training=training)
+        return self._finished(inputs, y)
+
+    def _finished(self, x: Tensor, y: Tensor) -> Tensor:
+        width, outputs = self.kernel_shape()
+        rows = ops.reshape(x, (-1, width))
+        changed = altered(self, rows, ops.reshape(y, (-1, outputs)))
+        y = ops.reshape(changed, ops.shape(y))
+        y = y if self.bias is None else y + ops.cast(self.bias, y.dtype)
+        return y if self.activation is None else self.activation(y)
+
+    def kernel_variable(self) -> Any:
+        return None if self.quantization_mode else self._kernel
+
+    def float_kernel(self) -> Tensor:
+        inputs, outputs = self.kernel_shape()
+        if not self.quantization_mode:
+            return ops.reshape(ops.cast(self._kernel, "float32"), (inputs, outputs))
+        # One-hot rows stay what they are in 8 bits, so this is what the layer multiplies with.
+        shape = (1, inputs, *self._input_shape())
+        with _bare(self):
+            y = super().quantized_call(
+                ops.reshape(ops.eye(inputs, dtype=self.compute_dtype), shape)
+            )
+        return ops.cast(ops.reshape(y, (inputs, outputs)), "float32")
+
+    def _input_shape(self) -> tuple[int, ...]:
+        """Sizes of the axes of an input that the kernel is multiplied with."""
+        raise NotImplementedError
+
+
+@contextlib.contextmanager
+def _bare(layer: Any) -> Iterator[None]:
+    """A scope in which a layer has neither bias nor activation."""
+    own = vars(layer)
+    kept = own["bias"], own["activation"]
+    own["bias"] = own["activation"] = None
+    try:
+        yield
+    finally:
+        own["bias"], own["activation"] = kept
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AdaptedDense(_AdaptedProduct, keras.layers.Dense):
+    """`keras.layers.Dense` with an adapter; made by `training.add_lora`."""
+
+    def kernel_shape(self) -> tuple[int, int]:
+        return self.input_spec.axes[-1], self.units
+
+    def _input_shape(self) -> tuple[int, ...]:
+        return (self.kernel_shape()[0],)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AdaptedEinsumDense(_AdaptedProduct, keras.layers.EinsumDense):
+    """`keras.layers.EinsumDense` with an adapter; made by `training.add_lora`."""
+
+    def kernel_shape(self) -> tuple[int, int]:
+        number = len(contracted(self.equation) or "")
+        shape = self._whole_kernel_shape()
+        return math.prod(shape[:number]), math.prod(shape[number:])
+
+    def _whole_kernel_shape(self) -> tuple[int, ...]:
+        found = getattr(self, "original_kernel_shape", None) or self._kernel.shape
+        return tuple(found)
+
+    def _input_shape(self) -> tuple[int, ...]:
+        return self._whole_kernel_shape()[: len(contracted(self.equation) or "")]
+
+
+def contracted(equation: str) -> str | None:
+    """The axes that a kernel is multiplied over, if it is one matrix of inputs and outputs.
+
+    Of `abc,cde->abde` that is `c`. None where the kernel has axes in another order, or one for each
+    of several groups.
+    """
+    sides, _, output = equation.replace(" ", "").partition("->")
+    x, _, kernel = sides.partition(",")
+    number = sum(axis not in output for axis in kernel)
+    inputs, outputs = kernel[:number], kernel[number:]
+    lead = x.removesuffix(inputs)
+    return inputs if inputs and x == lead + inputs and output == lead + outputs else None
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AdaptedEmbedding(Adapted, keras.layers.Embedding):
+    """`keras.layers.Embedding` with an adapter; made by `training.add_lora`."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return self._finished(inputs, super().call(inputs))
+
+    def quantized_call(self, inputs: Tensor) -> Tensor:
+        return self._finished(inputs, super().quantized_call(inputs))
+
+    def _finished(self, ids: Tensor, y: Tensor) -> Tensor:
+        changes = self.changes
+        if changes is None:
+            return y
+        return changes.alter_rows(ops.cast(ids, "int32"), y, self.float_kernel)
+
+    def kernel_shape(self) -> tuple[int, int]:
+        return self.input_dim, self.output_dim
+
+    def kernel_variable(self) -> Any:
+        return None if self.quantization_mode else self._embeddings
+
+    def float_kernel(self) -> Tensor:
+        if not self.quantization_mode:
+            return ops.cast(self._embeddings, "float32")
+        return ops.cast(super().quantized_call(ops.arange(self.input_dim)), "float32")
+
+
+def adapter_of(layer: Any) -> LowRank | None:
+    """What a layer has of adapters, merged or not; None if nothing."""
+    return getattr(layer, "adapter", None)
+
+
+def altered(layer: Any, x: Tensor, y: Tensor) -> Tensor:
+    """`y = x W` of rows as the adapter of a layer changes it; `y` if it has none."""
+    adapter = getattr(layer, "changes", None)
+    return y if adapter is None else adapter.alter(x, y, layer.float_kernel)
+
+
+def is_altered(layer: Any) -> bool:
+    """Whether a layer has an adapter that is not merged."""
+    return getattr(layer, "changes", None) is not None

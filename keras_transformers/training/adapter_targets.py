@@ -1,0 +1,88 @@
+"""Which layers and weights of a model adapters are for."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_transformers.layers.adapted import adapter_of
+from keras_transformers.layers.adapting import adaptable, kernel_of
+from keras_transformers.layers.low_rank import LowRank
+
+# What `targets` may say for the layers of every model: ends of paths, as regular expressions.
+TARGETS = {
+    "attention": r"(query|key|value|attention_output)",
+    "feed_forward": r"feed_forward/[^/]+",
+    "embeddings": r"[^/]*embeddings?(/projection)?",
+}
+
+
+def adapted_layers(model: keras.Model) -> dict[str, Any]:
+    """Path inside the model -> layer, of those that have adapters.
+
+    Of such a layer, `adapter.arrays(name)` are `A`, `B` and the magnitudes, and
+    `adapter.assign_arrays(name, arrays)` sets them.
+    """
+    return {
+        path_in(model, layer): layer
+        for layer in model._flatten_layers()
+        if adapter_of(layer) is not None
+    }
+
+
+def path_in(model: keras.Model, part: Any) -> str:
+    """Path of a layer or weight inside a model."""
+    path: str = part.path
+    return path.removeprefix(f"{model.path}/")
+
+
+def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any]:
+    """Path -> layer, of what is to be changed."""
+    layers = {path_in(model, each): each for each in model._flatten_layers() if adaptable(each)}
+    found: dict[str, Any] = {}
+    for target in [targets] if isinstance(targets, str) else targets:
+        pattern = re.compile(rf"(.*/)?(?:{TARGETS.get(target, target)})")
+        fitting = {path: layer for path, layer in layers.items() if pattern.fullmatch(path)}
+        if not fitting:
+            raise ValueError(
+                f"add_lora: `targets` must be {', '.join(TARGETS)}, or match the ends of paths of "
+                f"layers. Received: {target!r}, which matches none of {', '.join(layers)}"
+            )
+        found |= fitting
+    if not found:
+        raise ValueError("add_lora: `targets` must name at least one layer. Received: none")
+    for path, layer in found.items():
+        if getattr(layer, "lora_enabled", False):
+            raise ValueError(f"add_lora: the layer {path} has Keras's own LoRA already.")
+    return {path: layer for path, layer in layers.items() if path in found}
+
+
+def weights_of(model: keras.Model) -> dict[str, keras.Variable]:
+    """Path inside the model -> weight, of all that it could train but adapters."""
+    return {
+        path_in(model, weight): weight
+        for layer in model._flatten_layers()
+        if not isinstance(layer, LowRank)
+        for weight in layer._trainable_variables
+    }
+
+
+def weights_named(
+    model: keras.Model, train: str | Sequence[str], changed: Sequence[Any]
+) -> dict[str, keras.Variable]:
+    """Path -> weight, of what is to be trained besides adapters."""
+    weights, found = weights_of(model), dict[str, keras.Variable]()
+    kernels = {id(kernel_of(layer)) for layer in changed}
+    for name in [train] if isinstance(train, str) else train:
+        pattern = re.compile(rf"(.*/)?(?:{name})(/.*)?")
+        fitting = {path: each for path, each in weights.items() if pattern.fullmatch(path)}
+        twice = [path for path, each in fitting.items() if id(each) in kernels]
+        if not fitting or twice:
+            received = f"which has {twice[0]}" if twice else "which is part of no path"
+            raise ValueError(
+                "add_lora: `train` must match parts of paths of weights that no adapter changes. "
+                f"Received: {name!r}, {received}"
+            )
+        found |= fitting
+    return found

@@ -1,0 +1,282 @@
+"""LoRA: models tuned by low-rank changes of their kernels, of which there may be several."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformers.annotations import Array
+from keras_transformers.layers.adapting import add_adapter, remove_adapter
+from keras_transformers.layers.low_rank import LowRank, LowRankSettings
+from keras_transformers.training.adapter_targets import (
+    adapted_layers,
+    layers_of,
+    weights_named,
+    weights_of,
+)
+from keras_transformers.training.merging import forget_programs, is_merged, refuse_merged
+
+
+def add_lora(
+    model: keras.Model,
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout: float = 0.0,
+    targets: str | Sequence[str] = ("attention", "feed_forward"),
+    dora: bool = False,
+    rslora: bool = False,
+    train: str | Sequence[str] = (),
+    name: str = "default",
+) -> list[str]:
+    r"""Gives a built model an adapter, which is all that it trains from now on, and activates it.
+
+    Each target's kernel `W` becomes `W + s A B`, `A` and `B` having `rank` columns and rows, and
+    nothing is changed before the first step (Hu et al. 2021, "LoRA",
+    https://arxiv.org/abs/2106.09685). Everything else is frozen but what `train` names, so that
+    gradients and the optimizer's state are those of the adapter. The base may be quantised
+    (Dettmers et al. 2023, "QLoRA", https://arxiv.org/abs/2305.14314). Compile the model afterwards.
+
+    A model can have several adapters, each of a name; see `set_adapter`. They are saved with it.
+
+    Args:
+        model: A built model of our layers or Keras's: kernels of `Dense` and `EinsumDense`, tables
+            of `Embedding` and `TokenEmbedding` can be changed. A tied table is changed where it
+            makes logits, too.
+        rank: Columns of `A`.
+        alpha: `s = alpha / rank`; by default `rank`.
+        dropout: Rate on the input of `A`, in training; not of tables.
+        targets: "attention", "feed_forward", "embeddings", or regular expressions, each of which
+            must match the end of a layer's path, from a slash on: `"query"`,
+            `"decoder_\\d+/mixer/(query|value)"`, `".*"`.
+        dora: Whether to learn magnitudes apart from directions (Liu et al. 2024, "DoRA",
+            https://arxiv.org/abs/2402.09353).
+        rslora: Whether `s = alpha / sqrt(rank)` (Kalajdzievski 2023, "rsLoRA",
+            https://arxiv.org/abs/2312.03732).
+        train: What stays trainable besides: regular expressions, each of which must match a part
+            of a weight's path between slashes: `"head"`, `".*norm"`, `"bias"`. Every adapter has
+            values of its own of these.
+        name: What the adapter is called.
+
+    Returns:
+        Paths of the layers that are changed.
+
+    Raises:
+        ValueError: If the model is not built, has an adapter of that name, a merged one or Keras's
+            own LoRA; if a number is out of range, or a target or what to train names nothing.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import AdamW, SmoothedCrossEntropy, add_lora
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> len(add_lora(model, rank=2, targets="attention")), len(model.trainable_variables)
+    (4, 8)
+    >>> model.compile(AdamW(1e-3), SmoothedCrossEntropy())
+    >>> ids = np.array([[1, 5, 7, 3], [1, 7, 5, 3]])
+    >>> history = model.fit(ids[:, :-1], ids[:, 1:], verbose=0)
+    """
+    settings = _checked_settings(rank, alpha, dropout, dora, rslora)
+    known = adapters_of(model)
+    if not model.built or not isinstance(name, str) or not name or name in known:
+        raise ValueError(
+            f"add_lora: `model` must be built, and `name` a new one. Received: model "
+            f"'{model.name}', {'built' if model.built else 'not built'}, with the adapters "
+            f"{sorted(known)}; name={name!r}"
+        )
+    chosen = layers_of(model, targets)
+    weights = weights_named(model, train, [*chosen.values(), *adapted_layers(model).values()])
+    attach(model, name, [(layer, settings) for layer in chosen.values()], weights)
+    return list(chosen)
+
+
+def attach(
+    model: keras.Model,
+    name: str,
+    changes: Sequence[tuple[Any, LowRankSettings]],
+    weights: Mapping[str, keras.Variable],
+) -> None:
+    """`add_lora`, once it is known which layers are changed, each in which way.
+
+    Args:
+        model: A built model.
+        name: What the adapter is called.
+        changes: Layers and the settings of their adapters.
+        weights: Path inside the model -> weight, of what is trained besides.
+    """
+    refuse_merged(model, "add_lora")
+    _activate(model, None)
+    for layer, settings in changes:
+        add_adapter(layer, name, settings, random.randrange(2**31))
+    others = _others(model)
+    values = {path: _value(weight) for path, weight in weights.items()}
+    others[""] = {**values, **others.get("", {})}
+    others[name] = values
+    _activate(model, name)
+    _train_only(model, list(weights.values()))
+    forget_programs(model)
+    model.compiled, model.optimizer = False, None
+
+
+def set_adapter(model: keras.Model, name: str | None) -> None:
+    """Makes another adapter the active one, or none: the model is then what it was before.
+
+    Values are assigned to variables, so that nothing is compiled anew; but on JAX where the two
+    train different weights besides. An optimizer keeps the moments of the adapter before: compile
+    the model again to train another.
+
+    Args:
+        model: A model with adapters.
+        name: Name of the adapter, or None.
+
+    Raises:
+        ValueError: If there is no such adapter, or one is merged.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, set_adapter
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = [add_lora(model, rank, name=name) for name, rank in (("de", 2), ("fr", 4))]
+    >>> set_adapter(model, "de")
+    """
+    known = adapters_of(model)
+    if not known or name not in (*known, None):
+        raise ValueError(
+            f"set_adapter: `name` must be one of {sorted(known)} or None. Received: {name!r}"
+        )
+    refuse_merged(model, "set_adapter")
+    before = _active(model)
+    _activate(model, name)
+    weights = trained_weights(model, name) if name else {}
+    if name and set(weights) != {p for p, w in weights_of(model).items() if w.trainable}:
+        _train_only(model, list(weights.values()))
+    if before is None or name is None or known[name].dropout != known[before].dropout:
+        model.train_function = None  # Keras's, in which the rate is a constant
+
+
+def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
+    """The adapters of a model.
+
+    Returns:
+        Dict of name -> `LowRankSettings`.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import adapters_of, add_lora
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> adapters_of(model)["default"].rank
+    2
+    """
+    found: dict[str, LowRankSettings] = {}
+    for layer in adapted_layers(model).values():
+        found |= layer.adapter.settings
+    return found
+
+
+def trained_weights(model: keras.Model, name: str) -> dict[str, Any]:
+    """Path inside the model -> variable, of what an adapter trains besides its own.
+
+    They hold its values while it is the active one.
+    """
+    weights = weights_of(model)
+    return {path: weights[path] for path in _others(model).get(name, {})}
+
+
+def remove_lora(model: keras.Model) -> None:
+    """Takes all adapters off a model, whose layers are then the plain ones again.
+
+    What is merged stays in the kernels: `merge` and `remove_lora` give a model for those who know
+    nothing of adapters. Everything becomes trainable; compile the model afterwards.
+
+    Args:
+        model: A model with adapters.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import adapters_of, add_lora, merge, remove_lora
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> merge(model)
+    >>> remove_lora(model)
+    >>> adapters_of(model)
+    {}
+    """
+    if not is_merged(model) and adapters_of(model):
+        _activate(model, None)
+    for layer in adapted_layers(model).values():
+        remove_adapter(layer)
+    _set_trainable(model, True)
+    forget_programs(model)
+    model.compiled, model.optimizer = False, None
+
+
+def _checked_settings(
+    rank: int, alpha: float | None, dropout: float, dora: bool, rslora: bool
+) -> LowRankSettings:
+    alpha = rank if alpha is None else alpha
+    if not (isinstance(rank, int) and rank >= 1 and alpha > 0 and 0 <= dropout < 1):
+        raise ValueError(
+            "add_lora: `rank` must be a positive integer, `alpha` positive, and `dropout` in "
+            f"[0, 1). Received: rank={rank!r}, alpha={alpha!r}, dropout={dropout!r}"
+        )
+    return LowRankSettings(rank, float(alpha), float(dropout), bool(dora), bool(rslora))
+
+
+def _others(model: keras.Model) -> dict[str, dict[str, Array]]:
+    """Name -> path -> array of the weights that adapters train besides; "" for none's."""
+    kept = [layer.adapter.others for layer in adapted_layers(model).values()]
+    others: dict[str, dict[str, Array]] = next((each for each in kept if each), kept[0])
+    return others
+
+
+def _active(model: keras.Model) -> str | None:
+    found: str | None = next(iter(adapted_layers(model).values())).adapter.active
+    return found
+
+
+def _value(weight: keras.Variable) -> Array:
+    return np.array(ops.convert_to_numpy(weight))
+
+
+def _activate(model: keras.Model, name: str | None) -> None:
+    layers = list(adapted_layers(model).values())
+    if not layers:
+        return
+    weights, others, before = weights_of(model), _others(model), _active(model)
+    if before in others:
+        others[before] = {path: _value(weights[path]) for path in others[before]}
+    for path, value in {**others.get("", {}), **others.get(name or "", {})}.items():
+        weights[path].assign(value)
+    for layer in layers:
+        layer.adapter.activate(name)
+
+
+def _set_trainable(layer: Any, value: bool) -> None:
+    """Sets `trainable` of a layer and all in it; on TensorFlow Keras passes over what has it."""
+    for each in layer._flatten_layers():
+        type(each).trainable.fset(each, value)
+
+
+def _train_only(model: keras.Model, weights: Sequence[keras.Variable]) -> None:
+    """Freezes all but adapters and some weights."""
+    kept = {id(weight) for weight in weights}
+    _set_trainable(model, True)
+    for layer in model._flatten_layers():
+        inside = [each for each in layer._flatten_layers() if not _is_of_adapter(each)]
+        adapted = len(inside) < len(layer._flatten_layers())
+        own = [weight for each in inside for weight in each._trainable_variables]
+        if not adapted and not any(id(weight) in kept for weight in own):
+            _set_trainable(layer, False)
+    for weight in weights_of(model).values():
+        weight.trainable = id(weight) in kept
+
+
+def _is_of_adapter(layer: Any) -> bool:
+    return isinstance(layer, LowRank)

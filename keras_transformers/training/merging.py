@@ -1,0 +1,126 @@
+"""Adapters added to the kernels that they change, and taken out again."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.annotations import Array
+from keras_transformers.layers.adapting import in_float64
+from keras_transformers.layers.low_rank import LowRank
+from keras_transformers.training.adapter_targets import adapted_layers
+
+
+def merge(model: keras.Model) -> None:
+    """Adds the active adapter to the kernels, which are rounded once.
+
+    The model then computes as it does without adapters, and as quickly. It still has them, and can
+    be saved; `unmerge` takes the change off again, up to the rounding of a kernel.
+
+    Args:
+        model: A model with an active adapter, whose kernels are floating-point numbers.
+
+    Raises:
+        ValueError: If no adapter is active, it is merged already, or a kernel is quantised.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, merge, unmerge
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> merge(model)
+    >>> unmerge(model)
+    """
+    refuse_merged(model, "merge")
+    layers = _active_layers(model, "merge")
+    quantized = [layer.path for layer in layers if layer.kernel_variable() is None]
+    if quantized:
+        raise ValueError(
+            "merge: kernels must be floating-point numbers; what is added to quantised ones would "
+            f"be lost in their rounding. Received: {quantized[0]} and {len(quantized) - 1} more"
+        )
+    for layer in layers:
+        adapter, (kernel, assign) = layer.adapter, in_float64(layer)
+        changed = kernel + _change(adapter)
+        adapter.gain = _gain(adapter, changed)
+        assign(changed if adapter.gain is None else changed * adapter.gain)
+    _set_merged(model, True)
+
+
+def unmerge(model: keras.Model) -> None:
+    """Takes a merged adapter out of the kernels again; see `merge`.
+
+    Args:
+        model: A model with a merged adapter.
+
+    Raises:
+        ValueError: If none is merged.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, merge, unmerge
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> merge(model)
+    >>> unmerge(model)
+    """
+    if not is_merged(model):
+        raise ValueError(f"unmerge: an adapter must be merged. Received: none of '{model.name}'")
+    for layer in _active_layers(model, "unmerge"):
+        adapter, (kernel, assign) = layer.adapter, in_float64(layer)
+        kernel = kernel if adapter.gain is None else kernel / adapter.gain
+        assign(kernel - _change(adapter))
+        adapter.gain = None
+    _set_merged(model, False)
+
+
+def is_merged(model: keras.Model) -> bool:
+    """Whether the kernels of a model hold its active adapter; see `merge`."""
+    return any(layer.adapter.merged for layer in adapted_layers(model).values())
+
+
+def refuse_merged(model: keras.Model, caller: str) -> None:
+    """ValueError if an adapter is merged."""
+    if is_merged(model):
+        raise ValueError(f"{caller}: an adapter is merged into the kernels; `unmerge` it first.")
+
+
+def forget_programs(model: keras.Model) -> None:
+    """Lets everything be traced anew that was traced with other layers."""
+    model.train_function = model.test_function = model.predict_function = None
+    model.__dict__.pop("_generators", None)  # of `generation`
+
+
+def _active_layers(model: keras.Model, caller: str) -> list[Any]:
+    """The layers that the active adapter changes."""
+    layers = list(adapted_layers(model).values())
+    found = [layer for layer in layers if layer.adapter.active in layer.adapter.settings]
+    if not found:
+        raise ValueError(f"{caller}: an adapter must be active. Received: none of '{model.name}'")
+    return found
+
+
+def _set_merged(model: keras.Model, merged: bool) -> None:
+    for layer in adapted_layers(model).values():
+        layer.adapter.merged = merged
+    forget_programs(model)
+
+
+def _change(adapter: LowRank) -> Array:
+    """`s A B` of the active adapter in float64."""
+    arrays, settings = adapter.arrays(str(adapter.active)), adapter.settings[str(adapter.active)]
+    a, b = (arrays[key].astype("float64") for key in ("lora_a", "lora_b"))
+    change: Array = settings.scale * (a @ b)
+    return change
+
+
+def _gain(adapter: LowRank, changed: Array) -> Array | None:
+    """`g` of the active adapter; None without DoRA."""
+    magnitude = adapter.arrays(str(adapter.active)).get("magnitude")
+    if magnitude is None:
+        return None
+    used, norm = magnitude != 0, np.linalg.norm(changed, axis=0)
+    gain: Array = np.where(used, magnitude / np.where(used, norm, 1), 1)
+    return gain

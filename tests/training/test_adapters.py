@@ -1,0 +1,284 @@
+"""Claims about models tuned by adapters: what is trained, kept, merged, switched and resumed."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers import saving
+from keras_transformers.generation import generate
+from keras_transformers.layers import EncoderBlock, rematerialized_blocks
+from keras_transformers.layers.low_rank import LowRank
+from keras_transformers.models import LanguageModel, ViT
+from keras_transformers.precision import in_precision
+from keras_transformers.training import (
+    AdamW,
+    LinearCrossEntropy,
+    SmoothedCrossEntropy,
+    adapters_of,
+    add_lora,
+    merge,
+    remove_lora,
+    set_adapter,
+    unmerge,
+)
+from keras_transformers.training.adapter_targets import adapted_layers
+from tests.adapters import fill
+from tests.contract import to_numpy
+
+ALL = ("attention", "feed_forward", "embeddings")
+IDS = np.random.default_rng(0).integers(1, 13, (3, 7)).astype("int32")
+
+
+def language_model(layers=1, **options):
+    model = LanguageModel(13, 12, num_heads=3, mlp_dim=20, num_layers=layers, **options)
+    model.build((None, None))
+    return model
+
+
+def classifier(dropout=0.0):
+    """Of our layers and Keras's own, in a functional model."""
+    ids = keras.Input((7,), dtype="int32")
+    x = keras.layers.Embedding(13, 12, name="table")(ids)
+    x = EncoderBlock(3, 23, dropout=dropout, name="block")(x)
+    x = keras.layers.Dense(12, "tanh", name="pooler")(x[:, 0])
+    x = keras.layers.LayerNormalization(name="last_norm")(x)
+    return keras.Model(ids, keras.layers.Dense(3, name="head")(x))
+
+
+def outputs(model, ids=IDS):
+    return to_numpy(model(ids)).astype("float64")
+
+
+def values(model):
+    return {each.path: to_numpy(each).copy() for each in model.weights}
+
+
+def test_a_new_adapter_changes_nothing_and_is_all_that_is_trained():
+    model = language_model()
+    before, outputs_before = values(model), outputs(model)
+    paths = add_lora(model, rank=2, targets=("attention", "hidden"), train="norm")
+    mixer = [f"decoder_0/mixer/{name}" for name in ("attention_output", "value", "key", "query")]
+    assert sorted(paths) == sorted(["decoder_0/feed_forward/hidden", *mixer])
+    np.testing.assert_array_equal(outputs(model), outputs_before)
+    trained = {each.path.removeprefix(f"{model.name}/") for each in model.trainable_variables}
+    expected = {f"{path}/adapter/lora_{factor}" for path in paths for factor in "ab"}
+    assert trained == expected | {"norm/gamma", "norm/beta"}
+    model.compile(AdamW(0.05), SmoothedCrossEntropy(), run_eagerly=True)
+    model.fit(IDS[:, :-1], IDS[:, 1:], verbose=0)
+    after = values(model)
+    norm = {f"{model.name}/norm/{name}" for name in ("gamma", "beta")}
+    assert {path for path in before if np.any(after[path] != before[path])} == norm
+    # Momentum and velocity of `rank * (inputs + outputs)` of each kernel, and of the norm.
+    kernels = 4 * 2 * (12 + 12) + 2 * (12 + 20)
+    moments = [each for each in model.optimizer.variables if len(each.shape)]
+    assert sum(int(np.prod(each.shape)) for each in moments) == 2 * (kernels + 24)
+
+
+@pytest.mark.parametrize("dora", [False, True])
+def test_merged_kernels_compute_the_same_and_come_back_up_to_a_rounding(dora):
+    model = language_model()
+    add_lora(model, rank=2, targets=ALL, dora=dora)
+    fill(model)
+    kernels = [layer.kernel_variable() for layer in adapted_layers(model).values()]
+    before, y = [to_numpy(each) for each in kernels], outputs(model)
+    merge(model)
+    merged = [to_numpy(each) for each in kernels]
+    np.testing.assert_allclose(outputs(model), y, atol=1e-5)
+    for layer, kernel, base in zip(adapted_layers(model).values(), merged, before, strict=True):
+        arrays = {k: x.astype("float64") for k, x in layer.adapter.arrays("default").items()}
+        whole = base.reshape(layer.kernel_shape()) + arrays["lora_a"] @ arrays["lora_b"]
+        whole *= arrays["magnitude"] / np.linalg.norm(whole, axis=0) if dora else 1
+        np.testing.assert_array_equal(kernel, whole.reshape(kernel.shape).astype("float32"))
+    unmerge(model)
+    for kernel, base, high in zip(kernels, before, merged, strict=True):
+        # Half of the last bit of the merged kernel, and of the kernel itself.
+        gains = np.abs(base).max() + np.abs(high).max()
+        assert np.abs(to_numpy(kernel) - base).max() <= np.spacing(gains, dtype="float32")
+    np.testing.assert_allclose(outputs(model), y, atol=1e-5)
+
+
+def test_without_its_adapters_a_model_is_the_plain_one():
+    model = language_model()
+    kinds, names = [type(each) for each in model._flatten_layers()], list(values(model))
+    y, trained = outputs(model), len(model.trainable_variables)
+    for merged in (False, True):
+        add_lora(model, rank=2, targets=ALL, dropout=0.1)
+        fill(model)
+        if merged:
+            y = outputs(model)
+            merge(model)
+        remove_lora(model)
+        assert [type(each) for each in model._flatten_layers()] == kinds
+        assert list(values(model)) == names
+        assert len(model.trainable_variables) == trained
+        assert adapters_of(model) == {}
+        np.testing.assert_allclose(outputs(model), y, atol=1e-5)
+
+
+def test_another_adapter_becomes_active_without_a_trace(monkeypatch):
+    model, traces = language_model(), []
+    alter = LowRank.alter
+    monkeypatch.setattr(LowRank, "alter", lambda *args: traces.append(1) or alter(*args))
+    plain, expected = outputs(model), {}
+    options = {"a": {"rank": 2}, "b": {"rank": 3, "rslora": True}, "c": {"rank": 1, "dora": True}}
+    for name, given in options.items():
+        given |= {"targets": "query" if name == "a" else "attention", "train": "norm"}
+        add_lora(model, alpha=3, name=name, **given)
+        fill(model, name, seed=len(expected))
+        if name == "b":
+            model.get_layer("norm").gamma.assign(np.linspace(1, 2, 12))
+        expected[name] = outputs(model)
+    model.predict(IDS, verbose=0)
+    made = len(traces)
+    for name in ("a", "b", "c", "b", None, "a"):
+        set_adapter(model, name)
+        y = model.predict(IDS, verbose=0)
+        np.testing.assert_allclose(y, plain if name is None else expected[name], atol=1e-5)
+        assert all(x.adapter.active == name for x in adapted_layers(model).values())
+    assert len(traces) == made
+    assert {name: each.rank for name, each in adapters_of(model).items()} == {
+        "a": 2,
+        "b": 3,
+        "c": 1,
+    }
+
+
+def test_decoding_token_by_token_is_the_whole_forward_pass():
+    model = language_model()
+    add_lora(model, rank=2, targets=ALL)
+    fill(model, size=0.5)
+    found = generate(model, prompt=IDS[:1, :2], max_length=6, end_id=-1)["tokens"]
+    whole = outputs(model, np.concatenate([[[1]], found[:, :-1]], axis=1))
+    np.testing.assert_array_equal(found[:, 2:], whole.argmax(-1)[:, 2:])
+
+
+@pytest.mark.parametrize("load", [saving.load_model, keras.models.load_model])
+def test_a_file_has_all_adapters(load, tmp_path):
+    model, expected = classifier(), {}
+    for name, dora in (("a", False), ("b", True)):
+        targets, train = (*ALL[:2], "pooler", "table"), ("head", "last_norm")
+        add_lora(model, 2, None, 0.1, targets, dora, train=train, name=name)
+        fill(model, name)
+        model.get_layer("head").bias.assign(np.arange(3.0) * len(name + "b" * dora))
+        expected[name] = outputs(model)
+    model.save(tmp_path / "model.keras")
+    again = load(tmp_path / "model.keras")
+    assert adapters_of(again) == adapters_of(model)
+    trained = [each.path for each in model.trainable_variables]
+    assert [each.path for each in again.trainable_variables] == trained
+    np.testing.assert_array_equal(outputs(again), expected["b"])
+    set_adapter(again, "a")
+    np.testing.assert_allclose(outputs(again), expected["a"], atol=1e-6)
+
+
+def test_a_merged_model_can_be_saved_and_unmerged(tmp_path):
+    model = language_model()
+    add_lora(model, 2, dora=True)
+    fill(model)
+    y = outputs(model)
+    merge(model)
+    model.save(tmp_path / "model.keras")
+    again = saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(outputs(again), outputs(model))
+    unmerge(again)
+    np.testing.assert_allclose(outputs(again), y, atol=1e-5)
+    saving.save_weights(again, tmp_path / "weights.safetensors")
+    unmerge(model)
+    saving.load_weights(model, tmp_path / "weights.safetensors")
+    np.testing.assert_array_equal(outputs(model), outputs(again))
+
+
+def test_a_rematerialised_block_trains_its_adapter_alike():
+    def trained(scope):
+        keras.utils.set_random_seed(1)
+        with scope:
+            model = language_model(dropout=0.2)
+        add_lora(model, 2, dropout=0.3)
+        fill(model)
+        model.compile(keras.optimizers.SGD(0.1), SmoothedCrossEntropy(), run_eagerly=True)
+        model.fit(IDS[:, :-1], IDS[:, 1:], batch_size=3, epochs=1, verbose=0)
+        return [to_numpy(each) for each in model.trainable_variables]
+
+    once, again = trained(keras.RematScope(None)), trained(rematerialized_blocks())
+    for one, other in zip(once, again, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_a_loss_without_logits_trains_adapters_alike_whether_they_change_the_table_or_not():
+    for targets in ("attention", ALL):
+        found = []
+        for loss in (SmoothedCrossEntropy(0.1), LinearCrossEntropy(0.1)):
+            keras.utils.set_random_seed(1)
+            model = language_model()
+            add_lora(model, 2, targets=targets)
+            fill(model)
+            model.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=True)
+            model.train_on_batch(IDS[:, :-1], IDS[:, 1:])
+            found.append([to_numpy(each) for each in model.trainable_variables])
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_a_copy_in_half_precision_has_the_adapter_and_one_in_8_bits_is_refused():
+    model = language_model()
+    add_lora(model, 2)
+    fill(model)
+    np.testing.assert_allclose(outputs(in_precision(model, "bfloat16")), outputs(model), atol=0.2)
+    with pytest.raises(ValueError, match="no adapters"):
+        in_precision(model, "int8")
+
+
+def test_an_image_model_is_tuned_with_its_head():
+    model = ViT(3, image_size=8, patch_size=4, hidden_dim=12, num_heads=3, mlp_dim=20, num_layers=1)
+    model.build((None, 8, 8, 3))
+    add_lora(model, 2, targets=(*ALL,), train=("head", "class_token", "bias"))
+    x = np.random.default_rng(1).normal(size=(6, 8, 8, 3)).astype("float32")
+    fixed = values(model)
+    model.compile(
+        AdamW(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True
+    )
+    model.fit(x, np.arange(6) % 3, verbose=0)
+    names = ("lora", "head", "class_token", "bias")
+    for path, value in values(model).items():
+        frozen = not any(name in path for name in names) or "scale" in path or "position" in path
+        assert np.array_equal(value, fixed[path]) == frozen, path
+
+
+WRONG = {
+    "rank": ({"rank": 0}, "positive integer"),
+    "dropout": ({"dropout": 1.0}, r"in\s\[0, 1\)"),
+    "targets": ({"targets": "quarry"}, "'quarry', which matches none of"),
+    "no targets": ({"targets": ()}, "at least one layer"),
+    "train": ({"train": "haed"}, "'haed', which is part of no path"),
+    "both": ({"train": "query"}, "that no adapter changes"),
+    "name": ({"name": ""}, "a new one"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_refused(case):
+    given, message = WRONG[case]
+    model = language_model()
+    with pytest.raises(ValueError, match=message):
+        add_lora(model, **given)
+    assert adapters_of(model) == {}
+    assert not any(isinstance(each, LowRank) for each in model._flatten_layers())
+
+
+def test_what_does_not_fit_the_adapters_of_a_model_is_refused():
+    model = language_model()
+    with pytest.raises(ValueError, match="must be built"):
+        add_lora(LanguageModel(13, 12, num_heads=3, mlp_dim=20, num_layers=1))
+    with pytest.raises(ValueError, match="must be active"):
+        merge(model)
+    add_lora(model, 2)
+    with pytest.raises(ValueError, match="a new one"):
+        add_lora(model, 2)
+    with pytest.raises(ValueError, match="one of .'default'. or None"):
+        set_adapter(model, "another")
+    with pytest.raises(ValueError, match="must be merged"):
+        unmerge(model)
+    merge(model)
+    for change in (merge, lambda model: set_adapter(model, None)):
+        with pytest.raises(ValueError, match="merged into the kernels"):
+            change(model)
