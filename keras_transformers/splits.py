@@ -54,7 +54,7 @@ def held_out(
     >>> from keras_transformers.splits import held_out
     >>> kept = held_out(["a", "b", "c", "d", "A ", "e"], number=2)
     >>> int(kept.sum()), bool(kept[0] == kept[4])
-    (2, True)
+    (3, True)
     """
     plain = [_plain(key) for key in keys]
     number = number_held_out(len(plain)) if number is None else number

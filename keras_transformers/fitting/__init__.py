@@ -25,7 +25,6 @@ OF_EVERY_KIND = (
 FITTINGS: dict[str, type[Fitted]] = {each.kind: each for each in OF_EVERY_KIND}
 
 __all__ = [
-    "FITTINGS",
     "Asked",
     "EncoderFitting",
     "Fitted",

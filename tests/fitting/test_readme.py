@@ -36,10 +36,9 @@ def test_three_lines_lead_to_a_tuned_exported_model(tmp_path, monkeypatch):
         publish(pathlib.Path(name), *ANSWERING[kind])
     texts = sentences(60)
     pathlib.Path("pairs.tsv").write_text("\n".join(f"{each}\t{each}" for each in texts))
+    rows = [[i, t, label] for i, (t, label) in enumerate(zip(texts, royal(texts), strict=True))]
     with open("reviews.csv", "w", newline="") as file:
-        csv.writer(file).writerows([["id", "text", "label"], *(
-            [i, text, label] for i, (text, label) in enumerate(zip(texts, royal(texts), strict=True))
-        )])  # fmt: skip
+        csv.writer(file).writerows([["id", "text", "label"], *rows])
     images(pathlib.Path("photos"), 50)
     stars = np.random.default_rng(0).integers(1, 6, 60)
     frame = pandas.DataFrame({"day": range(60), "body": texts, "stars": stars})
