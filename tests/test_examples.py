@@ -78,7 +78,7 @@ def run_readme():
 @pytest.mark.skipif(not ON_TENSORFLOW, reason="the README is about the TensorFlow backend")
 def test_python_blocks_of_the_readme_run_in_order(tmp_path):
     # In a process of its own, with whose end the memory of XLA's programs is free again.
-    code = "import tests.conftest; from tests.test_examples import run_readme; run_readme()"
+    code = "from tests import conftest, test_examples; test_examples.run_readme()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
