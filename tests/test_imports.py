@@ -26,7 +26,13 @@ MAY_IMPORT = {
     "layers": ["accelerators", "assertions"],
     "generation": ["layers.masks", "layers.portable"],
     "detection": ["layers.masks"],
-    "training": ["accelerators", "layers.masks", "label_lists", "optimizer_kernels"],
+    "training": [
+        "accelerators",
+        "layers.masks",
+        "layers.rematerialization",  # what a block is
+        "label_lists",
+        "optimizer_kernels",
+    ],
     "streams": [],
     "array_files": [],
     "tables": [],

@@ -13,7 +13,9 @@ from keras_transformers.training.classification import (
     score_classes,
     score_labels,
 )
+from keras_transformers.training.depth import GradualUnfreezing, block_depths
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
+from keras_transformers.training.lamb import Lamb
 from keras_transformers.training.linear_cross_entropy import (
     LinearCrossEntropy,
     TokenResults,
@@ -43,9 +45,11 @@ __all__ = [
     "ClassificationScores",
     "DetectionScores",
     "ExactResume",
+    "GradualUnfreezing",
     "InverseSquareRoot",
     "LabelAccuracy",
     "LabelScores",
+    "Lamb",
     "LinearCrossEntropy",
     "MaskedAccuracy",
     "Muon",
@@ -57,6 +61,7 @@ __all__ = [
     "TranslationScores",
     "WarmupLinear",
     "best_threshold",
+    "block_depths",
     "bleu_tokenizer",
     "calibration_error",
     "classification_accuracy",
