@@ -85,7 +85,7 @@ def _walk(layer: Any, order: list[tuple[keras.Variable, int]], blocks: int) -> i
 
 
 class GradualUnfreezing(keras.callbacks.Callback):
-    """Trains the head alone at first, and one block more every so many epochs, from the last on.
+    """Trains the head alone at first, and one block more every so many steps, from the last on.
 
     Howard & Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3. Depths whose turn has not
     come have a learning rate of 0, and no weight decay: their weights stay as they are, to the bit,
@@ -93,10 +93,10 @@ class GradualUnfreezing(keras.callbacks.Callback):
     a step takes as long as any other.
 
     Args:
-        epochs: Epochs from one block to the next. What stands before the blocks comes last.
+        steps: Steps (batches) from one depth to the next. What stands before the blocks comes last.
 
     Raises:
-        ValueError: If `epochs` is not positive; in `fit`, if the optimizer has no `depths`.
+        ValueError: If `steps` is not positive; in `fit`, if the optimizer has no `depths`.
 
     Example:
     >>> import numpy as np
@@ -106,18 +106,19 @@ class GradualUnfreezing(keras.callbacks.Callback):
     >>> model.build((None, 8, 8, 1))
     >>> model.compile(AdamW(1e-3, depths=block_depths(model)), "mse")
     >>> x, y = np.ones((4, 8, 8, 1), "float32"), np.ones((4, 2), "float32")
-    >>> history = model.fit(x, y, epochs=2, verbose=0, callbacks=[GradualUnfreezing()])
+    >>> history = model.fit(x, y, 2, epochs=2, verbose=0, callbacks=[GradualUnfreezing(steps=3)])
     >>> [float(rate) for rate in model.optimizer.depth_rates]  # embedding, block, head
     [0.0, 1.0, 1.0]
     """
 
-    def __init__(self, epochs: int = 1) -> None:
+    def __init__(self, steps: int) -> None:
         super().__init__()
-        if epochs < 1:
+        if steps < 1:
             raise ValueError(
-                f"GradualUnfreezing: `epochs` must be positive. Received: epochs={epochs}"
+                f"GradualUnfreezing: `steps` must be positive. Received: steps={steps}"
             )
-        self.epochs = epochs
+        self.steps = steps
+        self._step = 0
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if getattr(self._optimizer(), "depths", None) is None:
@@ -128,14 +129,17 @@ class GradualUnfreezing(keras.callbacks.Callback):
             )
         if not self._optimizer().built:  # Keras does it in the first step
             self.model.optimizer.build(self.model.trainable_variables)
+        self._step = 0
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        optimizer = self._optimizer()
-        if keras.backend.backend() == "jax":
-            self.model.jax_state_sync()  # else the step would not see the new rates
-        rates = optimizer.rates_of_depths()
-        first = max(len(rates) - 1 - epoch // self.epochs, 0)
-        optimizer.depth_rates.assign([0.0] * first + rates[first:])
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._step % self.steps == 0:
+            optimizer = self._optimizer()
+            rates = optimizer.rates_of_depths()
+            first = max(len(rates) - 1 - self._step // self.steps, 0)
+            if keras.backend.backend() == "jax":
+                self.model.jax_state_sync()  # else the step would not see the new rates
+            optimizer.depth_rates.assign([0.0] * first + rates[first:])
+        self._step += 1
 
     def _optimizer(self) -> Any:
         optimizer: Any = self.model.optimizer

