@@ -38,10 +38,11 @@ def start_run(config):
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
     keras.config.set_dtype_policy(config.run.precision)
-    folder = RunFolder(config.run.output, config.run.tensorboard)
+    folder = RunFolder(config.run.output)
     folder.write_json("config.json", numbers(config))
     if not config.run.resume:
         (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    folder.track(config.run.track, numbers(config), config.run.resume)
     return folder
 
 
@@ -124,7 +125,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     schedule = BudgetedDecay(
         of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
-    kept = folder.callbacks() if name is None else []
+    kept = folder.callbacks(name)
     resume = ExactResume(
         folder.shared / "checkpoints" / (name or "training"),
         run.checkpoint_minutes,

@@ -35,6 +35,7 @@ from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.tracking import Tracker
 from keras_transformers.training.translation import TranslationScores, score_translations
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "Throughput",
     "TokenCrossEntropy",
     "TokenResults",
+    "Tracker",
     "TranslationScores",
     "WarmupLinear",
     "best_threshold",
