@@ -1,6 +1,8 @@
 """Claims about runs in experiment trackers."""
 
 import json
+import pathlib
+import subprocess
 import sys
 import types
 
@@ -11,6 +13,7 @@ import pytest
 from keras_transformers.training import ExactResume, Tracker
 
 tf = pytest.importorskip("tensorflow")
+ROOT = pathlib.Path(__file__).parents[2]
 SERVICES = ("tensorboard", "wandb", "mlflow")
 
 
@@ -150,28 +153,35 @@ def test_an_unknown_service_is_refused(tmp_path):
         Tracker("visdom", tmp_path)
 
 
+# A process that is killed between two epochs.
+BEGUN = """
+import os, sys
+from keras_transformers.training import Tracker
+tracker = Tracker(sys.argv[1], sys.argv[2], {"rate": 0.5, "name": None}, resume=False)
+tracker.show("", 0, {"loss": 2.0})
+os._exit(9)
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("resumed", [False, True])
-def test_the_real_packages_take_a_run(resumed, tmp_path, monkeypatch):
-    mlflow, wandb = pytest.importorskip("mlflow"), pytest.importorskip("wandb")
+@pytest.mark.parametrize("service", ["wandb", "mlflow"])
+def test_the_real_packages_continue_the_run_of_a_killed_process(service, tmp_path, monkeypatch):
+    package = pytest.importorskip(service)
     monkeypatch.setenv("WANDB_MODE", "offline")
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    for service in ("wandb", "mlflow"):
-        folder = tmp_path / service
-        tracker = Tracker(service, folder, {"rate": 0.5, "name": None}, resume=False)
-        tracker.show("", 0, {"loss": 2.0})
-        if resumed:
-            mlflow.end_run()
-            tracker = Tracker(service, folder, {"rate": 0.5, "name": None})
-            tracker.show("", 0, {"loss": 9.0})  # not again
-        tracker.show("", 1, {"loss": 1.0})
-        tracker.finish({"test_loss": 0.5})
-        run = json.loads((folder / "tracking.json").read_text())["run"]
-        if service == "mlflow":
-            found = mlflow.MlflowClient().get_metric_history(run, "loss")
-            assert [(each.step, each.value) for each in found] == [(0, 2.0), (1, 1.0)]
-            kept = mlflow.get_run(run)
-            assert kept.data.params["rate"] == "0.5" and kept.info.status == "FINISHED"
-        else:
-            assert len(list((folder / "wandb").glob(f"offline-run-*-{run}"))) == 1 + resumed
-    assert wandb.run is None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    folder = tmp_path / "run"
+    code = subprocess.run([sys.executable, "-c", BEGUN, service, str(folder)], cwd=ROOT).returncode
+    assert code == 9
+    tracker = Tracker(service, folder, {"rate": 0.5, "name": None})
+    tracker.show("", 0, {"loss": 9.0})  # not again
+    tracker.show("", 1, {"loss": 1.0})
+    tracker.finish({"test_loss": 0.5})
+    run = json.loads((folder / "tracking.json").read_text())["run"]
+    if service == "mlflow":
+        found = package.MlflowClient().get_metric_history(run, "loss")
+        assert [(each.step, each.value) for each in found] == [(0, 2.0), (1, 1.0)]
+        kept = package.get_run(run)
+        assert kept.data.params["rate"] == "0.5" and kept.info.status == "FINISHED"
+        assert kept.data.metrics["test_loss"] == 0.5
+    else:
+        assert len(list((folder / "wandb").glob(f"offline-run-*-{run}"))) == 2
