@@ -2,6 +2,7 @@
 
 from keras_transformers.label_lists import several_hot
 from keras_transformers.training.budget import BudgetedDecay
+from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
@@ -46,6 +47,7 @@ __all__ = [
     "ClassificationScores",
     "DetectionScores",
     "ExactResume",
+    "FineTuning",
     "GradualUnfreezing",
     "InverseSquareRoot",
     "LabelAccuracy",
@@ -68,6 +70,7 @@ __all__ = [
     "calibration_error",
     "classification_accuracy",
     "classification_loss",
+    "fine_tuning_numbers",
     "keep_freed_memory",
     "linear_cross_entropy",
     "orthogonalize",

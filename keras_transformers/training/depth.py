@@ -99,7 +99,7 @@ class GradualUnfreezing(keras.callbacks.Callback):
         ValueError: If `steps` is not positive; in `fit`, if the optimizer has no `depths`.
 
     Example:
-    >>> import numpy as np
+    >>> import keras, numpy as np
     >>> from keras_transformers.models import ViT
     >>> from keras_transformers.training import AdamW, GradualUnfreezing, block_depths
     >>> model = ViT(2, 8, patch_size=4, hidden_dim=8, num_heads=2, mlp_dim=8, num_layers=1)
@@ -107,7 +107,7 @@ class GradualUnfreezing(keras.callbacks.Callback):
     >>> model.compile(AdamW(1e-3, depths=block_depths(model)), "mse")
     >>> x, y = np.ones((4, 8, 8, 1), "float32"), np.ones((4, 2), "float32")
     >>> history = model.fit(x, y, 2, epochs=2, verbose=0, callbacks=[GradualUnfreezing(steps=3)])
-    >>> [float(rate) for rate in model.optimizer.depth_rates]  # embedding, block, head
+    >>> keras.ops.convert_to_numpy(model.optimizer.depth_rates).tolist()  # embedding, block, head
     [0.0, 1.0, 1.0]
     """
 
