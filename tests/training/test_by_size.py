@@ -20,7 +20,9 @@ def test_more_examples_are_never_seen_more_often_nor_learned_faster(kind):
     for name in ("epochs", "learning_rate"):
         numbers = [getattr(each, name) for each in found]
         assert numbers == sorted(numbers, reverse=True) and numbers[-1] > 0
-    assert all(each.warmup_steps < each.epochs * size for each, size in zip(found, sizes, strict=True))
+    assert all(
+        each.warmup_steps < each.epochs * size for each, size in zip(found, sizes, strict=True)
+    )
 
 
 def test_what_cannot_be_is_refused():
