@@ -6,7 +6,14 @@ import pytest
 
 from keras_transformers.layers import EncoderBlock
 from keras_transformers.models import Swin, Transformer, ViT
-from keras_transformers.training import AdamW, GradualUnfreezing, Lamb, Muon, block_depths
+from keras_transformers.training import (
+    AdamW,
+    ExactResume,
+    GradualUnfreezing,
+    Lamb,
+    Muon,
+    block_depths,
+)
 
 RATE, DECAY, SHARES = 0.01, 0.1, (0.25, 0.5, 1.0)
 
@@ -172,3 +179,44 @@ def test_blocks_that_are_frozen_stay_to_the_bit_until_their_turn(tmp_path):
 def test_a_block_alone_has_one_depth():
     model = keras.Sequential([keras.layers.Input((5, 8)), EncoderBlock(2, 8)])
     assert set(block_depths(model)) == {1}
+
+
+class Killed(keras.callbacks.Callback):
+    """Ends training when the second epoch begins, as a power failure would."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def fitted(folder, *callbacks):
+    """Weights after two epochs of four steps; checkpoints after every third step."""
+    tf = pytest.importorskip("tensorflow")
+    from keras_transformers import streams
+
+    keras.utils.set_random_seed(2)
+    layers = [keras.layers.Input((3, 8)), EncoderBlock(2, 8), EncoderBlock(2, 8)]
+    model = keras.Sequential([*layers, keras.layers.Dense(1)])
+    depths = block_depths(model)
+    model.compile(AdamW(1e-2, depths=depths, layer_decay=0.5), "mse", jit_compile=False)
+    x = np.random.default_rng(0).normal(size=(8, 3, 8)).astype("float32")
+    rows = tf.data.Dataset.from_tensor_slices((x, x[..., :1])).batch(2)
+    resume = ExactResume(folder, every_minutes=None, every_steps=3)
+    model.fit(
+        streams.epochs(lambda epoch: rows, 4, resume.start),
+        shuffle=False,
+        steps_per_epoch=4,
+        epochs=2,
+        initial_epoch=resume.start[0],
+        callbacks=[*resume.after([GradualUnfreezing(2)]), *callbacks],
+        verbose=0,
+    )
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def test_a_killed_run_goes_on_unfreezing_where_it_was(tmp_path):
+    whole = fitted(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fitted(tmp_path / "killed", Killed())
+    for one, other in zip(whole, fitted(tmp_path / "killed"), strict=True):
+        np.testing.assert_array_equal(one, other)
