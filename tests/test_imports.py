@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "annotations": [],
     "assertions": [],
     "caching": [],
+    "event_files": [],
     "optimizer_kernels": [],
     "terminal": [],
     "layers": ["accelerators", "assertions"],
@@ -29,6 +30,7 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "event_files",
         "layers.rematerialization",  # what a block is
         "label_lists",
         "optimizer_kernels",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import keras
 
 from keras_transformers.annotations import StrPath
+from keras_transformers.event_files import EventFiles
 
 Service = Literal["tensorboard", "wandb", "mlflow"]
 RECORD = "tracking.json"
@@ -121,40 +122,22 @@ def _under(name: str, numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 class _TensorBoard:
-    """Event files with the curves of `keras.callbacks.TensorBoard`, on the disk after each epoch.
-
-    They are written by TensorFlow alone: TensorBoard need not be installed where a run is.
-    """
+    """Event files with the curves that `keras.callbacks.TensorBoard` draws."""
 
     def __init__(self, folder: pathlib.Path, config: dict[str, Any], run: str | None) -> None:
-        self._folder, self.name = folder / "tensorboard", "tensorboard"
-        self._writers: dict[str, Any] = {}
+        self._files, self.name = EventFiles(folder / "tensorboard"), "tensorboard"
         if run is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._files.folder, ignore_errors=True)
 
     def show(self, name: str, epoch: int, numbers: Mapping[str, float]) -> None:
         validation = {k[4:]: v for k, v in numbers.items() if k.startswith("val_")}
         training = {k: v for k, v in numbers.items() if not k.startswith("val_")}
         for split, found in (("train", training), ("validation", validation)):
             curves = {f"epoch_{key}": value for key, value in found.items()}
-            self._write(f"{name}/{split}".strip("/"), epoch, curves)
+            self._files.write(f"{name}/{split}".strip("/"), epoch, curves)
 
     def finish(self, results: Mapping[str, float]) -> None:
-        self._write("results", 0, results)
-
-    def _write(self, name: str, step: int, numbers: Mapping[str, float]) -> None:
-        if not numbers:
-            return
-        import tensorflow as tf
-
-        if name not in self._writers:
-            self._writers[name] = tf.summary.create_file_writer(str(self._folder / name))
-        value = tf.compat.v1.Summary.Value
-        values = [value(tag=key, simple_value=number) for key, number in numbers.items()]
-        summary = tf.compat.v1.Summary(value=values).SerializeToString()
-        with self._writers[name].as_default():
-            tf.summary.experimental.write_raw_pb(summary, step)
-        self._writers[name].flush()
+        self._files.write("results", 0, results)
 
 
 class _WeightsAndBiases:
