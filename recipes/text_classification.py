@@ -34,7 +34,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import confusion_matrix
 
-from . import training
+from . import by_depth, training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
@@ -85,6 +85,8 @@ class Training:
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 50  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
+    layer_decay: float = 1.0  # with --pretrained: factor on the rate of each block below the head
+    unfreeze_every: float | None = None  # the same: epochs from one trained block to the next
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,11 @@ def build_model(config, num_classes, vocab_size, start):
             model = model.transferred(**changes)
         else:
             model = TextEncoder.from_config({**model.get_config(), **changes})
+    depths = by_depth.of_optimizer(config, model) if start == "pretrained" else {}
     return training.prepared(
         config,
         model,
-        training.optimizer(config, AdamW, global_clipnorm=1.0),
+        training.optimizer(config, AdamW, global_clipnorm=1.0, **depths),
         (None, None),
         loss=classification_loss(kind, config.training.label_smoothing),
         weighted_metrics=[classification_accuracy(kind)],
@@ -183,16 +186,11 @@ def train(config, folder, data, ids, tokenizer, start, seed):
     padding = model.padding_id
     make = partial(batches, config, ids["train"], data.train.labels, classes, padding, seed)
     valid = batches(config, ids["valid"], data.valid.labels, classes, padding)
-    history = training.fit(
-        config,
-        folder,
-        model,
-        make,
-        sum(1 for _ in make(0)),
-        name=f"{start}-{seed}",
-        validation_data=training.counted(valid),
-        verbose=2 if config.training.seeds > 1 else "auto",
-    )
+    steps = sum(1 for _ in make(0))
+    by_blocks = by_depth.callbacks(config, steps) if start == "pretrained" else []
+    shown = {"validation_data": training.counted(valid), "name": f"{start}-{seed}"}
+    shown["verbose"] = 2 if config.training.seeds > 1 else "auto"
+    history = training.fit(config, folder, model, make, steps, by_blocks, **shown)
     return model, history
 
 
@@ -251,6 +249,7 @@ def check(config):
     seeds, share = config.training.seeds, config.data.label_share
     if config.model.compare and config.model.pretrained is None:
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
+    by_depth.check(config)
     if seeds < 1 or not 0 < share <= 1:
         raise ValueError(
             f"--seeds must be at least 1, and --label-share in (0, 1]. Received: {seeds}, {share}"

@@ -27,6 +27,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
+from . import by_depth
 from .folder import Clock, RunFolder
 from .options import numbers
 from .progress import Progress, announce
@@ -96,8 +97,9 @@ def of_tokens(model, label_smoothing=0.0):
 def classifier(config, model):
     """`prepared` for a model of labelled images."""
     of, kind = config.training, model.problem_type
-    averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
-    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
+    given = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
+    given |= by_depth.of_optimizer(config, model)
+    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **given)
     loss = classification_loss(kind, of.label_smoothing)
     return prepared(config, model, adam, loss=loss, metrics=[classification_accuracy(kind)])
 
@@ -159,9 +161,10 @@ def fit_images(config, folder, model, batches, valid, number):
     from keras_transformers.vision import WaitingClock
 
     clock, size = WaitingClock(), min(config.training.batch_size, number)
-    averaged = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks += by_depth.callbacks(config, number // size)
     watched = {"watch": clock.watch, "validation_data": valid}
-    history = fit(config, folder, model, batches, number // size, averaged, **watched)
+    history = fit(config, folder, model, batches, number // size, callbacks, **watched)
     seconds = history["seconds"]
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {

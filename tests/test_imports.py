@@ -80,7 +80,17 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
+SHARED = (
+    "bad_input",
+    "bulk",
+    "by_depth",
+    "data",
+    "devices",
+    "flops",
+    "folder",
+    "heat",
+    "image_figures",
+)
 SHARED += ("image_scores", "options", "pages", "progress", "published", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 

@@ -21,9 +21,10 @@ def test_every_way_runs_and_nothing_is_written(tmp_path, monkeypatch, capsys):
     assert not list(pathlib.Path(tmp_path).iterdir())
 
 
-def test_each_size_is_measured_with_the_first_seed_before_others_are_repeated():
-    for part in small_data.WAYS:
+def test_no_run_is_planned_twice_and_every_size_has_three_seeds_but_the_largest():
+    for part, sizes in small_data.EPOCHS.items():
         found = list(small_data.plan(part, smoke=False))
         assert len(found) == len(set(found))
-        first = [size for size, _, seed in found if seed == 1]
-        assert list(dict.fromkeys(first)) == list(small_data.EPOCHS[part])
+        seeds = {size: {seed for other, _, seed in found if other == size} for size in sizes}
+        assert list(map(len, seeds.values())) == [3, 3, 1]
+        assert {name for _, name, _ in found} == {small_data.HEAD_ALONE, *small_data.WAYS[part]}
