@@ -17,13 +17,13 @@ def check(config):
         )
 
 
-def of_optimizer(config, model):
-    """What an optimizer must be told of a model for `layer_decay` and `unfreeze_every`."""
-    decay, every = _numbers(config)
-    if decay == 1 and every is None:
-        return {}
+def tell_optimizer(config, model):
+    """Tells an optimizer that is not built what `layer_decay` and `unfreeze_every` need."""
     check(config)
-    return {"depths": block_depths(model), "layer_decay": decay}
+    decay, every = _numbers(config)
+    if decay != 1 or every is not None:
+        optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        optimizer.depths, optimizer.layer_decay = block_depths(model), decay
 
 
 def callbacks(config, steps):

@@ -38,7 +38,7 @@ from . import by_depth, training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
-from .options import Run, main
+from .options import Run, changed, main
 from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
 
 
@@ -154,11 +154,10 @@ def build_model(config, num_classes, vocab_size, start):
             model = model.transferred(**changes)
         else:
             model = TextEncoder.from_config({**model.get_config(), **changes})
-    depths = by_depth.of_optimizer(config, model) if start == "pretrained" else {}
     return training.prepared(
         config,
         model,
-        training.optimizer(config, AdamW, global_clipnorm=1.0, **depths),
+        training.optimizer(config, AdamW, global_clipnorm=1.0),
         (None, None),
         loss=classification_loss(kind, config.training.label_smoothing),
         weighted_metrics=[classification_accuracy(kind)],
@@ -180,6 +179,8 @@ def batches(config, ids, labels, classes, padding_id, seed=None, epoch=None):
 def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it and its history."""
     training.start_next_model(config, seed)
+    if start == "scratch":  # where all must learn alike
+        config = changed(config, layer_decay=1.0, unfreeze_every=None)
     classes = len(data.train.classes)
     with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
@@ -187,7 +188,7 @@ def train(config, folder, data, ids, tokenizer, start, seed):
     make = partial(batches, config, ids["train"], data.train.labels, classes, padding, seed)
     valid = batches(config, ids["valid"], data.valid.labels, classes, padding)
     steps = sum(1 for _ in make(0))
-    by_blocks = by_depth.callbacks(config, steps) if start == "pretrained" else []
+    by_blocks = by_depth.callbacks(config, steps)
     shown = {"validation_data": training.counted(valid), "name": f"{start}-{seed}"}
     shown["verbose"] = 2 if config.training.seeds > 1 else "auto"
     history = training.fit(config, folder, model, make, steps, by_blocks, **shown)

@@ -80,6 +80,7 @@ def prepared(config, model, optimizer, shape=None, **options):
     model.compile(optimizer, jit_compile=alone, **options)
     if shape is not None and not model.built:
         model.build(shape)
+    by_depth.tell_optimizer(config, model)
     # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
     model.optimizer.build(model.trainable_variables)
     return model
@@ -97,9 +98,8 @@ def of_tokens(model, label_smoothing=0.0):
 def classifier(config, model):
     """`prepared` for a model of labelled images."""
     of, kind = config.training, model.problem_type
-    given = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
-    given |= by_depth.of_optimizer(config, model)
-    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **given)
+    averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
+    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
     loss = classification_loss(kind, of.label_smoothing)
     return prepared(config, model, adam, loss=loss, metrics=[classification_accuracy(kind)])
 
