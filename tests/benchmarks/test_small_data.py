@@ -14,7 +14,7 @@ if keras.backend.backend() != "tensorflow":
 @pytest.mark.slow
 def test_every_way_runs_and_nothing_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(small_data, "FOLDER", tmp_path)
-    small_data.main("images", None, minutes=10, smoke=True)
+    small_data.main("images", smoke=True)
     shown = capsys.readouterr().out
     for way in small_data.WAYS["images"]:
         assert f"100 | {way} | 1" in shown
