@@ -159,7 +159,7 @@ def plan(part, smoke):
             yield size, name, seed
 
 
-def main(part, data=None, minutes=1e9, seeds=SEEDS, smoke=False):
+def main(part, data=None, minutes=1e9, seeds=SEEDS, sizes=None, smoke=False):
     began, classes = time.monotonic(), {"texts": 2, "images": 10}[part]
     train, test = load_texts(data) if part == "texts" else load_images()
     if smoke:
@@ -174,7 +174,8 @@ def main(part, data=None, minutes=1e9, seeds=SEEDS, smoke=False):
     model, state = prepared(make)
     for size, name, seed in plan(part, smoke):
         key = f"{size} | {name} | {seed}"
-        if key in done or seed not in seeds or (time.monotonic() - began) / 60 > minutes:
+        unwanted = seed not in seeds or (sizes and size not in sizes)
+        if key in done or unwanted or (time.monotonic() - began) / 60 > minutes:
             continue
         size, epochs = (64, 1) if smoke else (size, EPOCHS[part][size])
         batch = 16 if size < 1000 else 32 if part == "texts" else 64
@@ -217,6 +218,7 @@ if __name__ == "__main__":
     parser.add_argument("part", choices=list(WAYS))
     parser.add_argument("--data", help="source of vaderSentiment, for the texts")
     parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--sizes", type=int, nargs="+", help="of these alone")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--smoke", action="store_true")
     main(**vars(parser.parse_args()))
