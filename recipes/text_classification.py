@@ -34,7 +34,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import confusion_matrix
 
-from . import streaming, training
+from . import by_depth, streaming, training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
@@ -88,6 +88,8 @@ class Training:
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 50  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
+    layer_decay: float = 1.0  # with --pretrained: factor on the rate of each block below the head
+    unfreeze_every: float | None = None  # the same: epochs from one trained block to the next
 
 
 @dataclass(frozen=True)
@@ -176,25 +178,21 @@ def build_model(config, num_classes, vocab_size, start):
 def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it and its history."""
     training.start_next_model(config, seed)
+    if start == "scratch":  # where all must learn alike
+        config = changed(config, layer_decay=1.0, unfreeze_every=None)
     classes, name = len(data.train.classes), f"{start}-{seed}"
     with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
-    padding = model.padding_id
-    bucketed = LabelledBatches(config, lengths(config), classes, padding)
+    bucketed = LabelledBatches(config, lengths(config), classes, model.padding_id)
     make = partial(bucketed.of, ids["train"], data.train.labels, seed)
     if data.shards is not None:
         make = bucketed.streamed(folder, data.shards, tokenizer, seed, f"stream-{name}")
-    valid = bucketed.of(ids["valid"], data.valid.labels)
-    history = training.fit(
-        config,
-        folder,
-        model,
-        make,
-        streaming.looked_at(config, make)[1],
-        name=name,
-        validation_data=training.counted(valid),
-        verbose=2 if config.training.seeds > 1 else "auto",
-    )
+    valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
+    steps = streaming.looked_at(config, make)[1]
+    by_blocks = by_depth.callbacks(config, steps)
+    shown = {"validation_data": valid, "name": name}
+    shown["verbose"] = 2 if config.training.seeds > 1 else "auto"
+    history = training.fit(config, folder, model, make, steps, by_blocks, **shown)
     return model, history
 
 
@@ -253,6 +251,7 @@ def check(config):
     seeds, share = config.training.seeds, config.data.label_share
     if config.model.compare and config.model.pretrained is None:
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
+    by_depth.check(config)
     if seeds < 1 or not 0 < share <= 1:
         raise ValueError(
             f"--seeds must be at least 1, and --label-share in (0, 1]. Received: {seeds}, {share}"

@@ -25,7 +25,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
-from . import streaming
+from . import by_depth, streaming
 from .adapters import adapt, merge_adapter
 from .folder import Clock, RunFolder
 from .options import numbers
@@ -40,10 +40,11 @@ def start_run(config):
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
     keras.config.set_dtype_policy(config.run.precision)
-    folder = RunFolder(config.run.output, config.run.tensorboard)
+    folder = RunFolder(config.run.output)
     folder.write_json("config.json", numbers(config))
     if not config.run.resume:
         (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    folder.track(config.run.track, numbers(config), config.run.resume)
     return folder
 
 
@@ -78,11 +79,12 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
     alone = config.run.devices is None or keras.backend.backend() == "jax"
+    if shape is not None and not model.built:
+        model.build(shape)
+    by_depth.tell_optimizer(config, model, optimizer)
     if config.run.lora is not None:
-        if shape is not None and not model.built:
-            model.build(shape)
         adapt(config, model, new)
-    return fitting.prepared(model, optimizer, alone, shape, **options)
+    return fitting.prepared(model, optimizer, alone, **options)
 
 
 def of_tokens(model, label_smoothing=0.0):
@@ -124,7 +126,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     schedule = BudgetedDecay(
         of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
-    kept = folder.callbacks() if name is None else []
+    kept = folder.callbacks(name)
     resume = ExactResume(
         folder.shared / "checkpoints" / (name or "training"),
         run.checkpoint_minutes,
@@ -154,9 +156,10 @@ def fit_images(config, folder, model, batches, valid, number):
     from keras_transformers.vision import WaitingClock
 
     clock, size = WaitingClock(), min(config.training.batch_size, number)
-    averaged = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks += by_depth.callbacks(config, number // size)
     watched = {"watch": clock.watch, "validation_data": valid}
-    history = fit(config, folder, model, batches, number // size, averaged, **watched)
+    history = fit(config, folder, model, batches, number // size, callbacks, **watched)
     seconds = history["seconds"]
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {

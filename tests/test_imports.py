@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "annotations": [],
     "assertions": [],
     "caching": [],
+    "event_files": [],
     "optimizer_kernels": [],
     "terminal": [],
     "layers": ["accelerators", "assertions"],
@@ -29,9 +30,11 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "event_files",
         "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
+        "layers.rematerialization",  # what a block is
         "label_lists",
         "optimizer_kernels",
     ],
@@ -118,9 +121,9 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
-SHARED += ("image_scores", "labelled_batches", "options", "pages", "progress", "published")
-SHARED += ("streaming", "training", "translating")
+SHARED = ("bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
+SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
+SHARED += ("published", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
