@@ -121,7 +121,7 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
+SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
 SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
 SHARED += ("published", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
