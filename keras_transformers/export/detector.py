@@ -45,7 +45,7 @@ class Detector(Convertible):
     Example:
     >>> import tensorflow as tf
     >>> from keras_transformers.export import Detector
-    >>> from keras_transformers.models.set_detector import SetDetector
+    >>> from keras_transformers.models import DETR
     >>> from keras_transformers.vision import Preprocessing
     >>> model = DETR.from_variant("mini", num_classes=2)
     >>> model.build((None, 128, 128, 3))
