@@ -32,6 +32,7 @@ MAY_IMPORT = {
         "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
+        "layers.low_rank_settings",
         "label_lists",
         "optimizer_kernels",
     ],
