@@ -19,8 +19,9 @@ from typing import ClassVar, Literal
 import tensorflow as tf
 
 from keras_transformers.export import MaskFiller
+from keras_transformers.fitting.documents import masked_documents
 from keras_transformers.models import TextEncoder
-from keras_transformers.text import WordPieceTokenizer, masked, packed_documents
+from keras_transformers.text import WordPieceTokenizer
 from keras_transformers.training import Muon
 
 from . import training
@@ -102,18 +103,8 @@ def load_data(config):
     rows = config.training.batch_size // of.row_length
 
     def batches(documents, seed, epoch=None):
-        packed = packed_documents(documents, of.row_length, rows, seed, shift=False, epoch=epoch)
-        return masked(
-            packed,
-            tokenizer.mask_id,
-            tokenizer.vocab_size,
-            tokenizer.special_ids,
-            of.mask_rate,
-            tokenizer.starts_word if of.whole_words else None,
-            seed or 0,
-            dynamic=seed is not None,
-            epoch=epoch,
-        )
+        hidden = (of.mask_rate, of.whole_words)
+        return masked_documents(documents, tokenizer, of.row_length, rows, seed, epoch, *hidden)
 
     documents = {
         name: tf.data.Dataset.from_tensors(tokenizer.tokenize(corpus.texts, start=True, end=True))

@@ -33,6 +33,8 @@ class Run:
     config: str | None = None  # YAML or JSON file of options; those given here are stronger
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     accumulate: int | None = None  # batches whose mean gradient makes one step of the optimizer
+    lora: int | None = None  # with --pretrained: rank of adapters, trained alone but for new heads
+    lora_targets: tuple[str, ...] = ("attention", "feed_forward")  # or patterns of layers' paths
     rematerialize: bool = False  # compute blocks twice and keep their inputs only
     devices: str | None = None  # "data=8" or "data=4,model=2", with KERAS_BACKEND=jax
     hosts: bool = False  # a process on each host of a TPU pod or Slurm job; `--devices` of all
@@ -42,6 +44,9 @@ class Run:
     compile_cache: bool = True  # programs that XLA compiles are kept for the next run
 
 
+# Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
+# regret").
+LORA_RATE = 10
 OF_THIS_PROCESS = ("output", "resume", "config", "devices", "hosts")
 OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache")
 
@@ -70,7 +75,8 @@ def configure(kind, /, **given):
 
     Numbers come from the recipe; from its presets `PUBLISHED`, where `pretrained` names published
     weights, and `SMOKE`; from the file `config`; and from what is given. What comes later is
-    stronger. With `resume` they are those with which the run in `output` was begun.
+    stronger. With `resume` they are those with which the run in `output` was begun. With `lora` the
+    learning rate of the recipe is `LORA_RATE` times as high.
 
     Args:
         kind: The dataclass of a recipe. Its presets are dicts of name -> number, or function from
@@ -115,7 +121,7 @@ FLAT = (tyro.conf.OmitArgPrefixes,)
 def _switches(arguments):
     """What a command line says of the options that others hang on."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("output", "config", "pretrained"):
+    for name in ("output", "config", "pretrained", "lora"):
         parser.add_argument(f"--{name}", default=argparse.SUPPRESS)
     for name in ("smoke", "resume"):
         parser.add_argument(
@@ -151,6 +157,8 @@ def _sources(kind, given):
         most = positions(folder)
         if most and numbers(base).get("row_length", 0) > most:
             base = changed(base, row_length=most)
+        if given["lora"] is not None:
+            base = changed(base, learning_rate=LORA_RATE * base.training.learning_rate)
     lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     options = [_option(name, value) for name, value in found.items() if name not in lists]
     return base, changed(base, **lists), options
@@ -175,6 +183,7 @@ def _checked(config, base):
                 )
         return config
     found = numbers(config)
+    _check_lora(found)
     most, length = positions(found.get("pretrained")), found.get("row_length", 0)
     if most and length > most:
         raise ValueError(
@@ -182,6 +191,21 @@ def _checked(config, base):
             f"Received: {length}"
         )
     return config
+
+
+def _check_lora(found):
+    """ValueError if what `--lora` says of adapters cannot be."""
+    rank, folder = found["lora"], found.get("pretrained")
+    if rank is None:
+        return
+    if rank < 1:
+        raise ValueError(f"--lora must be the rank of adapters, 1 or more. Received: {rank}")
+    if folder is None:
+        raise ValueError(
+            "--lora needs weights that are worth keeping: --pretrained, of a recipe that has it."
+        )
+    if found.get("freeze"):
+        raise ValueError("--freeze and --lora: blocks are kept as they are, or have adapters.")
 
 
 def numbers_of(folder):

@@ -1,13 +1,13 @@
 """Classifies texts, from scratch or from a pre-trained encoder.
 
     python -m recipes.text_classification                  # from which of Shakespeare's plays?
-    python -m recipes.text_classification --train a.tsv --valid b.tsv --test c.tsv
+    python -m recipes.text_classification --train a.tsv    # or with --valid b.tsv --test c.tsv
     python -m recipes.text_classification --dataset tfds:imdb_reviews
     python -m recipes.text_classification --pretrained runs/masked_language_model --compare \
         --seeds 3 --label-share 0.1
     python -m recipes.text_classification --pretrained bert-base-uncased
 
-Own files hold a text, a tab and its class in each line, or are `.csv` or `.jsonl`; with
+Own files hold a text, a tab and its class in each line, or are `.csv`, `.jsonl` or `.parquet`; with
 `--problem-type multi_label_classification` none, one or several classes, with commas between them.
 Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 4. Measured by the last command but
 one on two cores of an AMD EPYC with AVX-512: 28.4 +- 0.7 % of the test passages from the
@@ -38,7 +38,7 @@ from . import training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
-from .options import Run, main
+from .options import Run, changed, main
 from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
 
 
@@ -47,9 +47,10 @@ class Data:
     """What is learned from."""
 
     dataset: str = "shakespeare-plays"  # or tfds:NAME
-    train: str | None = None  # own files instead: a text and its class in each line
+    train: str | None = None  # own file instead: a text and its class in each line; may be alone
     valid: str | None = None
     test: str | None = None
+    columns: tuple[str, ...] = ()  # of text and class, where they have names that are not known
     problem_type: Literal["single_label_classification", "multi_label_classification"] = (
         "single_label_classification"
     )
@@ -113,7 +114,9 @@ CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
 def load_data(config):
     """Labelled texts, the tokenizer, and the ids of each split."""
     of, pretrained = config.data, config.model.pretrained
-    data = load_labelled(of.dataset, of.train, of.valid, of.test, separator=separator_of(of))
+    data = load_labelled(
+        of.dataset, of.train, of.valid, of.test, separator=separator_of(of), columns=of.columns
+    )
     if config.run.smoke:
         data = data.sample(train=400, valid=64, test=64)
     if of.label_share < 1:
@@ -152,11 +155,14 @@ def build_model(config, num_classes, vocab_size, start):
             model = model.transferred(**changes)
         else:
             model = TextEncoder.from_config({**model.get_config(), **changes})
+    if start == "scratch":
+        config = changed(config, lora=None)
     return training.prepared(
         config,
         model,
         training.optimizer(config, AdamW, global_clipnorm=1.0),
         (None, None),
+        new="head",
         loss=classification_loss(kind, config.training.label_smoothing),
         weighted_metrics=[classification_accuracy(kind)],
     )

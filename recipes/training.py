@@ -8,28 +8,29 @@ import contextlib
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from keras_transformers import distribution, streams
+from keras_transformers import distribution, fitting
+from keras_transformers.fitting import counted
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
     ExactResume,
-    MaskedAccuracy,
-    SmoothedCrossEntropy,
     Throughput,
-    TokenCrossEntropy,
     TranslationScores,
     classification_accuracy,
     classification_loss,
     keep_freed_memory,
+    token_learning,
 )
 from keras_transformers.visualization import training_curves
 
+from .adapters import adapt, merge_adapter
 from .folder import Clock, RunFolder
 from .options import numbers
 from .progress import Progress, announce
+
+HEADS = "(distillation_)?head"  # of classifiers of images
 
 
 def start_run(config):
@@ -66,39 +67,36 @@ def optimizer(config, kind, **options):
     return kind(gradient_accumulation_steps=config.run.accumulate, **(rates | options))
 
 
-def prepared(config, model, optimizer, shape=None, **options):
-    """Compiles a model, and builds it with its optimizer.
+def prepared(config, model, optimizer, shape=None, new=(), **options):
+    """Compiles a model, and builds it with its optimizer; with `--lora` it has an adapter first.
 
     Args:
         shape: Of its inputs, if it may not be built.
+        new: Parts of paths of weights that are new, and learn beside an adapter.
         **options: Of `model.compile`: loss and metrics.
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
     alone = config.run.devices is None or keras.backend.backend() == "jax"
-    model.compile(optimizer, jit_compile=alone, **options)
-    if shape is not None and not model.built:
-        model.build(shape)
-    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
-    model.optimizer.build(model.trainable_variables)
-    return model
+    if config.run.lora is not None:
+        if shape is not None and not model.built:
+            model.build(shape)
+        adapt(config, model, new)
+    return fitting.prepared(model, optimizer, alone, shape, **options)
 
 
 def of_tokens(model, label_smoothing=0.0):
     """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
-    padding = {"ignore_id": getattr(model, "padding_id", 0)}
-    return {
-        "loss": SmoothedCrossEntropy(label_smoothing, **padding),
-        "metrics": [MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
-    }
+    return token_learning(getattr(model, "padding_id", 0), label_smoothing)
 
 
 def classifier(config, model):
-    """`prepared` for a model of labelled images."""
+    """`prepared` for a model of labelled images, whose head is new."""
     of, kind = config.training, model.problem_type
     averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
     adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
     loss = classification_loss(kind, of.label_smoothing)
-    return prepared(config, model, adam, loss=loss, metrics=[classification_accuracy(kind)])
+    metrics = [classification_accuracy(kind)]
+    return prepared(config, model, adam, new=HEADS, loss=loss, metrics=metrics)
 
 
 def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=None, **options):
@@ -120,7 +118,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         The history, a dict.
     """
     run, of = config.run, config.training
-    epochs, watch = epochs or of.epochs, options.pop("watch", lambda dataset: dataset)
+    epochs = epochs or of.epochs
     schedule = BudgetedDecay(
         of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
@@ -134,19 +132,14 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
     every.append(Progress(schedule))
     try:
-        history = model.fit(
-            watch(streams.epochs(make, steps, resume.start)),
-            shuffle=False,  # the pipeline does that
-            steps_per_epoch=steps,
-            epochs=epochs,
-            initial_epoch=resume.start[0],
-            callbacks=resume.after(every),
-            **options,
+        history = fitting.fit_epochs(
+            model, make, steps, epochs, resume.after(every), resume.start, **options
         )
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
-    return history.history
+    merge_adapter(config, folder, model, name)
+    return history
 
 
 def fit_images(config, folder, model, batches, valid, number):
@@ -242,11 +235,6 @@ def fit_translations(config, folder, model, batches, valid, data, translate):
         "real_token_share": share,
         "target_tokens_per_second": rate,
     }
-
-
-def counted(dataset):
-    """A dataset that knows how many batches it has, or Keras warns that it ran out of them."""
-    return dataset.apply(tf.data.experimental.assert_cardinality(sum(1 for _ in dataset)))
 
 
 def finish(

@@ -2,7 +2,7 @@
 
     python -m recipes.translation                          # English-German user interfaces
     python -m recipes.translation --dataset bible.en-es
-    python -m recipes.translation --train a.tsv --valid b.tsv --test c.tsv
+    python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
@@ -40,9 +40,10 @@ class Data:
     """What is learned from, and how it is cut into rows."""
 
     dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
-    train: str | None = None  # own files instead: source TAB target, plain or .gz
+    train: str | None = None  # own file instead: source TAB target, or a table; may be alone
     valid: str | None = None
     test: str | None = None
+    columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
@@ -112,7 +113,7 @@ class Config:
 def load_data(config):
     """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
     of = config.data
-    data = load(of.dataset, of.train, of.valid, of.test)
+    data = load(of.dataset, of.train, of.valid, of.test, columns=of.columns)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:

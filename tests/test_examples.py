@@ -26,7 +26,7 @@ ON_EVERY_BACKEND = (
 )
 DOCUMENTED = ["layers", "models", "generation", "detection", "training", "saving", "distribution"]
 DOCUMENTED += ["text", "vision", "pretrained", "export", "predictors"] if ON_TENSORFLOW else []
-DOCUMENTED += ["loading"] if ON_TENSORFLOW else []
+DOCUMENTED += ["loading", "fitting", "tables"] if ON_TENSORFLOW else []
 
 
 def modules_with_examples():

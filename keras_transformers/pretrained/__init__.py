@@ -1,5 +1,6 @@
 """Published weights: folders as the Hugging Face hub lays them out, read and written."""
 
+from keras_transformers.pretrained.adapters import load_adapter, save_adapter
 from keras_transformers.pretrained.classes import class_names
 from keras_transformers.pretrained.folder import load, save
 from keras_transformers.pretrained.images import load_preprocessing, save_preprocessing
@@ -13,11 +14,13 @@ __all__ = [
     "class_names",
     "find",
     "load",
+    "load_adapter",
     "load_pooling",
     "load_preprocessing",
     "load_search",
     "load_tokenizer",
     "save",
+    "save_adapter",
     "save_preprocessing",
     "save_tokenizer",
 ]

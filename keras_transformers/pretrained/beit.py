@@ -8,6 +8,7 @@ from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
 from keras_transformers.pretrained.configuration import Configuration, Setting, number
 from keras_transformers.pretrained.family import Family, Weights, of_images
+from keras_transformers.pretrained.module_names import MODULES_OF_VIT
 from keras_transformers.pretrained.vit import (
     FIXED,
     SETTINGS,
@@ -132,6 +133,7 @@ BEIT_WEIGHTS = Weights(
     layers={"num_hidden_layers": "beit.encoder.layer."},
     prefix="beit.",
     bare=("BeitModel",),
+    modules=MODULES_OF_VIT,
 )
 BEIT = Family(
     configuration=BEIT_CONFIGURATION,

@@ -21,6 +21,7 @@ from keras_transformers.pretrained.detr import (
     WITHOUT_EFFECT,
     arguments_of,
 )
+from keras_transformers.pretrained.module_names import MODULES_OF_CONDITIONAL_DETR
 from keras_transformers.pretrained.weight_mapping import Mappings, bart_layers, inside, linear
 
 PARTS = OF_DECODER | {
@@ -89,7 +90,9 @@ CONDITIONAL_DETR = dataclasses.replace(
     DETR,
     configuration=CONDITIONAL_DETR_CONFIGURATION,
     weights=dataclasses.replace(
-        DETR_WEIGHTS, mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone)
+        DETR_WEIGHTS,
+        mappings=lambda model: inside(MAPPINGS, "backbone/", model.backbone),
+        modules=MODULES_OF_CONDITIONAL_DETR,
     ),
     architectures={"ConditionalDetrForObjectDetection": {}},
     tasks={"detection": "ConditionalDetrForObjectDetection"},

@@ -13,6 +13,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights, of_images
+from keras_transformers.pretrained.module_names import MODULES_OF_DINOV2
 from keras_transformers.pretrained.parts import refused
 from keras_transformers.pretrained.tensor_layouts import FLAT, LINEAR, FusedPart
 from keras_transformers.pretrained.vit import (
@@ -183,6 +184,7 @@ def _family(
         layers={"num_hidden_layers": f"{name}.encoder.layer."},
         prefix=f"{name}.",
         bare=(f"{classes}Model",),
+        modules=MODULES_OF_DINOV2,
     )
     return Family(
         configuration=configuration,

@@ -24,6 +24,9 @@ class Weights:
         bare: Published classes whose files lack that prefix.
         arguments: Function of the names of a file's tensors that gives arguments of ours which
             `config.json` does not say.
+        modules: What `transformers` calls its modules where files keep older names, as adapters
+            do not: pattern -> replacement, applied in this order; or several of them, where the
+            parts of a fused tensor are modules of their own.
     """
 
     mappings: Callable[[Any], Mappings]
@@ -34,6 +37,7 @@ class Weights:
     prefix: str = ""
     bare: tuple[str, ...] = ()
     arguments: Callable[[Collection[str]], dict[str, Any]] = lambda names: {}
+    modules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,6 +49,7 @@ class Tensors:
 
     Args:
         folder: Path of the folder.
+        file: Name of another file that holds all of them.
 
     Raises:
         FileNotFoundError: If there are no such files.
@@ -56,26 +57,27 @@ class Tensors:
             if a shard lies outside the folder; or if there is only a pickle.
     """
 
-    def __init__(self, folder: StrPath) -> None:
-        self.folder = pathlib.Path(folder)
+    def __init__(self, folder: StrPath, file: str = WEIGHTS) -> None:
+        self.folder, self.file = pathlib.Path(folder), file
         self._position: dict[str, str] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        for file, listed in self._shards().items():
-            inside = entries(open_tensors(self.folder / file))
+        for shard, listed in self._shards().items():
+            inside = entries(open_tensors(self.folder / shard))
             names = set(inside)
             lacking = sorted(set(listed or names) - names)
             if lacking:
                 raise ValueError(
-                    f"{self.folder / INDEX} says that {file} holds {lacking[0]}, which it does not."
+                    f"{self.folder / INDEX} says that {shard} holds {lacking[0]}, which it does "
+                    "not."
                 )
-            self._position |= dict.fromkeys(listed or names, file)
+            self._position |= dict.fromkeys(listed or names, shard)
             self.shapes |= {name: inside[name][0] for name in listed or names}
 
     def _shards(self) -> dict[str, list[str] | None]:
         """File -> names that the index says it holds, or None without an index."""
-        if (self.folder / WEIGHTS).is_file():
-            return {WEIGHTS: None}
-        if not (self.folder / INDEX).is_file():
+        if (self.folder / self.file).is_file():
+            return {self.file: None}
+        if self.file != WEIGHTS or not (self.folder / INDEX).is_file():
             raise self._without_weights()
         weight_map = read_json(self.folder, INDEX).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
@@ -98,10 +100,10 @@ class Tensors:
         if pickles:
             return ValueError(
                 f"{self.folder} has weights in {pickles[0]} only. Reading such a file can execute "
-                f"what is in it, so it is refused; have it converted to {WEIGHTS} by somebody who "
-                "trusts it."
+                f"what is in it, so it is refused; have it converted to {self.file} by somebody "
+                "who trusts it."
             )
-        return FileNotFoundError(f"There is no file {WEIGHTS} in {self.folder}.")
+        return FileNotFoundError(f"There is no file {self.file} in {self.folder}.")
 
     def read(self, name: str, rows: slice | None = None) -> Array:
         """A tensor as a NumPy array, or some of its rows, in the file's type."""
@@ -122,12 +124,12 @@ class Tensors:
             yield self.read(name, slice(start, min(start + step, shape[0])))
 
 
-def write_tensors(folder: pathlib.Path, tensors: dict[str, Array]) -> None:
-    """Writes a dict of NumPy arrays as `model.safetensors`."""
+def write_tensors(folder: pathlib.Path, tensors: dict[str, Array], file: str = WEIGHTS) -> None:
+    """Writes a dict of NumPy arrays as a safetensors file."""
     from safetensors.numpy import save_file
 
     tensors = {name: np.asarray(value, order="C") for name, value in tensors.items()}
-    save_file(tensors, pathlib.Path(folder, WEIGHTS), metadata={"format": "pt"})
+    save_file(tensors, pathlib.Path(folder, file), metadata={"format": "pt"})
 
 
 def write_json(folder: pathlib.Path, name: str, content: Any) -> None:

@@ -3,7 +3,7 @@
 import math
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import keras
@@ -74,10 +74,10 @@ def load(folder: StrPath, task: Task | None = None, revision: str | None = None)
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
     DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, Llama (SmolLM too), Mistral, Qwen 2 and
     3, Gemma 2, Phi-3, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer, masked autoencoders,
-    DETR, Conditional DETR, CLIP and SigLIP. Weights are read from safetensors alone, one tensor at
-    a time; nothing in the folder is executed. They have the type of Keras's policy
-    (`keras.config.set_dtype_policy`), whatever the file's. Ids, pictures and logits are those of
-    the published model.
+    DETR, Conditional DETR, Deformable DETR, CLIP and SigLIP. Weights are read from safetensors
+    alone, one tensor at a time; nothing in the folder is executed. They have the type of Keras's
+    policy (`keras.config.set_dtype_policy`), whatever the file's. Ids, pictures and logits are
+    those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a
@@ -161,7 +161,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    weights = family.weights
+    weights, model.published_as = family.weights, family.name
     model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
     if isinstance(model, models.LanguageModel) and has_chat_template(folder):
         warnings.warn(
@@ -257,9 +257,19 @@ def save(
 
 def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any], dict[str, Any]]:
     """The family and class that a model is saved as, its configuration, and its arguments."""
+    refused: list[str] = []
+    for found in descriptions(model, name, refused):
+        return found
+    reasons = refused or [f"save: no family has models like {type(model).__name__}."]
+    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families say the same
+
+
+def descriptions(
+    model: Any, name: str | None, refused: list[str]
+) -> Iterator[tuple[Family, str, dict[str, Any], dict[str, Any]]]:
+    """All that a model could be saved as; `refused` takes what other families say."""
     if name is not None and name not in FAMILIES:
         raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")
-    refused = []
     for family in ALL if name is None else [FAMILIES[name]]:
         if not isinstance(model, (family.model, *family.others)):
             continue
@@ -271,6 +281,4 @@ def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any
             continue
         for architecture, given in family.architectures.items():
             if all(arguments[key] == value for key, value in given.items()):
-                return family, architecture, config, arguments
-    reasons = refused or [f"save: no family has models like {type(model).__name__}."]
-    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families say the same
+                yield family, architecture, config, arguments

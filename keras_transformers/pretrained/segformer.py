@@ -5,6 +5,7 @@ from typing import Any
 from keras_transformers.models import PVT, SegFormer
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights, of_images
+from keras_transformers.pretrained.module_names import MODULES_OF_SEGFORMER
 from keras_transformers.pretrained.tensor_layouts import (
     CONVOLUTION,
     DEPTHWISE,
@@ -190,6 +191,7 @@ SEGFORMER_WEIGHTS = Weights(
         },
     },
     layers={f"depths.{stage}": f"{ENCODER}.block.{stage}." for stage in range(STAGES)},
+    modules=MODULES_OF_SEGFORMER,
     prefix="segformer.",
     bare=("SegformerModel",),
 )

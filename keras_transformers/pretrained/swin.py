@@ -17,6 +17,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights, of_images
+from keras_transformers.pretrained.module_names import MODULES_OF_SWIN
 from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
@@ -235,6 +236,7 @@ def _family(
             for stage in range(len(config.get("depths") or DEPTHS))
         },
         prefix=f"{name}.",
+        modules=MODULES_OF_SWIN if name == "swin" else {},
         bare=(f"{title}Model",),
     )
     return Family(

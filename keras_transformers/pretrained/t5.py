@@ -165,8 +165,9 @@ def t5_keywords(model: Transformer) -> dict[str, Any]:
 
 
 def _mappings(model: Transformer) -> Mappings:
+    also = (*TABLES[1:], HEAD) if model.source_embedding.tie_weights else TABLES[1:]
     mappings: Mappings = [
-        WeightMapping("source_embedding/token_embedding", TABLES[0], also=TABLES[1:]),
+        WeightMapping("source_embedding/token_embedding", TABLES[0], also=also),
         WeightMapping("source_embedding/output_embedding", HEAD),
     ]
     gated = isinstance(model.encoder_blocks[0].feed_forward, GatedFeedForward)

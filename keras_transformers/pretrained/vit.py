@@ -16,6 +16,7 @@ from keras_transformers.pretrained.configuration import (
     size,
 )
 from keras_transformers.pretrained.family import Family, Weights, of_images
+from keras_transformers.pretrained.module_names import MODULES_OF_VIT
 from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
 from keras_transformers.pretrained.weight_mapping import (
@@ -211,6 +212,7 @@ VIT_WEIGHTS = Weights(
     layers={"num_hidden_layers": "vit.encoder.layer."},
     prefix="vit.",
     bare=("ViTModel",),
+    modules=MODULES_OF_VIT,
 )
 VIT = Family(
     configuration=VIT_CONFIGURATION,
@@ -241,6 +243,7 @@ DEIT_WEIGHTS = Weights(
     layers={"num_hidden_layers": "deit.encoder.layer."},
     prefix="deit.",
     bare=("DeiTModel",),
+    modules=MODULES_OF_VIT,
 )
 DEIT = Family(
     configuration=DEIT_CONFIGURATION,

@@ -6,6 +6,7 @@ from keras_transformers.models import MAE, ViT
 from keras_transformers.models.mae_settings import block_like
 from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
 from keras_transformers.pretrained.family import Family, Weights
+from keras_transformers.pretrained.module_names import MODULES_OF_VIT
 from keras_transformers.pretrained.tensor_layouts import AsIs
 from keras_transformers.pretrained.vit import (
     FIXED,
@@ -96,6 +97,7 @@ VIT_MAE_WEIGHTS = Weights(
         "num_hidden_layers": "vit.encoder.layer.",
         "decoder_num_hidden_layers": (LAYERS, LAYERS_OF_TRANSFORMERS_5),
     },
+    modules=MODULES_OF_VIT,
 )
 VIT_MAE = Family(
     configuration=VIT_MAE_CONFIGURATION,

@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -17,6 +17,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
+from keras_transformers.layers.adapted import is_altered
+from keras_transformers.layers.adapting import kernel_of
+from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.pretrained.files import MOST_VALUES, Tensors
 from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout
 
@@ -30,12 +33,14 @@ class WeightMapping:
         theirs: Published name.
         layout: How it lies there.
         also: Further names under which the same tensor may be there, tied or in other versions.
+        instead: Names of tensors that it is tied to where there is none of those.
     """
 
     ours: str
     theirs: str
     layout: Layout = AS_IS
     also: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,26 +131,37 @@ class _Number(int):
         return str(int(self) + int(more or 0))
 
 
-def paired(
-    model: keras.Model, mappings: Mappings
-) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
-    """`(weight, mapping, published name, other names)` of every weight of a built model."""
-    patterns = [
-        (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
-        for mapping in mappings
-        if isinstance(mapping, WeightMapping)
-    ]
-    found = []
-    for weight in model.weights:
-        path = weight.path.removeprefix(f"{model.name}/")
+class Names:
+    """What published files call the weights of a model, by the mappings of its family."""
+
+    def __init__(self, mappings: Mappings) -> None:
+        self._patterns = [
+            (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
+            for mapping in mappings
+            if isinstance(mapping, WeightMapping)
+        ]
+
+    def of(self, path: str) -> tuple[WeightMapping, str, list[str]]:
+        """`(mapping, published name, other names)` of the weight at a path inside the model."""
+        patterns = self._patterns
         matches = [(m, mapping) for pattern, mapping in patterns if (m := pattern.fullmatch(path))]
         if len(matches) != 1:
             raise LookupError(f"{len(matches)} weight mappings are for {path}")
         match, mapping = matches[0]
         numbers = {key: _Number(value) for key, value in match.groupdict().items()}
         names = [name.format(**numbers) for name in (mapping.theirs, *mapping.also)]
-        found.append((weight, mapping, names[0], names[1:]))
-    return found
+        return mapping, names[0], names[1:]
+
+
+def paired(
+    model: keras.Model, mappings: Mappings
+) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
+    """`(weight, mapping, published name, other names)` of every weight but adapters' of a model."""
+    names = Names(mappings)
+    layers = model._flatten_layers(include_self=False)
+    adapters = {id(w) for each in layers if isinstance(each, LowRank) for w in each.weights}
+    weights = [weight for weight in model.weights if id(weight) not in adapters]
+    return [(w, *names.of(w.path.removeprefix(f"{model.name}/"))) for w in weights]
 
 
 def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str) -> list[str]:
@@ -169,11 +185,12 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
 
     def named(names: Iterable[str]) -> tuple[list[str], str]:
         names = [name.removeprefix(prefix) if bare else name for name in names]
-        return [name for name in names if name in tensors.shapes], names[0]
+        return [name for name in names if name in tensors.shapes], next(iter(names), "")
 
     used = set()
     for weight, mapping, name, others in paired(model, mappings):
         there, first = named([name, *others])
+        there = there or named([*mapping.instead])[0]
         if not there:
             raise ValueError(f"{tensors.folder}: the tensor {first} is missing.")
         expected = mapping.layout.their_shape(tuple(weight.shape))
@@ -245,18 +262,30 @@ def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
 def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
     """The published tensors of a model: dict of name to NumPy array.
 
-    `bare_prefix` is left out in front of names.
+    `bare_prefix` is left out in front of names, and a tensor that is tied to an equal one there. An
+    active adapter is merged into them.
     """
-    parts: dict[str, dict[int, Array]] = collections.defaultdict(dict)
-    axes: dict[str, int] = {}
+    parts: dict[str, list[tuple[Layout, Array]]] = collections.defaultdict(list)
+    changed = {id(kernel_of(each)): each for each in model._flatten_layers() if is_altered(each)}
     for weight, mapping, name, _ in paired(model, mappings):
-        value = mapping.layout.theirs(np.asarray(ops.convert_to_numpy(weight), "float32"))
-        name = name.removeprefix(bare_prefix)
-        parts[name][getattr(mapping.layout, "number", 0)] = value
-        axes[name] = getattr(mapping.layout, "axis", -1)
-    return {
-        name: np.concatenate([found[i] for i in range(len(found))], axis=axes[name])
-        if len(found) > 1
-        else found[0]
-        for name, found in parts.items()
+        value, layer = ops.convert_to_numpy(weight), changed.get(id(weight))
+        if layer is not None:
+            whole = layer.adapter.alter_whole(layer.float_kernel())
+            value = ops.convert_to_numpy(whole).reshape(weight.shape)
+        name, part = name.removeprefix(bare_prefix), (mapping.layout, np.asarray(value))
+        tied = [joined(parts[other]) for other in mapping.instead if other in parts]
+        if not any(np.array_equal(joined([part]), each) for each in tied):
+            parts[name].append(part)
+    return {name: joined(found) for name, found in parts.items()}
+
+
+def joined(parts: Sequence[tuple[Layout, Array]]) -> Array:
+    """The published tensor of a weight, or of several that are one there, as float32."""
+    numbered = {
+        getattr(layout, "number", 0): layout.theirs(np.asarray(value, "float32"))
+        for layout, value in parts
     }
+    axis = getattr(parts[-1][0], "axis", -1)
+    if len(numbered) == 1:
+        return numbered.popitem()[1]
+    return np.concatenate([numbered[i] for i in range(len(numbered))], axis=axis)

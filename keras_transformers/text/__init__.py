@@ -16,7 +16,7 @@ from keras_transformers.text.packing import balanced_lengths, packed
 from keras_transformers.text.pieces import PieceTokenizer
 from keras_transformers.text.siglip import SiglipTokenizer
 from keras_transformers.text.subword_sampling import SubwordSampler
-from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled
+from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
@@ -47,6 +47,7 @@ __all__ = [
     "read_documents",
     "read_labelled",
     "read_pairs",
+    "read_texts",
     "real_token_share",
     "sliding_windows",
     "with_offsets",

@@ -3,6 +3,7 @@
 from keras_transformers.label_lists import several_hot
 from keras_transformers.training.adapters import adapters_of, add_lora, remove_lora, set_adapter
 from keras_transformers.training.budget import BudgetedDecay
+from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
@@ -35,6 +36,7 @@ from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.tokens import token_learning
 from keras_transformers.training.translation import TranslationScores, score_translations
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "ClassificationScores",
     "DetectionScores",
     "ExactResume",
+    "FineTuning",
     "InverseSquareRoot",
     "LabelAccuracy",
     "LabelScores",
@@ -65,6 +68,7 @@ __all__ = [
     "calibration_error",
     "classification_accuracy",
     "classification_loss",
+    "fine_tuning_numbers",
     "keep_freed_memory",
     "linear_cross_entropy",
     "merge",
@@ -78,5 +82,6 @@ __all__ = [
     "several_hot",
     "text_normalization",
     "token_cross_entropy",
+    "token_learning",
     "unmerge",
 ]

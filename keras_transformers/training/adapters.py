@@ -1,7 +1,7 @@
 """LoRA: models tuned by low-rank changes of their kernels, of which there may be several."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -90,9 +90,27 @@ def add_lora(
         )
     chosen = layers_of(model, targets)
     weights = weights_named(model, train, [*chosen.values(), *adapted_layers(model).values()])
+    attach(model, name, [(layer, settings) for layer in chosen.values()], weights)
+    return list(chosen)
+
+
+def attach(
+    model: keras.Model,
+    name: str,
+    changes: Sequence[tuple[Any, LowRankSettings]],
+    weights: Mapping[str, keras.Variable],
+) -> None:
+    """`add_lora`, once it is known which layers are changed, each in which way.
+
+    Args:
+        model: A built model.
+        name: What the adapter is called.
+        changes: Layers and the settings of their adapters.
+        weights: Path inside the model -> weight, of what is trained besides.
+    """
     refuse_merged(model, "add_lora")
     _activate(model, None)
-    for layer in chosen.values():
+    for layer, settings in changes:
         add_adapter(layer, name, settings, random.randrange(2**31))
     others = _others(model)
     values = {path: _value(weight) for path, weight in weights.items()}
@@ -102,7 +120,6 @@ def add_lora(
     _train_only(model, list(weights.values()))
     forget_programs(model)
     model.compiled, model.optimizer = False, None
-    return list(chosen)
 
 
 def set_adapter(model: keras.Model, name: str | None) -> None:

@@ -7,7 +7,7 @@ from keras_transformers.training import text_normalization
 
 from .embedded import find as find_embedded
 from .embedded import split_name
-from .own_files import own_files
+from .own_files import held_out_of, own_files
 from .tfds import download, find
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
@@ -31,16 +31,17 @@ class TranslationData:
         return dataclasses.replace(self, **kept)
 
 
-def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
+def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, columns=()):
     """Loads a set of sentence pairs.
 
     Args:
         dataset: "ui.en-de", "bible.en-es", or "FOLDER/NAME" of these; or "tfds:NAME" for a
             translation set of TensorFlow Datasets, for instance
             "tfds:ted_hrlr_translate/pt_to_en".
-        train, valid, test: The user's own files instead, `source TAB target`, plain or gzip; all
-            three or none.
+        train, valid, test: The user's own files instead, see `text.read_pairs`; what is not given
+            is held out of the first.
         data_dir: Where TensorFlow Datasets keeps its files.
+        columns: Names of source and target in own files, where they have others.
 
     Returns:
         A `TranslationData`.
@@ -50,7 +51,8 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None):
     """
     files = {"train": train, "valid": valid, "test": test}
     if own_files(files):
-        return TranslationData("own files", *(read_pairs(path) for path in files.values()))
+        read = {s: read_pairs(path, columns=columns or None) for s, path in files.items() if path}
+        return TranslationData("own files", **held_out_of(read))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)

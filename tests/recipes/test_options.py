@@ -96,6 +96,27 @@ def test_what_is_given_stays_be_it_the_default(name, published, tmp_path, start)
         assert {each: found[each] for each in preset} == default
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_takes_adapters_where_weights_are_worth_keeping(name, published, start):
+    recipe = kind(name)
+    with pytest.raises(SystemExit, match="--lora needs weights.*--pretrained"):
+        start(name, "--lora", 4)
+    if "pretrained" not in numbers(recipe()):
+        return
+    options = {"pretrained": str(published)}
+    rate = configure(recipe, **options).training.learning_rate
+    found = configure(recipe, lora=4, **options)
+    assert (found.run.lora, found.training.learning_rate) == (4, 10 * rate)
+    found = start(name, f"--pretrained={published}", "--lora=4", "--lora-targets", "query", "value")
+    assert (found.run.lora_targets, found.training.learning_rate) == (("query", "value"), 10 * rate)
+    assert configure(recipe, lora=4, learning_rate=rate, **options).training.learning_rate == rate
+    with pytest.raises(ValueError, match="--lora must be .* 1 or more. Received: 0"):
+        configure(recipe, lora=0, **options)
+    if "freeze" in numbers(recipe()):
+        with pytest.raises(ValueError, match="--freeze and --lora"):
+            configure(recipe, lora=4, freeze=True, **options)
+
+
 @pytest.mark.parametrize("key", ["max_position_embeddings", "n_positions"])
 def test_rows_are_no_longer_than_the_positions_of_published_weights(key, published):
     config, folder = kind("translation"), str(published)

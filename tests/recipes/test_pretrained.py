@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformers import pretrained
+from keras_transformers.pretrained.adapter_tensors import read_adapter
 from tests.pretrained.folders import MADE
 from tests.recipes.command import command, run
 
@@ -39,3 +40,29 @@ def test_a_folder_of_neither_kind_is_refused(tmp_path):
     result = command("text_classification", tmp_path / "x", "--smoke", "--pretrained", tmp_path)
     assert result.returncode != 0 and "Traceback" not in result.stderr
     assert str(tmp_path) in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", MADE)
+def test_a_run_with_adapters_publishes_them_and_a_model_that_has_them_merged(recipe, tmp_path):
+    make, shape = MADE[recipe]
+    (tmp_path / "theirs").mkdir()
+    model = make(tmp_path / "theirs")
+    model.build(shape)
+    folder = pretrained.save(model, tmp_path / "theirs")
+    output = tmp_path / "run"
+    run(recipe, output, "--smoke", "--pretrained", folder, "--lora", 2)
+    tuned = keras.models.load_model(output / "model.keras")
+    published = pretrained.load(output / "published")
+    for one, other in zip(published.weights, tuned.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    before = {weight.path.partition("/")[2]: weight for weight in model.weights}
+    same = {
+        path: np.array_equal(weight, before[path])
+        for weight in published.weights
+        if (path := weight.path.partition("/")[2]) in before and "head" not in path
+    }
+    changed = {path for path, equal in same.items() if not equal}
+    assert changed and all("mixer" in path or "feed_forward" in path for path in changed)
+    found = read_adapter(output / "adapter")
+    assert found.settings.rank == 2 and found.changed
