@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array, Shape, Tensor
-from keras_transformers.layers.low_rank_settings import LowRankSettings as LowRankSettings
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.layers.portable import KERNELS
 
 
