@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
+        "layers.low_rank_settings",
         "layers.rematerialization",  # what a block is
         "label_lists",
         "optimizer_kernels",
