@@ -29,8 +29,10 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
+        "layers.low_rank_settings",
         "label_lists",
         "optimizer_kernels",
     ],

@@ -17,12 +17,13 @@ ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration
 class Adapted(Mixin):
     """Mixed into a layer whose kernel a `LowRank` may change, which it then has as `adapter`."""
 
-    adapter: LowRank | None = None
+    adapter: LowRank  # no default: PyTorch's modules are looked for behind those of the class
 
     @property
     def changes(self) -> LowRank | None:
         """The adapter, unless there is none or the kernel holds it already."""
-        return None if self.adapter is None or self.adapter.merged else self.adapter
+        adapter = adapter_of(self)
+        return None if adapter is None or adapter.merged else adapter
 
     def kernel_shape(self) -> tuple[int, int]:
         """Numbers of inputs and outputs."""
@@ -38,7 +39,7 @@ class Adapted(Mixin):
 
     def get_build_config(self) -> Any:
         config = super().get_build_config()
-        if self.adapter is None:
+        if adapter_of(self) is None:
             return config
         frozen = [weight.name for weight in self._trainable_variables if not weight.trainable]
         return {**(config or {}), ADAPTERS: self.adapter.saved(), FROZEN: frozen}
@@ -66,7 +67,7 @@ class Adapted(Mixin):
     def replace(self, adapter: LowRank | None) -> None:
         """Sets `adapter` of a layer that is built, or removes it."""
         self._tracker.unlock()
-        if self.adapter is not None:
+        if adapter_of(self) is not None:
             self._tracker.untrack(self.adapter)
             del self.adapter
         if adapter is not None:
@@ -203,6 +204,11 @@ class AdaptedEmbedding(Adapted, keras.layers.Embedding):
         if not self.quantization_mode:
             return ops.cast(self._embeddings, "float32")
         return ops.cast(super().quantized_call(ops.arange(self.input_dim)), "float32")
+
+
+def adapter_of(layer: Any) -> LowRank | None:
+    """What a layer has of adapters, merged or not; None if nothing."""
+    return getattr(layer, "adapter", None)
 
 
 def altered(layer: Any, x: Tensor, y: Tensor) -> Tensor:

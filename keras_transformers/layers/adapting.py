@@ -12,9 +12,11 @@ from keras_transformers.layers.adapted import (
     AdaptedDense,
     AdaptedEinsumDense,
     AdaptedEmbedding,
+    adapter_of,
     contracted,
 )
-from keras_transformers.layers.low_rank import LowRank, LowRankSettings
+from keras_transformers.layers.low_rank import LowRank
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 
 KINDS: dict[type, Any] = {
     keras.layers.Dense: AdaptedDense,
@@ -42,7 +44,7 @@ def add_adapter(
 ) -> LowRank:
     """Gives a built layer one more adapter, which is not active yet."""
     layer = _as_adapted(layer)
-    old = layer.adapter
+    old = adapter_of(layer)
     if old is None or not old.fits(settings):
         known = [settings, *(old.settings.values() if old else ())]
         rank, dora = max(each.rank for each in known), any(each.dora for each in known)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Mixin
-from keras_transformers.layers.adapted import ADAPTERS, FROZEN
+from keras_transformers.layers.adapted import ADAPTERS, FROZEN, adapter_of
 from keras_transformers.layers.adapting import restore_adapters
 
 TRAINABLE = "trainable_parts"  # of a build configuration
@@ -59,7 +59,7 @@ class Composite(Mixin):
         adapters = {
             _path_from(self, layer): layer.adapter.saved()
             for layer in layers
-            if getattr(layer, "adapter", None) is not None
+            if adapter_of(layer) is not None
         }
         frozen = [
             _path_from(self, weight) for layer in [self, *layers] for weight in _frozen(layer)
@@ -103,7 +103,7 @@ def _of_tail(path: str, known: Container[str]) -> str | None:
     return path
 
 
-def _path_from(owner: Any, layer: keras.layers.Layer) -> str:
+def _path_from(owner: Any, layer: keras.layers.Layer | keras.Variable) -> str:
     """The path of a layer, which begins with the name of what has it."""
     inside = layer.path.removeprefix(f"{owner.path}/")
     return layer.path if inside == layer.path else f"{owner.name}/{inside}"

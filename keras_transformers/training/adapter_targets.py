@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.layers.adapted import adapter_of
 from keras_transformers.layers.adapting import adaptable, kernel_of
 from keras_transformers.layers.low_rank import LowRank
 
@@ -26,7 +27,7 @@ def adapted_layers(model: keras.Model) -> dict[str, Any]:
     return {
         path_in(model, layer): layer
         for layer in model._flatten_layers()
-        if getattr(layer, "adapter", None) is not None
+        if adapter_of(layer) is not None
     }
 
 
@@ -39,7 +40,7 @@ def path_in(model: keras.Model, part: Any) -> str:
 def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any]:
     """Path -> layer, of what is to be changed."""
     layers = {path_in(model, each): each for each in model._flatten_layers() if adaptable(each)}
-    found = {}
+    found: dict[str, Any] = {}
     for target in [targets] if isinstance(targets, str) else targets:
         pattern = re.compile(rf"(.*/)?(?:{TARGETS.get(target, target)})")
         fitting = {path: layer for path, layer in layers.items() if pattern.fullmatch(path)}
@@ -71,7 +72,7 @@ def weights_named(
     model: keras.Model, train: str | Sequence[str], changed: Sequence[Any]
 ) -> dict[str, keras.Variable]:
     """Path -> weight, of what is to be trained besides adapters."""
-    weights, found = weights_of(model), {}
+    weights, found = weights_of(model), dict[str, keras.Variable]()
     kernels = {id(kernel_of(layer)) for layer in changed}
     for name in [train] if isinstance(train, str) else train:
         pattern = re.compile(rf"(.*/)?(?:{name})(/.*)?")

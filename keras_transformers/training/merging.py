@@ -90,7 +90,7 @@ def refuse_merged(model: keras.Model, caller: str) -> None:
 def forget_programs(model: keras.Model) -> None:
     """Lets everything be traced anew that was traced with other layers."""
     model.train_function = model.test_function = model.predict_function = None
-    vars(model).pop("_generators", None)  # of `generation`
+    model.__dict__.pop("_generators", None)  # of `generation`
 
 
 def _active_layers(model: keras.Model, caller: str) -> list[Any]:

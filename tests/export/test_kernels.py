@@ -8,9 +8,12 @@ from keras import ops
 
 from keras_transformers.export.kernels import FEW, SPLIT, TensorFlowKernels
 from keras_transformers.generation import BeamSearch, Greedy, Request, decode, generate
-from keras_transformers.layers import LocalAttention
+from keras_transformers.layers import LocalAttention, TokenEmbedding
 from keras_transformers.layers.portable import portable
+from keras_transformers.layers.projections import project, project_token
 from keras_transformers.models import LanguageModel, Transformer
+from keras_transformers.training import add_lora
+from tests.adapters import fill
 from tests.writers import writer_of_all_parts
 
 ROWS = [1, 2, FEW, FEW + 1]
@@ -143,3 +146,21 @@ def test_caches_that_grow_change_no_token(kind, rows, search):
             return decode(model, ids, search, request, stages=None)["tokens"]
 
     np.testing.assert_array_equal(run(ids, most).numpy(), expected)
+
+
+@pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
+def test_products_are_those_with_the_kernels_that_adapters_change(dora):
+    ids = keras.Input((None,), dtype="int32")
+    embedding = TokenEmbedding(13, 8, name="table")
+    dense = keras.layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="de", name="query")
+    model = keras.Model(ids, dense(embedding(ids)))
+    add_lora(model, rank=2, targets=("table", "query"), dora=dora)
+    fill(model)
+    x = normal(3, 1, 8)
+    with portable(TensorFlowKernels()):
+        rows = traced(lambda x: project(x, dense)[0], x, unknown=True)
+        token = traced(lambda x: project_token(dense, x), x, unknown=False)
+        logits = traced(embedding.step_logits, x, unknown=False)
+    close(rows, dense(x).numpy())
+    close(token, dense(x).numpy())
+    close(logits, embedding.logits(x).numpy())

@@ -16,6 +16,7 @@ from keras_transformers.training import (
     CheckpointAverage,
     ExactResume,
     Muon,
+    add_lora,
     checkpoints,
     snapshot,
 )
@@ -68,6 +69,15 @@ def new_model(optimizer="adamw", policy="float32"):
         chosen = keras.optimizers.LossScaleOptimizer(chosen, dynamic_growth_steps=3)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(chosen, loss, metrics=["accuracy"], jit_compile=True)
+    return model
+
+
+def adapted_model():
+    """One that trains an adapter with dropout, and its head."""
+    model = new_model()
+    add_lora(model, 2, dropout=0.2, train=model.layers[-1].name)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(AdamW(1e-2, use_ema=True), loss, metrics=["accuracy"], jit_compile=True)
     return model
 
 
@@ -133,6 +143,16 @@ def test_a_run_killed_at_any_step_ends_as_if_it_had_not_been(uninterrupted, tmp_
     model, history = fit(tmp_path, seed=99)  # from which nothing follows any more
     check_same(model, uninterrupted[0])
     assert history == uninterrupted[1]
+
+
+@pytest.mark.slow
+def test_a_run_that_trains_an_adapter_ends_as_if_it_had_not_been_killed(tmp_path):
+    expected, history = fit(tmp_path / "whole", model=adapted_model)
+    with pytest.raises(Killed):
+        fit(tmp_path / "killed", 8, model=adapted_model)
+    model, again = fit(tmp_path / "killed", seed=99, model=adapted_model)
+    check_same(model, expected)
+    assert again == history
 
 
 @pytest.mark.slow
