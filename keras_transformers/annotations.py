@@ -50,6 +50,7 @@ Scalar: TypeAlias = Any  # a tensor without axes, which `float` takes
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # NumPy's, of any shape and dtype
 Shape: TypeAlias = tuple[Any, ...]  # an int for each axis; None where only the call knows it
 Index: TypeAlias = int | Tensor  # a number, or a scalar tensor where a loop counts
+LevelShapes: TypeAlias = Tensor | Sequence[Sequence[Index]]  # rows and columns of several maps
 Ids: TypeAlias = Tensor | Sequence[Sequence[int]]  # integers (batch, length)
 Strings: TypeAlias = Tensor | Sequence[str]  # of which one str is one, too
 Values: TypeAlias = Tensor | list[Any] | tuple[Any, ...] | range  # what NumPy makes an array of

@@ -25,6 +25,7 @@ import tensorflow as tf
 from keras_transformers.export import Detector
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import DETR
+from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.pretrained import load_preprocessing
 from keras_transformers.training import AdamW, Muon, best_threshold, score_boxes
 from keras_transformers.vision import (
@@ -154,7 +155,7 @@ def build_model(config, num_classes):
         )
         model.build((None, size, size, 3))
     else:
-        model = start_from(of.pretrained, DETR, "DETR").transferred(num_classes=num_classes)
+        model = start_from(of.pretrained, SetDetector, "DETR").transferred(num_classes=num_classes)
     kind, options = AdamW, {}
     if config.training.optimizer == "muon":
         kind, options = Muon, {"adam_for": ADAM_FOR, "steps": 4}
@@ -221,6 +222,12 @@ def run(config):
     continue_on_tensorflow()
     metrics, served, found, held_out = score(model, classes, preprocessing, valid, test)
     threshold = metrics["test_threshold"]
+    figures = {
+        "test_boxes": partial(draw, test, found, threshold),
+        "held_out_boxes": partial(draw, valid, held_out, threshold),
+    }
+    if isinstance(model, DETR):  # whose queries look at all positions of one map
+        figures["query_attention"] = partial(draw_attention, model, preprocessing, test)
     return training.finish(
         folder,
         metrics,
@@ -233,11 +240,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        figures={
-            "test_boxes": partial(draw, test, found, threshold),
-            "held_out_boxes": partial(draw, valid, held_out, threshold),
-            "query_attention": partial(draw_attention, model, preprocessing, test),
-        },
+        figures=figures,
         use=lambda: folder.show_use(
             folder.write_example(np.asarray(test.pixels(0))), "len({})", len
         ),

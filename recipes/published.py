@@ -5,8 +5,8 @@ import json
 import pathlib
 
 from keras_transformers import pretrained, saving
-from keras_transformers.models import DETR
 from keras_transformers.models.image_model import ImageModel
+from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.text import WordPieceTokenizer
 
@@ -145,5 +145,5 @@ def _publish(model, tokenizer, classes, preprocessing, path):
     if tokenizer is not None:
         pretrained.save_tokenizer(tokenizer, path)
     if preprocessing is not None:
-        detection = isinstance(model, DETR) and _config(path)["model_type"]
+        detection = isinstance(model, SetDetector) and _config(path)["model_type"]
         pretrained.save_preprocessing(preprocessing, path, detection)

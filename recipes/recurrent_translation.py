@@ -33,9 +33,10 @@ class Data:
     """What is learned from, and how it is padded."""
 
     dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
-    train: str | None = None  # own files instead: source TAB target, plain or .gz
+    train: str | None = None  # own file instead: source TAB target, or a table; may be alone
     valid: str | None = None
     test: str | None = None
+    columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
@@ -101,7 +102,7 @@ def load_data(config):
     A state would run on from one pair of a row into the next.
     """
     of = config.data
-    data = load(of.dataset, of.train, of.valid, of.test)
+    data = load(of.dataset, of.train, of.valid, of.test, columns=of.columns)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)

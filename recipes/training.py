@@ -8,25 +8,24 @@ import contextlib
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from keras_transformers import distribution, streams
+from keras_transformers import distribution, fitting
+from keras_transformers.fitting import counted
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
     ExactResume,
-    MaskedAccuracy,
-    SmoothedCrossEntropy,
     Throughput,
-    TokenCrossEntropy,
     TranslationScores,
     classification_accuracy,
     classification_loss,
     keep_freed_memory,
+    token_learning,
 )
 from keras_transformers.visualization import training_curves
 
+from . import by_depth, streaming
 from .adapters import adapt, merge_adapter
 from .folder import Clock, RunFolder
 from .options import numbers
@@ -41,10 +40,11 @@ def start_run(config):
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
     keras.config.set_dtype_policy(config.run.precision)
-    folder = RunFolder(config.run.output, config.run.tensorboard)
+    folder = RunFolder(config.run.output)
     folder.write_json("config.json", numbers(config))
     if not config.run.resume:
         (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    folder.track(config.run.track, numbers(config), config.run.resume)
     return folder
 
 
@@ -81,21 +81,15 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     alone = config.run.devices is None or keras.backend.backend() == "jax"
     if shape is not None and not model.built:
         model.build(shape)
+    by_depth.tell_optimizer(config, model, optimizer)
     if config.run.lora is not None:
         adapt(config, model, new)
-    model.compile(optimizer, jit_compile=alone, **options)
-    # Now, or Keras makes the optimizer's variables inside the first step and traces it again.
-    model.optimizer.build(model.trainable_variables)
-    return model
+    return fitting.prepared(model, optimizer, alone, **options)
 
 
 def of_tokens(model, label_smoothing=0.0):
     """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
-    padding = {"ignore_id": getattr(model, "padding_id", 0)}
-    return {
-        "loss": SmoothedCrossEntropy(label_smoothing, **padding),
-        "metrics": [MaskedAccuracy(**padding), TokenCrossEntropy(**padding)],
-    }
+    return token_learning(getattr(model, "padding_id", 0), label_smoothing)
 
 
 def classifier(config, model):
@@ -116,7 +110,8 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
             `minutes`, whichever end first.
         folder: The `RunFolder`.
         model: Compiled.
-        make: Function from the number of an epoch to its dataset, see `streams.epochs`.
+        make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
+            `ShardStream`.
         steps: Batches of an epoch.
         callbacks: More of them.
         epochs: At most; None for those of the configuration.
@@ -127,11 +122,11 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         The history, a dict.
     """
     run, of = config.run, config.training
-    epochs, watch = epochs or of.epochs, options.pop("watch", lambda dataset: dataset)
+    epochs = epochs or of.epochs
     schedule = BudgetedDecay(
         of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
-    kept = folder.callbacks() if name is None else []
+    kept = folder.callbacks(name)
     resume = ExactResume(
         folder.shared / "checkpoints" / (name or "training"),
         run.checkpoint_minutes,
@@ -141,20 +136,15 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
     every.append(Progress(schedule))
     try:
-        history = model.fit(
-            watch(streams.epochs(make, steps, resume.start)),
-            shuffle=False,  # the pipeline does that
-            steps_per_epoch=steps,
-            epochs=epochs,
-            initial_epoch=resume.start[0],
-            callbacks=resume.after(every),
-            **options,
+        history = fitting.fit_epochs(
+            model, make, steps, epochs, resume.after(every), resume.start, **options
         )
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
+    streaming.report(make)
     merge_adapter(config, folder, model, name)
-    return history.history
+    return history
 
 
 def fit_images(config, folder, model, batches, valid, number):
@@ -166,9 +156,10 @@ def fit_images(config, folder, model, batches, valid, number):
     from keras_transformers.vision import WaitingClock
 
     clock, size = WaitingClock(), min(config.training.batch_size, number)
-    averaged = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks += by_depth.callbacks(config, number // size)
     watched = {"watch": clock.watch, "validation_data": valid}
-    history = fit(config, folder, model, batches, number // size, averaged, **watched)
+    history = fit(config, folder, model, batches, number // size, callbacks, **watched)
     seconds = history["seconds"]
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {
@@ -182,7 +173,8 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
 
     Args:
         batches: Function from the number of an epoch to its dataset of `(inputs, labels)`; the
-            first is gone through beforehand.
+            first is gone through beforehand. Or a `ShardStream` of them, of which an epoch is
+            `steps_per_epoch` batches.
         valid: The same, for validation.
         sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
         best: Arguments of `RunFolder.keep_best`.
@@ -193,18 +185,18 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     """
     from keras_transformers.text import real_token_share  # recipes for images do without
 
-    epoch = list(batches(0))
+    epoch, steps = streaming.looked_at(config, batches)
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
-    print(f"{len(epoch)} batches an epoch; {share:.1%} of their positions hold real tokens")
+    print(f"{steps} batches an epoch; {share:.1%} of their positions hold real tokens")
     real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
-    throughput = Throughput(int(real))
+    throughput = Throughput(int(real * steps / len(epoch)))
     history = fit(
         config,
         folder,
         model,
         batches,
-        len(epoch),  # an epoch can be a batch longer or shorter than another
+        steps,
         [throughput, *callbacks, *folder.keep_best(*best)],
         validation_data=counted(valid),
     )
@@ -250,11 +242,6 @@ def fit_translations(config, folder, model, batches, valid, data, translate):
         "real_token_share": share,
         "target_tokens_per_second": rate,
     }
-
-
-def counted(dataset):
-    """A dataset that knows how many batches it has, or Keras warns that it ran out of them."""
-    return dataset.apply(tf.data.experimental.assert_cardinality(sum(1 for _ in dataset)))
 
 
 def finish(

@@ -16,6 +16,11 @@ HEADS, WIDTH, LENGTH = 2, 28, 6
 RNG = np.random.default_rng(0)
 TOKENS = RNG.normal(size=(3, LENGTH, WIDTH)).astype("float32")
 CONTEXT = RNG.normal(size=(3, 5, 10)).astype("float32")
+# Of each token on two maps, of 4 and 1 positions, and the rows and columns of those.
+POINTS = (
+    RNG.uniform(size=(3, LENGTH, 2, 2)).astype("float32"),
+    np.array([[2, 2], [1, 1]], "int32"),
+)
 IMAGES = RNG.normal(size=(2, 8, 12, 3)).astype("float32")
 FEATURES = RNG.normal(size=(2, 7, 6, 10)).astype("float32")  # (batch, rows, columns, channels)
 WINDOWS = RNG.normal(size=(10, 6, 14)).astype("float32")
@@ -81,6 +86,17 @@ LAYERS = {
     "FirstConditionalDecoderBlock": Case(
         lambda **kw: layers.FirstConditionalDecoderBlock(HEADS, 13, **kw),
         (TOKENS, CONTEXT, TOKENS, TOKENS, CONTEXT),
+    ),
+    "DeformableAttention": Case(
+        lambda **kw: layers.DeformableAttention(HEADS, 2, 3, **kw), (TOKENS, CONTEXT, *POINTS)
+    ),
+    "DeformableEncoderBlock": Case(
+        lambda **kw: layers.DeformableEncoderBlock(HEADS, 13, 2, 3, **kw),
+        (TOKENS[:, :5], POINTS[0][:, :5], POINTS[1]),
+    ),
+    "DeformableDecoderBlock": Case(
+        lambda **kw: layers.DeformableDecoderBlock(HEADS, 13, 2, 3, **kw),
+        (TOKENS, CONTEXT, *POINTS),
     ),
     "OffsetRMSNormalization": _tokens(lambda **kw: layers.OffsetRMSNormalization(**kw)),
     "FourierMixing": _tokens(layers.FourierMixing),  # refuses masks, or ignores them when told

@@ -67,13 +67,22 @@ def detr(rate):
     return models.DETR(2, backbone, dropout=rate, **SIZES, num_layers=1, queries=5)
 
 
+def deformable_detr(rate):
+    backbone = models.ResNet(
+        None, hidden_dim=4, num_layers=(1, 1, 1), bottleneck=False, norm="batch", name="backbone"
+    )
+    maps = models.FeatureMaps(backbone, ["stride_16"], num_levels=2)
+    sizes = {**SIZES, "hidden_dim": 32, "queries": models.PointQueries(5, refine=True)}
+    return models.DeformableDETR(2, maps, dropout=rate, **sizes, num_layers=1)
+
+
 def recurrent(rate):
     return models.RecurrentTranslator(31, 16, dropout=rate)
 
 
 OF_PICTURES = {make.__name__: make for make in (vit, swin, pvt, mvit)}
 OF_TOKENS = {make.__name__: make for make in (transformer, language_model, text_encoder, recurrent)}
-WITH_A_LOSS = {make.__name__: make for make in (mae, detr)}
+WITH_A_LOSS = {make.__name__: make for make in (mae, detr, deformable_detr)}
 MODELS = {**OF_PICTURES, **OF_TOKENS, **WITH_A_LOSS}
 
 
@@ -82,7 +91,7 @@ def data(name):
     if name in OF_PICTURES:
         return IMAGES, np.arange(6) % 5
     if name in WITH_A_LOSS:
-        return IMAGES, BOXES if name == "detr" else None
+        return IMAGES, BOXES if name.endswith("detr") else None
     pairs = name in ("transformer", "recurrent")
     return ({"source": IDS, "target": IDS[:, ::-1]} if pairs else IDS), IDS
 

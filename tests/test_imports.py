@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "annotations": [],
     "assertions": [],
     "caching": [],
+    "event_files": [],
     "optimizer_kernels": [],
     "terminal": [],
     "layers": ["accelerators", "assertions"],
@@ -29,19 +30,23 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "event_files",
         "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
         "layers.low_rank_settings",
+        "layers.rematerialization",  # what a block is
         "label_lists",
         "optimizer_kernels",
     ],
     "streams": [],
+    "shards": ["streams", "tables"],
     "array_files": [],
     "tables": [],
+    "splits": [],
     "label_lists": [],
-    "text": ["layers.masks", "streams", "tables", "label_lists"],
-    "vision": ["array_files", "layers.masks", "streams", "tables", "label_lists"],
+    "text": ["layers.masks", "shards", "streams", "tables", "splits", "label_lists"],
+    "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
     "visualization": [],
     "inspection": [],
     "precision": ["saving"],
@@ -62,7 +67,33 @@ MAY_IMPORT = {
     ],
     "predictors": ["array_files"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
-    "loading": ["models", "pretrained", "saving", "text", "vision", "export", "predictors"],
+    "fitting": [
+        "models",
+        "training",
+        "text",
+        "vision",
+        "generation",
+        "saving",
+        "pretrained",
+        "export",
+        "shards",
+        "streams",
+        "tables",
+        "splits",
+        "label_lists",
+        "layers",
+    ],
+    "loading": [
+        "models",
+        "pretrained",
+        "saving",
+        "text",
+        "vision",
+        "generation",
+        "export",
+        "predictors",
+        "fitting",
+    ],
 }
 ON_EVERY_BACKEND = tuple(
     f"keras_transformers.{part}"
@@ -91,8 +122,9 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
-SHARED += ("image_scores", "options", "pages", "progress", "published", "training", "translating")
+SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
+SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
+SHARED += ("published", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract import assert_close, call, shapes_of, symbols_of
 from tests.every_layer import EVERY
-from tests.every_model import MODELS, OF_TOKENS, data
+from tests.every_model import MODELS, OF_TOKENS, WITH_A_LOSS, data
 
 ALONE = [name for name, case in EVERY.items() if len(case.inputs) == 1]
 WITH_WEIGHTS = [
@@ -70,7 +70,7 @@ def test_a_model_says_the_shape_of_an_eager_call_and_its_summary_has_no_gaps(nam
     assert "?" not in "".join(lines)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("mae", "detr")])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in WITH_A_LOSS])
 def test_a_model_can_be_distributed_over_time(name):
     if name in ("transformer", "recurrent"):
         pytest.skip("it takes two texts")

@@ -3,21 +3,24 @@
 import csv
 import gzip
 import json
+from typing import ClassVar
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformers.label_lists import numbered
-from keras_transformers.tables import LABELS, read_table
+from keras_transformers.tables import LABELS, Column, read_table
 from keras_transformers.text import read_labelled, read_pairs
 
-COLUMNS = (("file", "image"), LABELS)
+COLUMNS = (Column(("file", "image")), LABELS)
 ROWS = [["a.png", "cat,dog"], ["b c.png", ""], ["d\u00e9.png", 'the "old" one']]
 
 
-def read(folder, name, content):
+def read(folder, name, content, columns=None):
     content = content if isinstance(content, bytes) else content.encode()
     (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    return read_table(folder / name, COLUMNS, "file and labels")
+    return read_table(folder / name, COLUMNS, "file and labels", columns)
 
 
 def written(kind, rows, folder, header=None):
@@ -80,10 +83,9 @@ def test_a_bad_row_is_counted_and_those_around_it_are_kept(name, row, reason, tm
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "file,labels,width\na.png,cat,3\n", "a.csv, line 1: .* such column as 'width'"),
-        ("a.tsv", "labels\tfile\tlabel\n", "a.tsv, line 1: another column is already 'label'"),
-        ("a.jsonl", '{"file": "a.png", "labels": []}\n{"file": "b.png", "tags": []}\n',
-         "a.jsonl, line 2: there is no such column as 'tags'; the columns are file and labels"),
+        ("a.tsv", "labels\tfile\tlabel\n", "a.tsv, line 1: another column is already 'labels'"),
+        ("a.jsonl", '{"file": "a.png", "tags": [], "side": 3}\n',
+         "a.jsonl, line 1: there is no column for labels .*; the columns are file, tags, side"),
         ("a.csv", 'a.png,cat\n"b.png,dog\nc.png,\n', r"a.csv, line 2: no row of a CSV file \(une"),
         ("a.csv", 'a.png,"cat" dog\n', "a.csv, line 1: no row of a CSV file"),
         ("a.csv", "", "a.csv is empty; give a file of file and labels lines"),
@@ -92,6 +94,116 @@ def test_a_bad_row_is_counted_and_those_around_it_are_kept(name, row, reason, tm
 def test_faults_of_a_table_are_told_with_their_line(name, content, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, name, content)
+
+
+def test_other_columns_are_passed_over_where_names_say_which_are_meant(tmp_path):
+    rows, left_out = read(tmp_path, "a.csv", "width,file,labels\n3,a.png,cat\n4,b.png\n")
+    assert rows == [(2, ["a.png", "cat"])] and left_out == {"with fewer than 3 columns": 1}
+    content = "nr,bild,art\n3,a.png,cat\n"
+    assert read(tmp_path, "a.csv", content, ("bild", "art"))[0] == [(2, ["a.png", "cat"])]
+    assert read(tmp_path, "a.csv", content[12:], (1, 2))[0] == [(1, ["a.png", "cat"])]
+    objects = '{"id": 1, "labels": 3, "file": "a.png"}\n{"file": "b.png", "tags": []}\n'
+    rows, left_out = read(tmp_path, "a.jsonl", objects)
+    assert rows == [(1, ["a.png", "3"])] and left_out == {"without text for 'labels'": 1}
+    with pytest.raises(ValueError, match=r"a\.csv, line 1: there is no column 'kind' of `columns`"):
+        read(tmp_path, "a.csv", content, ("bild", "kind"))
+    with pytest.raises(ValueError, match=r"a\.csv: `columns` must have a name or a position for"):
+        read(tmp_path, "a.csv", content, "bild")
+
+
+@pytest.mark.parametrize("labels", [["good", "bad"], ["1.5", "2"]])
+def test_a_first_line_whose_label_is_in_no_other_is_taken_for_names(labels, tmp_path):
+    rows = [f"text {i},{labels[i % 2]}" for i in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join(["Bewertung,Note", *rows]))
+    corpus = read_labelled(tmp_path / "a.csv")
+    assert corpus.classes == sorted(labels) and len(corpus) == 12
+    assert corpus.left_out == {"taken for names of columns": 1}
+    (tmp_path / "b.csv").write_text("\n".join([*rows, "text,odd"]))
+    assert len(read_labelled(tmp_path / "b.csv")) == 13
+    (tmp_path / "c.csv").write_text("\n".join(["Bewertung,Note", *rows, "text,odd"]))
+    assert read_labelled(tmp_path / "c.csv").classes == sorted(["Note", "odd", *labels])
+
+
+PAIRS_HELD = [("a cat", "eine Katze"), ("a dog", "ein Hund")]
+
+
+class Frame:
+    """As pandas has it: columns by name, and `itertuples`."""
+
+    columns = ("id", "source", "target")
+
+    def __getitem__(self, name):
+        return np.array({"id": [1, 2]}.get(name, [pair[name == "target"] for pair in PAIRS_HELD]))
+
+    def itertuples(self):
+        raise AssertionError("types would be lost")
+
+
+class HuggingFace(list):
+    """As `datasets` has it: rows that are dicts, and the features of its columns."""
+
+    column_names = ("translation",)
+    features: ClassVar = {"translation": {}, "label": type("Feature", (), {"names": ["no", "yes"]})}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PAIRS_HELD,
+        [list(pair) for pair in PAIRS_HELD],
+        np.array(PAIRS_HELD),
+        iter([{"source": source, "target": target, "id": 3} for source, target in PAIRS_HELD]),
+        {"target": [target for _, target in PAIRS_HELD], "src": [s for s, _ in PAIRS_HELD]},
+        tuple(map(list, zip(*PAIRS_HELD, strict=True))),
+        Frame(),
+        HuggingFace({"translation": {"en": s, "de": t}} for s, t in PAIRS_HELD),
+        tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*PAIRS_HELD, strict=True)))),
+        tf.data.Dataset.from_tensors({"source": ["a cat", "a dog"],
+                                      "target": ["eine Katze", "ein Hund"]}),
+    ],
+)  # fmt: skip
+def test_whatever_people_hold_pairs_in_gives_the_same(data):
+    corpus = read_pairs(data)
+    assert list(zip(corpus.sources, corpus.targets, strict=True)) == PAIRS_HELD
+    assert not corpus.left_out
+
+
+def test_numbers_of_classes_become_their_names_and_what_is_missing_is_counted():
+    rows = [{"text": "a", "label": n} for n in (1, 0, -1)] + [{"text": None, "label": 1}]
+    corpus = read_labelled(HuggingFace(rows))
+    assert corpus.classes == ["no", "yes"] and corpus.labels == [1, 0]
+    assert corpus.left_out == {"without text for 'labels'": 1, "without text for 'text'": 1}
+    numbers = read_labelled((["a", "b", "c"], np.array([True, False, True])))
+    assert numbers.classes == ["False", "True"] and numbers.labels == [1, 0, 1]
+    assert read_labelled([("a", 2.5), ("b", float("nan"))]).classes == ["2.5"]
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (3, TypeError, "Expected source TAB target: the path of a file, .* Received: a int"),
+        ({"source": ["a"], "target": []}, ValueError, "as long as one another.*source: 1"),
+        ([{"en": "a", "de": "b", "fr": "c"}], ValueError, "the list, row 1: there is no column for "
+         r"source .*the columns are en, de, fr\. Say which with `columns`"),
+    ],
+)  # fmt: skip
+def test_what_is_no_table_in_memory_is_refused(data, error, message):
+    with pytest.raises(error, match=message):
+        read_pairs(data)
+
+
+def test_parquet_is_read_as_other_tables(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({"id": [1, 2], "text": ["a", None], "label": [0, 1]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    corpus = read_labelled(tmp_path / "a.parquet")
+    assert corpus.texts == ["a"] and corpus.left_out == {"without text for 'text'": 1}
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="not a whole Parquet file"):
+        read_labelled(tmp_path / "b.parquet")
 
 
 def test_a_row_may_have_several_lines_between_quotes(tmp_path):

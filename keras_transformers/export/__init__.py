@@ -24,6 +24,7 @@ from keras_transformers.export.segmenter import Segmenter
 from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
+from keras_transformers.export.text_regressor import TextRegressor
 from keras_transformers.export.translation import Translator
 from keras_transformers.export.zero_shot import ZeroShotClassifier
 
@@ -36,6 +37,7 @@ __all__ = [
     "SentenceEncoder",
     "TextClassifier",
     "TextGenerator",
+    "TextRegressor",
     "Translator",
     "ZeroShotClassifier",
     "detector",

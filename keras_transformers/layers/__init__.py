@@ -5,6 +5,7 @@ from keras_transformers.layers.attention.conditional import (
     ConditionalSelfAttention,
 )
 from keras_transformers.layers.attention.decoder import CausalSelfAttention, CrossAttention
+from keras_transformers.layers.attention.deformable import DeformableAttention, sample_levels
 from keras_transformers.layers.attention.learned_scores import (
     AdditiveScore,
     GeneralScore,
@@ -34,6 +35,10 @@ from keras_transformers.layers.blocks.attention_pooling import AttentionPooling
 from keras_transformers.layers.blocks.conditional import (
     ConditionalDecoderBlock,
     FirstConditionalDecoderBlock,
+)
+from keras_transformers.layers.blocks.deformable import (
+    DeformableDecoderBlock,
+    DeformableEncoderBlock,
 )
 from keras_transformers.layers.blocks.feed_forward import (
     ConvolutionalFeedForward,
@@ -119,6 +124,9 @@ __all__ = [
     "ConditionalSelfAttention",
     "CrossAttention",
     "DecoderBlock",
+    "DeformableAttention",
+    "DeformableDecoderBlock",
+    "DeformableEncoderBlock",
     "DotScore",
     "DropPath",
     "Dropout",
@@ -186,6 +194,7 @@ __all__ = [
     "rematerialized_blocks",
     "resize_map",
     "resize_positions",
+    "sample_levels",
     "segment_mask",
     "segment_positions",
     "shifted_window_mask",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from keras_transformers.vision.preprocessing import Preprocessing
 
 CONFIG, MODEL, SAVED = "config.json", "model.keras", "saved_model"
+PREDICTOR = "predictor.json"  # of a folder that `Predictor.save` has written
 WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
 MOST_SHOWN = 8  # names of files, in a message
 
@@ -32,10 +33,10 @@ def load(
     """The predictor of a trained model: it takes text or images, and gives plain Python.
 
     Args:
-        folder: One of three: the folder of a run of `recipes`; one with published weights, as the
-            Hugging Face hub lays it out; a SavedModel of `keras_transformers.export`, or the
-            folder of its versions, of which the newest is taken. Or the name of a published model,
-            "organization/model", see `pretrained.find`.
+        folder: One of four: the folder of a run of `recipes`; one with published weights, as the
+            Hugging Face hub lays it out; one that `Predictor.save` has written; a SavedModel of
+            `keras_transformers.export`, or the folder of its versions, of which the newest is
+            taken. Or the name of a published model, "organization/model", see `pretrained.find`.
         signature: Which of a SavedModel's programs answers: "serving_default", or "xla", compiled,
             where there is one. What is published is always compiled.
         languages: For a published translator of many languages, the codes of the source's and the
@@ -43,12 +44,12 @@ def load(
         revision: Branch, tag or commit of a name; by default "main".
 
     Returns:
-        A predictor, see `keras_transformers.predictors`: `predict` answers, and `model`,
-        `tokenizer` and `preprocessing` are the parts, where the folder has them.
+        A predictor, see `keras_transformers.predictors`: `predict` answers, `fit` learns, and
+        `model`, `tokenizer` and `preprocessing` are the parts, where the folder has them.
 
     Raises:
         FileNotFoundError: If there is no such folder, and no model of that name can be had.
-        ValueError: If it is none of the three, the model gives no answer (a masked autoencoder), or
+        ValueError: If it is none of the four, the model gives no answer (a masked autoencoder), or
             there is no such signature or language.
         ImportError: If a SavedModel that takes text is to be loaded without tensorflow-text.
 
@@ -67,6 +68,10 @@ def load(
     ['cat', 'dog']
     """
     folder = pretrained.find(folder, revision)
+    if (folder / PREDICTOR).is_file():
+        from keras_transformers.loading import learners  # which imports all exporters
+
+        return learners.predictor(folder)
     exported = saved_model.newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():
@@ -81,7 +86,7 @@ def load(
     if exported is not None:
         return saved_model.predictor(exported, signature)
     if (found := saved_model.newest(folder / SAVED)) is not None:
-        return saved_model.predictor(found, signature, _parts_of_run(folder), folder)
+        return _of_run(folder, found, signature)
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
 
 
@@ -99,6 +104,17 @@ def _reason_to_refuse(folder: pathlib.Path) -> str:
         f"model.safetensors; or be a SavedModel, with saved_model.pb. It has: "
         f"{', '.join(there[:MOST_SHOWN]) or 'nothing'}{more}"
     )
+
+
+def _of_run(folder: pathlib.Path, exported: pathlib.Path, signature: str) -> Predictor:
+    """The predictor of a run's SavedModel, whose model learns if it is there, too."""
+    parts = _parts_of_run(folder)
+    if "model" in parts:
+        from keras_transformers.loading import learners
+
+        parts["fitting"] = lambda: learners.fitting_of_run(folder, made)
+    made = saved_model.predictor(exported, signature, parts, folder)
+    return made
 
 
 def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:

@@ -18,6 +18,7 @@ KNOWN_BY = {
     "continuation": "text_generator",
     "candidates": "mask_filler",
     "embedding": "sentence_encoder",
+    "value": "text_regressor",
     "boxes": "detector",
     "no_answer": "question_answerer",
     "map": "segmenter",

@@ -1,7 +1,10 @@
 """Models: one architecture a file, made of `keras_transformers.layers`."""
 
+from keras_transformers.models.deformable_detr import DeformableDETR
+from keras_transformers.models.deformable_queries import PointProposals, PointQueries
 from keras_transformers.models.detr import DETR
 from keras_transformers.models.detr_backbone import FeatureMap
+from keras_transformers.models.detr_levels import FeatureMaps
 from keras_transformers.models.detr_queries import (
     AnchorQueries,
     LearnedQueries,
@@ -32,12 +35,14 @@ from keras_transformers.models.vit import ViT
 
 __all__ = [
     "DETR",
+    "DeformableDETR",
     "MAE",
     "AnchorQueries",
     "ClassificationHead",
     "DualEncoder",
     "EndPooling",
     "FeatureMap",
+    "FeatureMaps",
     "ImageEmbedding",
     "ImagePooling",
     "HeadTransform",
@@ -50,6 +55,8 @@ __all__ = [
     "PVT",
     "RecurrentTranslator",
     "ObjectQueries",
+    "PointProposals",
+    "PointQueries",
     "ProposalQueries",
     "ReferenceQueries",
     "ResNet",

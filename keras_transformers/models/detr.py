@@ -6,34 +6,29 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import Config, LayerOptions, Part, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import relative_coordinates
-from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import part, serialized_parts
 from keras_transformers.models.detr_backbone import (
     BackboneName,
     FeatureMap,
     as_feature_map,
-    images_and_mask,
     mask_of_map,
 )
-from keras_transformers.models.detr_heads import Heads
 from keras_transformers.models.detr_queries import LearnedQueries, Memory, ObjectQueries
 from keras_transformers.models.detr_settings import (
     block_prototypes,
-    check_settings,
     pair_of_layers,
     serialized_criterion,
 )
 from keras_transformers.models.detr_variants import DETROptions, arguments_of_variant
-from keras_transformers.models.image_model import check_images, check_images_shape
-from keras_transformers.models.settings import ModelSettings, keeps_settings
-from keras_transformers.models.transfer import Transferable
+from keras_transformers.models.set_detector import SetDetector
+from keras_transformers.models.settings import keeps_settings
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class DETR(Transferable, ModelSettings, Composite, keras.Model):
+class DETR(SetDetector):
     """Detection Transformer (Carion et al. 2020, https://arxiv.org/abs/2005.12872).
 
     A backbone's last map, a 1 x 1 convolution to `hidden_dim`, encoder blocks over its positions,
@@ -117,11 +112,7 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
         criterion: SetCriterion | dict[str, Any] | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(**kwargs)
-        check_settings(self._settings)
-        self.criterion = SetCriterion(**self._settings["criterion"])
-        self.feature_map = as_feature_map(backbone, self.dtype_policy)
-        self.backbone = self.feature_map.backbone
+        super().__init__(as_feature_map(backbone, kwargs.get("dtype")), **kwargs)
         self.input_projection = keras.layers.Dense(
             hidden_dim, name="input_projection", dtype=self.dtype_policy
         )
@@ -129,31 +120,13 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
         given = LearnedQueries(queries) if isinstance(queries, int) else queries
         made = part(self, "queries", given, ObjectQueries)
         encoder, *decoders = block_prototypes(self, blocks, numbers, made.references)
-        encoder_layers, decoder_layers = self._settings["num_layers"]
-        self.encoder_blocks = [encoder.copy(self, f"encoder_{i}") for i in range(encoder_layers)]
-        self.decoder_blocks = [
-            decoders[min(i, len(decoders) - 1)].copy(self, f"decoder_{i}")
-            for i in range(decoder_layers)
-        ]
+        self._copy_blocks(encoder, decoders)
         pre_norm = getattr(encoder.layer, "norm_first", False)
         self.encoder_norm = self._norm("encoder_norm") if pre_norm else None
         self.decoder_norm = self._norm("decoder_norm")
         self.queries: Any = made
         self.heads = self._heads("heads")
         self.proposal_heads = self._heads("proposal_heads") if self.queries.proposes else None
-
-    def _norm(self, name: str) -> keras.layers.LayerNormalization:
-        return keras.layers.LayerNormalization(epsilon=1e-5, name=name, dtype=self.dtype_policy)
-
-    def _heads(self, name: str) -> Heads:
-        return Heads(
-            self._settings["num_classes"],
-            self.criterion.classification == "focal",
-            self._settings["hidden_dim"],
-            self.queries.boxes,
-            name=name,
-            dtype=self.dtype_policy,
-        )
 
     @classmethod
     def from_variant(
@@ -182,11 +155,7 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
         return cls(num_classes, **arguments_of_variant(name, changes))
 
     def build(self, images_shape: Any) -> None:
-        if isinstance(images_shape, dict):
-            images_shape = images_shape["images"]
-        check_images_shape(self, images_shape)
-        self.channels = images_shape[-1]
-        width = self.feature_map.build(images_shape, self.compute_dtype)
+        width = self.feature_map.build(self._shape_of_images(images_shape), self.compute_dtype)
         self.input_projection.build((None, None, None, width))
         width = self._settings["hidden_dim"]
         tokens, found = (None, None, width), (None, self.queries.num_queries, width)
@@ -202,10 +171,10 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
             if heads is not None:
                 heads.build(found)
 
-    def call(
-        self, images: Tensor | dict[str, Tensor], training: bool | None = None
-    ) -> dict[str, Tensor]:
-        images, mask = images_and_mask(self, images)
+    def _encode(
+        self, images: Tensor, mask: Tensor | None, training: bool | None
+    ) -> tuple[Memory, Tensor]:
+        """The encoded map, and the encoding of its positions, `(batch or 1, positions, width)`."""
         x = self.input_projection(self.feature_map(images, training))
         _, rows, columns, width = ops.shape(x)  # (batch, rows, columns, hidden_dim)
         coordinates = relative_coordinates(mask_of_map(mask, rows, columns))
@@ -216,23 +185,11 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
         for block in self.encoder_blocks:
             x = block(x, padding_mask=mask, positions=positions, training=training)
         x = x if self.encoder_norm is None else self.encoder_norm(x)
-        logits, boxes = self._decode(Memory(x, mask, coordinates), positions, training)
-        boxes = ops.cast(ops.sigmoid(boxes), x.dtype)
-        return {
-            "logits": logits[:, -1],
-            "boxes": boxes[:, -1],
-            "auxiliary_logits": logits[:, :-1],
-            "auxiliary_boxes": boxes[:, :-1],
-        }
+        return Memory(x, mask, coordinates), positions
 
     def _decode(
         self, memory: Memory, positions: Tensor, training: bool | None
     ) -> tuple[Tensor, Tensor]:
-        """Logits and boxes, before the sigmoid, of the proposals and of every decoder block.
-
-        Returns:
-            `(batch, layers, num_queries, classes)` and float32 `(batch, layers, num_queries, 4)`.
-        """
         x, boxes, proposed = self.queries.start(memory, self.proposal_heads)
         layers = [] if proposed is None else [proposed]
         for i, block in enumerate(self.decoder_blocks):
@@ -250,51 +207,3 @@ class DETR(Transferable, ModelSettings, Composite, keras.Model):
             boxes = self.queries.next_boxes(boxes, moved)
         logits, boxes = (ops.stack(values, axis=1) for values in zip(*layers, strict=True))
         return logits, boxes
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Tensor:
-        """The criterion's loss of all layers; Keras calls it.
-
-        `y` is a dict of `labels`, int `(batch, most)`, -1 where an image has fewer boxes, and
-        `boxes`, `(batch, most, 4)`, centre boxes as shares of the image; `sample_weight`,
-        `(batch,)`, weighs images (Keras makes a dict like `y` of it).
-        """
-        layers = [
-            ops.moveaxis(
-                ops.concatenate([y_pred[f"auxiliary_{name}"], y_pred[name][:, None]], axis=1), 1, 0
-            )
-            for name in ("logits", "boxes")
-        ]
-        logits, boxes = layers
-        return self.criterion(logits, boxes, y["labels"], y["boxes"], sample_weight)
-
-    def _shape_to_build(self, model: keras.Model) -> Shape:
-        return (None, None, None, self.channels)
-
-    def compute_output_spec(self, images: Any, training: bool | None = None) -> Any:
-        given = images["images"] if isinstance(images, dict) else images
-        check_images(self, given, self.channels)
-        return super().compute_output_spec(images, training=training)
-
-    def compute_output_shape(self, images_shape: Any) -> dict[str, Shape]:
-        if isinstance(images_shape, dict):
-            images_shape = images_shape["images"]
-        batch, queries = images_shape[0], self.queries.num_queries
-        classes = self.heads.class_head.units
-        layers = len(self.decoder_blocks) - 1 + self.queries.proposes
-        return {
-            "logits": (batch, queries, classes),
-            "boxes": (batch, queries, 4),
-            "auxiliary_logits": (batch, layers, queries, classes),
-            "auxiliary_boxes": (batch, layers, queries, 4),
-        }
-
-    def get_config(self) -> Config:
-        feature_map = keras.saving.serialize_keras_object(self.feature_map)
-        return {**super().get_config(), "backbone": feature_map}

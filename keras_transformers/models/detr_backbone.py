@@ -47,11 +47,7 @@ class FeatureMap:
     max_wavelength: float = 10000.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.backbone, keras.Model):
-            raise ValueError(
-                "DETR: `backbone` must be a Keras model, a `FeatureMap` of one, or the name of a "
-                f"ResNet. Received: {self.backbone!r}"
-            )
+        check_backbone("DETR", self.backbone, "FeatureMap")
 
     def build(self, images_shape: Shape, dtype: Any) -> int:
         """Builds the backbone for images of that shape and dtype; returns the map's width."""
@@ -64,10 +60,10 @@ class FeatureMap:
 
     def __call__(self, images: Any, training: bool | None = None) -> Tensor:
         """`(batch, height, width, channels)` -> `(batch, rows, columns, width)`."""
-        if not hasattr(self.backbone, "features"):
-            return self.backbone(images, training=training)
-        maps = self.backbone.features(images, training=training)
+        maps = maps_of_backbone(self.backbone, images, training)
         feature = self.feature or list(maps)[-1]
+        if None in maps:
+            return maps[None]
         if feature not in maps:
             raise ValueError(
                 f"FeatureMap: `feature` must be one of {', '.join(maps)}. Received: {feature!r}"
@@ -92,6 +88,23 @@ class FeatureMap:
         return cls(**{**config, "backbone": backbone})
 
 
+def check_backbone(owner: str, backbone: Any, maps: str) -> None:
+    """Raises ValueError unless a backbone is a model; `maps` is the class that may have one."""
+    if not isinstance(backbone, keras.Model):
+        raise ValueError(
+            f"{owner}: `backbone` must be a Keras model, a `{maps}` of one, or the name of a "
+            f"ResNet. Received: {backbone!r}"
+        )
+
+
+def maps_of_backbone(backbone: Any, images: Any, training: bool | None) -> dict[Any, Tensor]:
+    """The features of a backbone by name; the one map of a Keras model without `features`: None."""
+    if not hasattr(backbone, "features"):
+        return {None: backbone(images, training=training)}
+    found: dict[Any, Tensor] = backbone.features(images, training=training)
+    return found
+
+
 def residual_network(name: str, dtype: Any = None) -> ResNet:
     """The `ResNet` that a name of a backbone stands for; batch norms are frozen."""
     frozen = {} if name == "mini" else {"norm": "frozen"}
@@ -110,24 +123,30 @@ def as_feature_map(given: Any, dtype: Any = None) -> FeatureMap:
 
 def images_and_mask(model: Any, images: Any) -> tuple[Tensor, Tensor | None]:
     """What a `DETR` is called with, checked: images with zeros at padding, and the mask or None."""
-    mask = None
+    mask, owner = None, f"{type(model).__name__} '{model.name}'"
     if isinstance(images, dict):
         unknown = set(images) - {"images", "padding_mask"}
         if unknown or "images" not in images:
             raise ValueError(
-                f"DETR '{model.name}': inputs must be `images`, or a dict of `images` and "
+                f"{owner}: inputs must be `images`, or a dict of `images` and "
                 f"`padding_mask`. Received: a dict of {', '.join(map(str, images))}"
             )
         images, mask = images["images"], images.get("padding_mask")
     check_images(model, images, model.channels)
-    mask = as_mask(mask, f"DETR '{model.name}': `padding_mask`")
+    mask = as_mask(mask, f"{owner}: `padding_mask`")
     if mask is not None:
-        rule = f"DETR '{model.name}': `padding_mask` must have shape (batch, height, width)"
+        rule = f"{owner}: `padding_mask` must have shape (batch, height, width)"
         mask = require(mask, [len(mask.shape) == 3], f"{rule}.")
         sides = zip(ops.shape(mask), ops.shape(images)[:3], strict=True)
         rule = f"{rule}, that of the images, {tuple(images.shape[:3])}."
         mask = require(mask, [same(*pair) for pair in sides], rule)
     return hide_padding(images, mask), mask
+
+
+def middles(coordinates: Tensor) -> Tensor:
+    """The middles of positions, of their lower and right borders from `relative_coordinates`."""
+    steps = ops.stack([coordinates[:, :1, :1, 0], coordinates[:, :1, :1, 1]], axis=-1) / 2
+    return coordinates - steps
 
 
 def mask_of_map(mask: Tensor | None, rows: Index, columns: Index) -> Tensor:

@@ -12,6 +12,7 @@ from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import whole_number
 from keras_transformers.layers.masks import hide_padding
+from keras_transformers.models.detr_backbone import middles
 from keras_transformers.models.detr_heads import Heads, network
 
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the image
@@ -247,9 +248,7 @@ class ProposalQueries(BoxQueries):
 
 def _boxes_of_positions(coordinates: Tensor, number: Index) -> Tensor:
     """Boxes before the sigmoid, of one size, each around the middle of its position of the map."""
-    # `coordinates` are lower and right borders.
-    steps = ops.stack([coordinates[:, :1, :1, 0], coordinates[:, :1, :1, 1]], axis=-1) / 2
-    centers = ops.flip(ops.reshape(coordinates - steps, (-1, number, 2)), axis=-1)
+    centers = ops.flip(ops.reshape(middles(coordinates), (-1, number, 2)), axis=-1)
     base = ops.concatenate([centers, ops.full_like(centers, PROPOSAL_SIZE)], axis=-1)
     base = ops.clip(base, 1e-3, 1 - 1e-3)
     return ops.log(base / (1 - base))

@@ -24,23 +24,23 @@ OF_ENCODER = {"padding_mask", "positions"}
 OF_DECODER = {"context", "context_mask", "context_positions", "positions"}
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
+def check_settings(owner: str, settings: Mapping[str, Any]) -> None:
     """Raises ValueError unless the numbers are such, and fit together."""
-    check_sizes("DETR", settings, ["num_classes", "hidden_dim"], ["num_heads", "mlp_dim"])
+    check_sizes(owner, settings, ["num_classes", "hidden_dim"], ["num_heads", "mlp_dim"])
     if isinstance(settings["queries"], int):
-        check_sizes("DETR", settings, ["queries"])
+        check_sizes(owner, settings, ["queries"])
     if len(settings["num_layers"]) != 2:
         raise ValueError(
-            "DETR: `num_layers` must be a number, or a pair of those of encoder and decoder. "
+            f"{owner}: `num_layers` must be a number, or a pair of those of encoder and decoder. "
             f"Received: {settings['num_layers']}"
         )
     for number in settings["num_layers"]:
-        check_sizes("DETR", {"num_layers": number}, ["num_layers"])
+        check_sizes(owner, {"num_layers": number}, ["num_layers"])
     if settings["num_heads"] is not None:
-        check_divides("DETR", settings, "num_heads", "hidden_dim")
+        check_divides(owner, settings, "num_heads", "hidden_dim")
     if settings["hidden_dim"] % 8:
         raise ValueError(
-            "DETR: `hidden_dim` must be a multiple of 8, for a sine and a cosine of each "
+            f"{owner}: `hidden_dim` must be a multiple of 8, for a sine and a cosine of each "
             f"coordinate of a box. Received: {settings['hidden_dim']}"
         )
 

@@ -15,6 +15,7 @@ from keras_transformers.predictors.texts import (
     TextClassifierPredictor,
     TextGeneratorPredictor,
     TextPredictor,
+    TextRegressorPredictor,
     TranslatorPredictor,
 )
 from keras_transformers.predictors.zero_shot import ZeroShotClassifierPredictor
@@ -33,6 +34,7 @@ __all__ = [
     "TextClassifierPredictor",
     "TextGeneratorPredictor",
     "TextPredictor",
+    "TextRegressorPredictor",
     "TranslatorPredictor",
     "ZeroShotClassifierPredictor",
 ]
@@ -46,6 +48,7 @@ OF_EVERY_KIND = (
     SentenceEncoderPredictor,
     TextClassifierPredictor,
     TextGeneratorPredictor,
+    TextRegressorPredictor,
     TranslatorPredictor,
     ZeroShotClassifierPredictor,
 )

@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.predictors.learning import Learning
+
 SHOWN = 60  # characters of what was received, in a message
 
 
@@ -29,7 +31,7 @@ class Refused:
     reason: str
 
 
-class Predictor:
+class Predictor(Learning):
     """What all predictors share: requests of raw things, answers in plain Python.
 
     `keras_transformers.load` makes the fitting one of a folder.
@@ -39,7 +41,8 @@ class Predictor:
             of `keras_transformers.export`, or the signature of a SavedModel.
         labels: Names of the classes in the order of the model's, or None.
         parts: Dict of "model", "tokenizer" and "preprocessing", where there are such, to a function
-            without arguments that gives it.
+            without arguments that gives it; and "fitting", of what learns, see
+            `keras_transformers.fitting`.
         source: What they are read from, for messages.
 
     Attributes:
@@ -73,7 +76,7 @@ class Predictor:
         named = None if labels is None else [str(label) for label in labels]
         self.labels: list[str] | Any = named  # None where there are no classes
         self._parts, self._source = dict(parts or {}), source
-        self._made: dict[str, Any] = {}
+        self._made = {}
 
     @property
     def model(self) -> Any:

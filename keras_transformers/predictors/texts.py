@@ -130,6 +130,24 @@ class TextClassifierPredictor(TextPredictor):
         return answer | {"truncated": bool(row["truncated"])}
 
 
+class TextRegressorPredictor(TextPredictor):
+    """Gives a number for a text: a float; with `details` a dict of `value` and `truncated`.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import TextRegressorPredictor
+    >>> stars = lambda text: {"value": tf.constant([4.5])}
+    >>> TextRegressorPredictor(stars).predict("Well made.")
+    4.5
+    """
+
+    kind = "text_regressor"
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        value = float(row["value"])
+        return {"value": value, "truncated": bool(row["truncated"])} if details else value
+
+
 class SentenceEncoderPredictor(TextPredictor):
     """Gives a vector for a text: a list of floats; with `details` a dict.
 

@@ -86,16 +86,25 @@ SHARED = [  # but for the layers of encoder and decoder
 MAPPINGS = [*SHARED, *bart_layers()]
 
 
-def _default_backbone(config: dict[str, Any]) -> dict[str, Any]:
+def default_backbone(config: dict[str, Any]) -> dict[str, Any]:
+    """The `backbone_config` of a file that has none."""
     return {"model_type": "timm_backbone", "backbone": config.get("backbone", "resnet50")}
 
 
 def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of `ResNet` for a `backbone_config`."""
-    kind = config.get("model_type")
     indices = config.get("out_indices")
     if indices is not None and (not isinstance(indices, list) or indices[-1:] not in ([4], [-1])):
         raise ValueError("of a backbone whose `out_indices` end with 4, its last stage")
+    if config.get("model_type") == "resnet":
+        last = f"stage{len(config.get('depths') or range(4))}"
+        if config.get("out_features", [last]) != [last]:
+            raise ValueError(f"of a backbone with out_features={[last]!r}")
+    return read_resnet(config)
+
+
+def read_resnet(config: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `ResNet` for a `backbone_config`, whichever maps of it are read."""
+    kind = config.get("model_type")
     if config.get("output_stride") not in (None, 32):
         raise ValueError("of a backbone with `output_stride` 32")
     if kind == "timm_backbone":
@@ -103,14 +112,13 @@ def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
         if name not in RESNETS:
             listed = ", ".join(f"resnet{each}" for each in RESNETS if each.isdigit())
             raise ValueError(f"of a backbone of timm that is one of {listed}")
-        return RESNETS[name]
+        return dict(RESNETS[name])
     layers, widths = config.get("depths", [3, 4, 6, 3]), config.get("hidden_sizes")
     if not isinstance(layers, list) or [type(n) for n in layers] != [int] * 4 or min(layers) < 1:
         raise ValueError("of a backbone with depths that are four positive integers")
     bottleneck = config.get("layer_type", "bottleneck") == "bottleneck"
     first = config.get("embedding_size", 64)
     expected = [first * 2**i * (4 if bottleneck else 1) for i in range(len(layers))]
-    last = [f"stage{len(layers)}"]
     settled: dict[str, list[Any]] = {
         "model_type": ["resnet"],
         "hidden_act": ["relu"],
@@ -118,7 +126,6 @@ def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
         "downsample_in_bottleneck": [False],
         "num_channels": [3],
         "hidden_sizes": [expected],
-        "out_features": [last],
     }
     for name, values in settled.items():
         if name in config and config[name] not in values:
@@ -128,7 +135,8 @@ def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
     return {"hidden_dim": first, "num_layers": tuple(layers), "bottleneck": bottleneck}
 
 
-def _write_backbone(settings: dict[str, Any]) -> dict[str, Any]:
+def write_resnet(settings: dict[str, Any]) -> dict[str, Any]:
+    """The `backbone_config` of a `ResNet` with these settings, of which the last map is read."""
     layers, first = list(settings["num_layers"]), settings["hidden_dim"]
     widths = [first * 2**i * (4 if settings["bottleneck"] else 1) for i in range(len(layers))]
     return {
@@ -156,20 +164,15 @@ def make(arguments: dict[str, Any]) -> Any:
 def arguments_of(model: Any, parts: Mapping[str, type] = OF_DECODER) -> dict[str, Any]:
     """What `make` takes for such a model, whose decoder's blocks are made of these parts."""
     backbone, queries = model.backbone, model.queries
-    frozen = isinstance(backbone, ResNet) and backbone.get_config()["norm"] == "frozen"
-    if not frozen or backbone.get_config()["stem"] != "pooled":
-        raise ValueError(
-            "save: the published DETR needs a ResNet with a pooled stem and frozen batch norms for "
-            f"a backbone. Received: {backbone.name}"
-        )
+    check_resnet(backbone)
     encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
     kinds = {kind: name for name, kind in QUERIES.items()}
     settings = model.get_config()
     return {
         **{name: settings[name] for name in ("num_classes", "hidden_dim")},
         **{name: getattr(model.criterion, name) for name in COSTS},
-        **_numbers(encoder, OF_ENCODER),
-        **{f"decoder_{name}": value for name, value in _numbers(decoder, parts).items()},
+        **numbers_of(encoder, OF_ENCODER),
+        **{f"decoder_{name}": value for name, value in numbers_of(decoder, parts).items()},
         "num_encoder_layers": len(model.encoder_blocks),
         "num_decoder_layers": len(model.decoder_blocks),
         "num_queries": queries.num_queries,
@@ -182,7 +185,17 @@ def arguments_of(model: Any, parts: Mapping[str, type] = OF_DECODER) -> dict[str
     }
 
 
-def _numbers(block: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
+def check_resnet(backbone: Any) -> None:
+    """Raises ValueError unless a backbone is as the published ones are."""
+    frozen = isinstance(backbone, ResNet) and backbone.get_config()["norm"] == "frozen"
+    if not frozen or backbone.get_config()["stem"] != "pooled":
+        raise ValueError(
+            "save: the published DETR needs a ResNet with a pooled stem and frozen batch norms for "
+            f"a backbone. Received: {backbone.name}"
+        )
+
+
+def numbers_of(block: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
     """The numbers that a block is made of; ValueError if it computes anything but the published."""
     parts = {name: getattr(block, name) for name in kinds}
     configs = {name: part.get_config() for name, part in parts.items()}
@@ -217,7 +230,7 @@ NUMBERS = (
     number("giou_cost", "giou_cost", 2),
     number("bbox_loss_coefficient", "box_weight", 5),
     number("giou_loss_coefficient", "giou_weight", 2),
-    Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
+    Setting("backbone_config", "resnet", default_backbone, _read_backbone, write_resnet),
 )
 FIXED = {"norm_first": False, "max_wavelength": 10000.0, "feature": None}
 SETTLED = {

@@ -5,6 +5,7 @@ from keras_transformers.pretrained.beit import BEIT
 from keras_transformers.pretrained.bert import BERT, DISTILBERT
 from keras_transformers.pretrained.clip import CLIP
 from keras_transformers.pretrained.conditional_detr import CONDITIONAL_DETR
+from keras_transformers.pretrained.deformable_detr import DEFORMABLE_DETR
 from keras_transformers.pretrained.detr import DETR
 from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_transformers.pretrained.electra import ELECTRA
@@ -25,5 +26,5 @@ from keras_transformers.pretrained.vit_mae import VIT_MAE
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, T5, MT5, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
 ALL += (ELECTRA, MODERNBERT, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)
 ALL += (VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT, SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
-ALL += (CONDITIONAL_DETR, CLIP, SIGLIP)
+ALL += (CONDITIONAL_DETR, DEFORMABLE_DETR, CLIP, SIGLIP)
 FAMILIES = {family.name: family for family in ALL}

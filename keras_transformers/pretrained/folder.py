@@ -74,10 +74,10 @@ def load(folder: StrPath, task: Task | None = None, revision: str | None = None)
     Families: Marian (OPUS-MT), M2M-100 and NLLB, mBART, BART, PEGASUS, T5 and Flan-T5, mT5, BERT,
     DistilBERT, RoBERTa, XLM-R, ELECTRA, ModernBERT, GPT-2, Llama (SmolLM too), Mistral, Qwen 2 and
     3, Gemma 2, Phi-3, ViT, DeiT, DINOv2, BEiT, Swin, Swin V2, SegFormer, masked autoencoders,
-    DETR, Conditional DETR, CLIP and SigLIP. Weights are read from safetensors alone, one tensor at
-    a time; nothing in the folder is executed. They have the type of Keras's policy
-    (`keras.config.set_dtype_policy`), whatever the file's. Ids, pictures and logits are those of
-    the published model.
+    DETR, Conditional DETR, Deformable DETR, CLIP and SigLIP. Weights are read from safetensors
+    alone, one tensor at a time; nothing in the folder is executed. They have the type of Keras's
+    policy (`keras.config.set_dtype_policy`), whatever the file's. Ids, pictures and logits are
+    those of the published model.
 
     Args:
         folder: Path of the folder, with `config.json` and `model.safetensors` (or its shards); or a

@@ -35,8 +35,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "Beit": {"resample": 3},
     "Detr": DETR,
     "ConditionalDetr": DETR,
+    "DeformableDetr": DETR,
     "Segformer": IMAGENET | {"size": 512},
 }
+PREPROCESSINGS: dict[Any, str] = {"conditional_detr": "ConditionalDetr"}
+PREPROCESSINGS["deformable_detr"] = "DeformableDetr"
 NAMES = ("image_processor_type", "feature_extractor_type")
 ENDS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
 SETTLED = {"do_rescale": (True,), "do_normalize": (True,), "do_resize": (True,)}
@@ -110,7 +113,7 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
 def save_preprocessing(
     preprocessing: Preprocessing,
     folder: StrPath,
-    detection: bool | Literal["detr", "conditional_detr"] = False,
+    detection: bool | Literal["detr", "conditional_detr", "deformable_detr"] = False,
 ) -> pathlib.Path:
     """Writes a preprocessing as Hugging Face's `transformers` reads it.
 
@@ -118,7 +121,7 @@ def save_preprocessing(
         preprocessing: A `vision.Preprocessing`.
         folder: Path of the folder.
         detection: Whether images are fitted into a square, as for `models.DETR`; or the type of
-            the detector, for `transformers` reads the boxes of "conditional_detr" otherwise.
+            the detector, for `transformers` reads the boxes of the others otherwise than of "detr".
 
     Returns:
         The path, a `pathlib.Path`.
@@ -143,7 +146,7 @@ def save_preprocessing(
     }
     resized = preprocessing.resized
     if detection:
-        kind = "ConditionalDetr" if detection == "conditional_detr" else "Detr"
+        kind = PREPROCESSINGS.get(detection, "Detr")
         asked["image_processor_type"] = f"{kind}ImageProcessor"
         asked["size"] = {"longest_edge": height, "shortest_edge": height}
     elif resized is None and not preprocessing.crop:

@@ -33,12 +33,14 @@ class WeightMapping:
         theirs: Published name.
         layout: How it lies there.
         also: Further names under which the same tensor may be there, tied or in other versions.
+        instead: Names of tensors that it is tied to where there is none of those.
     """
 
     ours: str
     theirs: str
     layout: Layout = AS_IS
     also: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,11 +185,12 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
 
     def named(names: Iterable[str]) -> tuple[list[str], str]:
         names = [name.removeprefix(prefix) if bare else name for name in names]
-        return [name for name in names if name in tensors.shapes], names[0]
+        return [name for name in names if name in tensors.shapes], next(iter(names), "")
 
     used = set()
     for weight, mapping, name, others in paired(model, mappings):
         there, first = named([name, *others])
+        there = there or named([*mapping.instead])[0]
         if not there:
             raise ValueError(f"{tensors.folder}: the tensor {first} is missing.")
         expected = mapping.layout.their_shape(tuple(weight.shape))
@@ -259,7 +262,8 @@ def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
 def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
     """The published tensors of a model: dict of name to NumPy array.
 
-    `bare_prefix` is left out in front of names. An active adapter is merged into them.
+    `bare_prefix` is left out in front of names, and a tensor that is tied to an equal one there. An
+    active adapter is merged into them.
     """
     parts: dict[str, list[tuple[Layout, Array]]] = collections.defaultdict(list)
     changed = {id(kernel_of(each)): each for each in model._flatten_layers() if is_altered(each)}
@@ -268,7 +272,10 @@ def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dic
         if layer is not None:
             whole = layer.adapter.alter_whole(layer.float_kernel())
             value = ops.convert_to_numpy(whole).reshape(weight.shape)
-        parts[name.removeprefix(bare_prefix)].append((mapping.layout, np.asarray(value)))
+        name, part = name.removeprefix(bare_prefix), (mapping.layout, np.asarray(value))
+        tied = [joined(parts[other]) for other in mapping.instead if other in parts]
+        if not any(np.array_equal(joined([part]), each) for each in tied):
+            parts[name].append(part)
     return {name: joined(found) for name, found in parts.items()}
 
 

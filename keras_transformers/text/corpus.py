@@ -2,12 +2,14 @@
 
 import collections
 import dataclasses
-import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Any, Self
 
-from keras_transformers.annotations import StrPath, Tokenizer
-from keras_transformers.tables import account, read_table
+import numpy as np
+
+from keras_transformers.annotations import Tokenizer
+from keras_transformers.splits import held_out
+from keras_transformers.tables import PAIRS, Chosen, account, read_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +91,17 @@ class PairCorpus:
             )
         return corpus
 
+    def select(self, positions: Iterable[int]) -> Self:
+        """The pairs at these positions, as a corpus."""
+        pairs = [(self.sources[i], self.targets[i]) for i in positions]
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+        return dataclasses.replace(self, sources=sources, targets=targets)
+
+    def split(self, seed: int = 0) -> tuple[Self, Self]:
+        """Two corpora: what is learned from, and what `splits.held_out` chooses by the sources."""
+        chosen = held_out(self.sources, seed)
+        return self.select(np.flatnonzero(~chosen)), self.select(np.flatnonzero(chosen))
+
     def head(self, number: int) -> Self:
         """The first `number` pairs, as a corpus."""
         return dataclasses.replace(
@@ -141,19 +154,21 @@ class PairCorpus:
 
 
 def read_pairs(
-    path: StrPath, max_length: int | None = None, drop_equal: bool = False
+    data: Any, max_length: int | None = None, drop_equal: bool = False, columns: Chosen = None
 ) -> PairCorpus:
     r"""Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
 
-    Or a `.csv` or `.jsonl` file, whose columns are `source` and `target`. Blank lines, lines
-    without a tab or with more than one, invalid UTF-8 and pairs with an empty side are left out and
-    counted; a pair whose sides are equal is kept and counted.
+    Or a `.csv`, `.jsonl` or `.parquet` file, or what is in memory, whose columns are `source` and
+    `target`, have other usual names, or are two. Blank lines, lines without a tab or with more than
+    one, invalid UTF-8 and pairs with an empty side are left out and counted; a pair whose sides are
+    equal is kept and counted.
 
     Args:
-        path: The file; see `keras_transformers.tables`.
+        data: Path of the file, a DataFrame, a dataset, a list of pairs ...; see `tables.read_rows`.
         max_length: Most characters on a side; None keeps all (see also
             `PairCorpus.without_long`, which counts ids).
         drop_equal: Whether to leave out pairs whose sides are equal.
+        columns: Names, or positions from 0, of source and target, where they have others.
 
     Returns:
         A `PairCorpus`.
@@ -161,6 +176,7 @@ def read_pairs(
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it cannot be read as such, or holds no usable pair.
+        TypeError: If `data` is no table.
 
     Example:
     >>> import pathlib, tempfile
@@ -170,7 +186,6 @@ def read_pairs(
     toy.tsv: 2 pairs kept of 4 lines; left out: 1 blank, 1 without a tab; kept but worth knowing: 1
     with source equal to target
     """
-    rows, left_out = read_table(path, (("source",), ("target",)), "source TAB target")
-    pairs, lines = ((s, t) for _, (s, t) in rows), len(rows) + sum(left_out.values())
-    name = pathlib.Path(path).name
-    return PairCorpus.from_pairs(name, pairs, left_out, lines, drop_equal, max_length)
+    rows = read_rows(data, PAIRS, "source TAB target", columns)
+    pairs = ((source, target) for _, (source, target) in rows.kept)
+    return PairCorpus.from_pairs(rows.name, pairs, rows.left_out, rows.read, drop_equal, max_length)

@@ -10,7 +10,9 @@ import numpy as np
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered
-from keras_transformers.tables import LABELS, account, read_bytes, read_table
+from keras_transformers.splits import held_out
+from keras_transformers.tables import ENDINGS as TABLES
+from keras_transformers.tables import LABELS, TEXTS, Chosen, account, ending, read_bytes, read_rows
 
 ENDINGS = (".txt", ".txt.gz")
 
@@ -84,11 +86,24 @@ class TextCorpus:
         """`number` of the texts, drawn at random without repetition, in their order."""
         if number >= len(self):
             return self
-        positions = np.sort(np.random.default_rng(seed).permutation(len(self))[:number])
+        return self.select(np.sort(np.random.default_rng(seed).permutation(len(self))[:number]))
+
+    def select(self, positions: Iterable[int]) -> Self:
+        """The texts at these positions, as a corpus."""
+        positions = list(positions)
         labels = None if self.labels is None else [self.labels[position] for position in positions]
         return dataclasses.replace(
             self, texts=[self.texts[position] for position in positions], labels=labels
         )
+
+    def split(self, seed: int = 0) -> tuple[Self, Self]:
+        """Two corpora: what is learned from, and what `splits.held_out` chooses.
+
+        By the texts; where each has one class, the same share of every class.
+        """
+        alone = self.classes is not None and all(isinstance(i, int) for i in self.labels or [None])
+        chosen = held_out(self.texts, seed, self.labels if alone else None)
+        return self.select(np.flatnonzero(~chosen)), self.select(np.flatnonzero(chosen))
 
     def summary(self) -> str:
         """One line: how much there is, what was left out, and what is worth a look."""
@@ -99,18 +114,23 @@ class TextCorpus:
 
 
 def read_labelled(
-    path: StrPath, classes: Sequence[str] | None = None, separator: str | None = None
+    data: Any,
+    classes: Sequence[str] | None = None,
+    separator: str | None = None,
+    columns: Chosen = None,
 ) -> TextCorpus:
     r"""Reads a file of `text TAB class` lines in UTF-8, plain or gzip (`.gz`).
 
-    Or a `.csv` or `.jsonl` file, whose columns are `text` and `labels` (or `label`, `classes`,
-    `class`); see `keras_transformers.tables`. Blank lines, lines without a tab or with more than
-    one, invalid UTF-8, empty texts and classes that are not in `classes` are left out and counted.
+    Or a `.csv`, `.jsonl` or `.parquet` file, or what is in memory, whose columns are `text` and
+    `labels` (or `label`, `classes`, `class`), have other usual names, or are two. Blank lines,
+    lines without a tab or with more than one, invalid UTF-8, empty texts and classes that are not
+    in `classes` are left out and counted.
 
     Args:
-        path: The file.
+        data: Path of the file, a DataFrame, a dataset, a list of pairs ...; see `tables.read_rows`.
         classes: Names of the classes, for a validation or test set: those of the training set.
         separator: See `TextCorpus.labelled`.
+        columns: Names, or positions from 0, of text and label, where they have others.
 
     Returns:
         A `TextCorpus` with labels.
@@ -118,6 +138,7 @@ def read_labelled(
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it cannot be read as such, or holds no usable line.
+        TypeError: If `data` is no table.
 
     Example:
     >>> import pathlib, tempfile
@@ -127,9 +148,9 @@ def read_labelled(
     >>> read_labelled(path).classes
     ['animal', 'plant']
     """
-    rows, left_out = read_table(path, (("text",), LABELS), "text TAB class")
-    pairs = ((text, label) for _, (text, label) in rows)
-    return TextCorpus.labelled(pathlib.Path(path).name, pairs, classes, left_out, separator)
+    rows = read_rows(data, (TEXTS, LABELS), "text TAB class", columns).without_names()
+    pairs = ((text, label) for _, (text, label) in rows.kept)
+    return TextCorpus.labelled(rows.name, pairs, classes, rows.left_out, separator)
 
 
 def read_documents(path: StrPath) -> TextCorpus:
@@ -169,6 +190,37 @@ def read_documents(path: StrPath) -> TextCorpus:
                 left_out["empty, broken or not in UTF-8"] += 1
     corpus = TextCorpus(path.name, texts, left_out=dict(left_out))
     return corpus.checked(f"the folder must hold {' or '.join(ENDINGS)} files in UTF-8")
+
+
+def read_texts(data: Any, columns: Chosen = None) -> TextCorpus:
+    """Reads texts without labels: documents, or the column of a table.
+
+    Args:
+        data: A text file or a folder of them, see `read_documents`; a list of texts; or any table
+            with a column `text`, see `tables.read_rows`.
+        columns: Name, or position from 0, of the column, where it has another.
+
+    Returns:
+        A `TextCorpus` without labels.
+
+    Raises:
+        FileNotFoundError, ValueError, TypeError: As those two.
+
+    Example:
+    >>> from keras_transformers.text import read_texts
+    >>> read_texts(["A cat sat.", ""]).summary()
+    'the list: 1 texts, 3 words; left out: 1 blank'
+    """
+    if isinstance(data, str | pathlib.PurePath) and (
+        pathlib.Path(data).is_dir() or ending(data) not in TABLES
+    ):
+        return read_documents(data)
+    rows = read_rows(data, (TEXTS,), "texts", columns)
+    texts = [text.strip() for _, (text,) in rows.kept]
+    kept, left_out = [text for text in texts if text], collections.Counter(rows.left_out)
+    left_out["empty"] += len(texts) - len(kept)
+    corpus = TextCorpus(rows.name, kept, left_out=dict(+left_out))
+    return corpus.checked("each row must hold a text")
 
 
 def _document(path: pathlib.Path) -> str:

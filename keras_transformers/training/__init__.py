@@ -3,6 +3,7 @@
 from keras_transformers.label_lists import several_hot
 from keras_transformers.training.adapters import adapters_of, add_lora, remove_lora, set_adapter
 from keras_transformers.training.budget import BudgetedDecay
+from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
 from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
@@ -14,7 +15,9 @@ from keras_transformers.training.classification import (
     score_classes,
     score_labels,
 )
+from keras_transformers.training.depth import GradualUnfreezing, block_depths
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
+from keras_transformers.training.lamb import Lamb
 from keras_transformers.training.linear_cross_entropy import (
     LinearCrossEntropy,
     TokenResults,
@@ -35,6 +38,8 @@ from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.tokens import token_learning
+from keras_transformers.training.tracking import Tracker
 from keras_transformers.training.translation import TranslationScores, score_translations
 
 __all__ = [
@@ -45,9 +50,12 @@ __all__ = [
     "ClassificationScores",
     "DetectionScores",
     "ExactResume",
+    "FineTuning",
+    "GradualUnfreezing",
     "InverseSquareRoot",
     "LabelAccuracy",
     "LabelScores",
+    "Lamb",
     "LinearCrossEntropy",
     "MaskedAccuracy",
     "Muon",
@@ -56,15 +64,18 @@ __all__ = [
     "Throughput",
     "TokenCrossEntropy",
     "TokenResults",
+    "Tracker",
     "TranslationScores",
     "WarmupLinear",
     "adapters_of",
     "add_lora",
     "best_threshold",
+    "block_depths",
     "bleu_tokenizer",
     "calibration_error",
     "classification_accuracy",
     "classification_loss",
+    "fine_tuning_numbers",
     "keep_freed_memory",
     "linear_cross_entropy",
     "merge",
@@ -78,5 +89,6 @@ __all__ = [
     "several_hot",
     "text_normalization",
     "token_cross_entropy",
+    "token_learning",
     "unmerge",
 ]

@@ -12,6 +12,7 @@ from keras_transformers.vision.boxes import DetectionCorpus
 from keras_transformers.vision.coco import read_coco
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.folders import read_folder
+from keras_transformers.vision.given import read_images
 from keras_transformers.vision.listed import read_listed
 from keras_transformers.vision.preprocessing import Preprocessing
 
@@ -28,6 +29,7 @@ __all__ = [
     "random_crop",
     "read_coco",
     "read_folder",
+    "read_images",
     "read_listed",
     "training_batches",
     "training_boxes",

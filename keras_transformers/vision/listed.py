@@ -11,11 +11,11 @@ import numpy as np
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered, several_hot
-from keras_transformers.tables import LABELS, read_table
+from keras_transformers.tables import LABELS, Column, read_table
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.folders import OF_IMAGES, files_under
 
-COLUMNS = (("file", "file_name", "filename", "image", "path"), LABELS)
+COLUMNS = (Column(("file", "file_name", "filename", "image", "path")), LABELS)
 
 
 def read_listed(tables: Mapping[str, StrPath], separator: str = ",") -> dict[str, ImageCorpus]:

@@ -47,7 +47,7 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     """
     files = {"train": train, "valid": valid, "test": test}
     folders = {name: (images or {}).get(name) for name in files}
-    if own_files(files):
+    if own_files(files, every=True):
         return _from_coco(files, folders)
     given = [f"--{name}-images" for name, folder in folders.items() if folder]
     if given:

@@ -1,23 +1,59 @@
 """The user's own files instead of a data set."""
 
+import glob
+import pathlib
+
 from keras_transformers.models.settings import SEVERAL
+from keras_transformers.shards import Shards
+
+SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 
 
-def own_files(files):
+def own_files(files, every=False):
     """Whether there are files of the user's own.
 
     Args:
         files: Dict of split -> path or None.
+        every: Whether there must be one for each split; else `held_out_of` makes those that lack.
 
     Raises:
-        ValueError: If there are some, but not all.
+        ValueError: If there are some, but not those that are needed.
     """
     missing = [f"--{name}" for name, path in files.items() if not path]
-    if missing and len(missing) < len(files):
-        raise ValueError(
-            f"Own files need --train, --valid and --test; missing: {' and '.join(missing)}."
-        )
-    return not missing
+    needed = missing if every else [each for each in missing if each == "--train"]
+    if needed and len(missing) < len(files):
+        asked = "--train, --valid and --test" if every else "--train"
+        raise ValueError(f"Own files need {asked}; missing: {' and '.join(needed)}.")
+    return len(missing) < len(files)
+
+
+def held_out_of(corpora):
+    """Dict of split -> corpus, in which what lacks is held out of what is learned from.
+
+    By `splits.held_out`: a tenth, from 50 to 1,000 and at most a fifth, duplicates kept together.
+    """
+    for split in ("test", "valid"):
+        if corpora.get(split) is None:
+            corpora["train"], corpora[split] = corpora["train"].split()
+            print(f"{len(corpora[split]):,} held out for --{split}")
+    return corpora
+
+
+def shards_of(files, columns, **own):
+    """The `Shards` that the pattern of `--train`, as "shards/*.jsonl", fits; None if it is a path.
+
+    Args:
+        files: Dict of split -> path or None.
+        columns, **own: See `Shards.find`.
+
+    Raises:
+        ValueError: If not all splits are given: of a stream none is held out.
+    """
+    pattern = str(files["train"])
+    if pathlib.Path(pattern).exists() or not glob.has_magic(pattern):
+        return None
+    own_files(files, every=True)
+    return Shards.find(pattern, columns, **own)
 
 
 def separator_of(data):

@@ -102,6 +102,7 @@ def test_answers_of_every_kind_go_through_json():
         "label": ["x"],
         "probability": [0.75],
         "embedding": [[0.5, 2.0]],
+        "value": [4.5],
     }
     found = {name: tf.constant(value) for name, value in found.items()}
     given = {}
@@ -117,6 +118,7 @@ def test_answers_of_every_kind_go_through_json():
     assert given["text_generator"][0] == "Tür"
     assert given["mask_filler"][0]["candidates"] == [{"token": "a", "probability": 0.75}]
     assert given["text_classifier"][0]["probabilities"] == {"x": 0.75, "y": 0.0}
+    assert given["text_regressor"] == [4.5, {"value": 4.5, "truncated": True}]
     assert given["sentence_encoder"] == [[0.5, 2.0], {"embedding": [0.5, 2.0], "truncated": True}]
 
 

@@ -16,7 +16,8 @@ import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 from keras_transformers import export, pretrained
 from keras_transformers.detection import best_answers
 from keras_transformers.generation import BeamSearch, Greedy, generate
-from keras_transformers.models import DETR, MAE, DualEncoder, LanguageModel, Transformer
+from keras_transformers.models import MAE, DualEncoder, LanguageModel, Transformer
+from keras_transformers.models.set_detector import SetDetector
 from recipes.data.translation import load as load_pairs
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES, images, pairs_of, sequences
@@ -61,20 +62,24 @@ def _output(model, published):
     if isinstance(ours, MAE):
         return model(x, noise=torch.tensor(published.found["noise"])).logits.numpy()
     result = model(x)
-    if isinstance(ours, DETR):
+    if isinstance(ours, SetDetector):
         return torch.cat([result.logits, result.pred_boxes], dim=-1).numpy()
     return result[0].numpy()
 
 
-def test_boxes_of_a_conditional_detr_are_those_of_the_published_post_processing(tmp_path):
-    published = Published(CASE_FILES / "conditional_detr.npz", CASES["conditional_detr"], tmp_path)
-    model = hf.ConditionalDetrForObjectDetection.from_pretrained(tmp_path).eval()
+@pytest.mark.parametrize(
+    "name", ["conditional_detr", "deformable_detr", "deformable_detr_proposals"]
+)
+def test_boxes_of_a_detector_are_those_of_the_published_post_processing(name, tmp_path):
+    published = Published(CASE_FILES / f"{name}.npz", CASES[name], tmp_path)
+    title = CASES[name]["class"].removesuffix("ForObjectDetection")
+    model = getattr(hf, CASES[name]["class"]).from_pretrained(tmp_path).eval()
     pictures = images(published.case)
     with torch.no_grad():
         theirs = model(torch.tensor(pictures).permute(0, 3, 1, 2))
     sizes = [pictures.shape[1:3]] * len(pictures)
-    expected = hf.ConditionalDetrImageProcessor().post_process_object_detection(
-        theirs, 0.0, sizes, top_k=7
+    expected = getattr(hf, f"{title}ImageProcessor")().post_process_object_detection(
+        theirs, 0.0, sizes, top_k=published.model.queries.num_queries
     )
     found = published.model(pictures, training=False)
     found = to_numpy(best_answers(found["logits"], found["boxes"], "focal"))

@@ -250,6 +250,25 @@ CONDITIONAL_DETR = {
     "model_type": "conditional_detr",
     "num_queries": 300,
 }
+DEFORMABLE_DETR = {
+    **{key: value for key, value in DETR.items() if key != "decoder_layerdrop"},
+    "architectures": ["DeformableDetrForObjectDetection"],
+    "auxiliary_loss": False,
+    "backbone_kwargs": {"in_chans": 3, "out_indices": [2, 3, 4]},
+    "decoder_ffn_dim": 1024,
+    "decoder_n_points": 4,
+    "disable_custom_kernels": False,
+    "encoder_ffn_dim": 1024,
+    "encoder_n_points": 4,
+    "focal_alpha": 0.25,
+    "model_type": "deformable_detr",
+    "num_feature_levels": 4,
+    "num_queries": 300,
+    "return_intermediate": True,
+    "two_stage": True,
+    "two_stage_num_proposals": 300,
+    "with_box_refine": True,
+}
 T5 = {
     "architectures": ["T5ForConditionalGeneration"],
     "d_ff": 2048,
@@ -633,7 +652,7 @@ DECODERS = [GPT2, LLAMA, SMOLLM, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3]
 @pytest.mark.parametrize(
     "config",
     [OPUS, BERT, DISTILBERT, *DECODERS, VIT, DEIT, MAE, SWIN, SWINV2, DETR, *ENCODERS]
-    + [CONDITIONAL_DETR, T5, FLAN_T5, MT5, NLLB, CLIP, SIGLIP],
+    + [CONDITIONAL_DETR, DEFORMABLE_DETR, T5, FLAN_T5, MT5, NLLB, CLIP, SIGLIP],
     ids=lambda config: config["model_type"],
 )
 def test_settings_of_the_hub_are_known(config):

@@ -70,7 +70,19 @@ def test_what_cannot_be_done_is_refused(folder, asked, message):
 
 
 @pytest.mark.parametrize(
-    "kind", ["ViT", "DeiT", "Bit", "CLIP", "Beit", "Detr", "ConditionalDetr", "Siglip", "Segformer"]
+    "kind",
+    [
+        "ViT",
+        "DeiT",
+        "Bit",
+        "CLIP",
+        "Beit",
+        "Detr",
+        "ConditionalDetr",
+        "DeformableDetr",
+        "Siglip",
+        "Segformer",
+    ],
 )
 def test_what_a_file_does_not_say_is_what_the_published_class_does(kind, tmp_path):
     hf = pytest.importorskip("transformers")
@@ -114,10 +126,13 @@ def test_a_preprocessing_is_written_as_it_is_read(settings, tmp_path):
     assert pretrained.load_preprocessing(folder) == preprocessing
 
 
+DEFORMABLE = ("deformable_detr", "DeformableDetr")
+
+
 def test_a_cut_out_middle_and_a_frame_for_boxes_keep_their_sizes(tmp_path):
     folder = pretrained.save_preprocessing(Preprocessing(32), tmp_path)
     assert pretrained.load_preprocessing(folder) == Preprocessing(32, crop=False, resized=32)
-    for detection, kind in ((True, "Detr"), ("conditional_detr", "ConditionalDetr")):
+    for detection, kind in ((True, "Detr"), ("conditional_detr", "ConditionalDetr"), DEFORMABLE):
         folder = pretrained.save_preprocessing(Preprocessing(96), tmp_path, detection=detection)
         assert pretrained.load_preprocessing(folder).image_size == (96, 96)
         written = json.loads((folder / "preprocessor_config.json").read_text())

@@ -10,7 +10,7 @@ from tests.recipes.command import command
 
 REFUSED = [
     ("translation", ["--dataset", "ui.de-en"], "There is no data set 'ui.de-en'"),
-    ("translation", ["--train", "missing.tsv"], "missing: --valid and --test"),
+    ("translation", ["--valid", "missing.tsv"], "need --train; missing: --train"),
     (
         "translation",
         ["--train", "no.tsv", "--valid", "no.tsv", "--test", "no.tsv"],
@@ -28,7 +28,7 @@ REFUSED = [
     ("detr", ["--train", "a.json"], "missing: --valid and --test"),
     ("mixers", ["--variants", "magic"], "--variants must be some of attention"),
     ("language_model", ["--dataset", "goethe"], "There is no data set 'goethe'"),
-    ("language_model", ["--train", "a.txt"], "missing: --valid and --test"),
+    ("language_model", ["--test", "a.txt"], "need --train; missing: --train"),
     ("masked_language_model", ["--smoke", "--vocab-size", "6"], "vocab_size"),
     ("text_classification", ["--compare"], "--compare needs --pretrained"),
     ("text_classification", ["--label-share", "0"], "--label-share in (0, 1]"),

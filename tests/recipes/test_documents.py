@@ -96,5 +96,19 @@ def test_own_files_are_read(tmp_path):
 def test_unknown_names_and_missing_files_are_refused(load):
     with pytest.raises(ValueError, match="There is no data set 'goethe'. Choose shakespeare"):
         load("goethe")
-    with pytest.raises(ValueError, match="missing: --valid and --test"):
-        load(train="a")
+    with pytest.raises(ValueError, match="Own files need --train; missing: --train"):
+        load(valid="a")
+
+
+def test_one_file_alone_is_split(tmp_path):
+    rows = "\n".join(f"{i},text {i // 2},{i % 4 // 2}" for i in range(200))
+    (tmp_path / "a.csv").write_text(f"id,text,label\n{rows}\n")
+    data = documents.load_labelled(train=tmp_path / "a.csv")
+    assert [len(each) for each in data.corpora().values()] == [128, 32, 40]
+    held = [set(each.texts) for each in data.corpora().values()]
+    assert not held[0] & held[1] and not held[1] & held[2] and not held[0] & held[2]
+    (tmp_path / "a.txt").write_text("to be or not to be " * 2000)
+    texts = documents.load_documents(train=tmp_path / "a.txt")
+    assert (
+        sum(len(text.split()) for each in texts.corpora().values() for text in each.texts) == 12_000
+    )

@@ -121,9 +121,14 @@ def test_own_files_are_read(tmp_path):
         data.train = data.test
 
 
-def test_own_files_must_be_three(tmp_path):
-    with pytest.raises(ValueError, match="missing: --valid and --test"):
-        translation.load(train=tmp_path / "a.tsv")
+def test_one_file_alone_is_split_and_its_columns_are_named(tmp_path):
+    rows = "\n".join(f"{i},der Satz {i},sentence {i}" for i in range(100))
+    (tmp_path / "a.csv").write_text(f"nr,de,en\n{rows}\n")
+    data = translation.load(train=tmp_path / "a.csv", columns=("en", "de"))
+    assert (len(data.train), len(data.valid), len(data.test)) == (64, 16, 20)
+    assert data.test.targets[0].startswith("der Satz")
+    with pytest.raises(ValueError, match="Own files need --train; missing: --train"):
+        translation.load(valid=tmp_path / "a.csv")
 
 
 def test_a_missing_file_of_ones_own_is_named(tmp_path):

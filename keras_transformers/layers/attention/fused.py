@@ -137,7 +137,7 @@ def _kernel(
         visible = bias > -math.inf if mask is None else ops.logical_and(mask, bias > -math.inf)
     if not torch and (queries % 2 or keys % 2):
         # JAX has no gradient of cuDNN's kernel at odd lengths. No query sees the key that is added.
-        # An axis of one place of a mask or a bias stands for all places.
+        # An axis of size one, of a mask or a bias, is left to be broadcast.
         query, key, value = (_evened(x, (-2,)) for x in (query, key, value))
         bias = None if bias is None else _evened(bias, (-2, -1), 2)
         visible = None if visible is None else _evened(visible, (-2, -1), 2)

@@ -91,6 +91,31 @@ ODD_BACKBONE = {
 SMALL_CONDITIONAL = {**SMALL_DETR, "decoder_layers": 2}
 ODD_CONDITIONAL = {**ODD_DETR, "encoder_layers": 1, "decoder_layers": 3, "class_cost": 3}
 del ODD_CONDITIONAL["eos_coefficient"]
+SMALL_DEFORMABLE = {
+    **SMALL_CONDITIONAL,
+    "d_model": 32,
+    "encoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "auxiliary_loss": True,
+}
+SEVERAL_MAPS = {**SMALL_BACKBONE, "out_features": ["stage2", "stage3", "stage4"]}
+ODD_DEFORMABLE = {
+    **SMALL_DEFORMABLE,
+    "with_box_refine": True,
+    "num_feature_levels": 3,
+    "encoder_layers": 2,
+    "encoder_n_points": 3,
+    "decoder_n_points": 2,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 24,
+    "class_cost": 3,
+    "giou_loss_coefficient": 3,
+    "auxiliary_loss": False,
+}
+TWO_MAPS = {**ODD_BACKBONE, "out_features": ["stage3", "stage4"]}
+DEFORMABLE_PROPOSALS = {**SMALL_DEFORMABLE, "with_box_refine": True, "two_stage": True}
+DEFORMABLE_PROPOSALS |= {"two_stage_num_proposals": 11}
 
 SMALL_DINOV2 = {
     "hidden_size": 12,
@@ -279,6 +304,21 @@ CASES = {
         {"conditional_detr_odd": ("ConditionalDetrForObjectDetection", ODD_CONDITIONAL)},
         backbone_config=ODD_BACKBONE,
     ),
+    **of(
+        "DeformableDetrConfig",
+        "detr",
+        {
+            "deformable_detr": ("DeformableDetrForObjectDetection", SMALL_DEFORMABLE),
+            "deformable_detr_proposals": ("DeformableDetrForObjectDetection", DEFORMABLE_PROPOSALS),
+        },
+        backbone_config=SEVERAL_MAPS,
+    ),
+    **of(
+        "DeformableDetrConfig",
+        "detr",
+        {"deformable_detr_odd": ("DeformableDetrForObjectDetection", ODD_DEFORMABLE)},
+        backbone_config=TWO_MAPS,
+    ),
 }
 LARGE = {
     **of(
@@ -352,5 +392,21 @@ LARGE = {
             )
         },
         backbone_config={"out_features": ["stage4"]},
+    ),
+    **of(
+        "DeformableDetrConfig",
+        "detr",
+        {
+            "deformable_detr": (
+                "DeformableDetrForObjectDetection",
+                {
+                    "use_timm_backbone": False,
+                    "use_pretrained_backbone": False,
+                    "backbone": None,
+                    "num_labels": 91,
+                },
+            )
+        },
+        backbone_config={"out_features": ["stage2", "stage3", "stage4"]},
     ),
 }

@@ -1,0 +1,43 @@
+"""What `fit`, `evaluate`, `quantize`, `save` and `export` of a predictor do, kind by kind."""
+
+from keras_transformers.fitting.base import Asked, Fitted
+from keras_transformers.fitting.documents import LanguageModelFitting, MaskFillerFitting
+from keras_transformers.fitting.folder import read_held, write_held
+from keras_transformers.fitting.held import Held
+from keras_transformers.fitting.images import ImageClassifierFitting
+from keras_transformers.fitting.loop import counted, fit_epochs, prepared
+from keras_transformers.fitting.text_classes import (
+    EncoderFitting,
+    TextClassifierFitting,
+    TextRegressorFitting,
+)
+from keras_transformers.fitting.translations import TranslatorFitting
+
+OF_EVERY_KIND = (
+    EncoderFitting,
+    ImageClassifierFitting,
+    LanguageModelFitting,
+    MaskFillerFitting,
+    TextClassifierFitting,
+    TextRegressorFitting,
+    TranslatorFitting,
+)
+FITTINGS: dict[str, type[Fitted]] = {each.kind: each for each in OF_EVERY_KIND}
+
+__all__ = [
+    "Asked",
+    "EncoderFitting",
+    "Fitted",
+    "Held",
+    "ImageClassifierFitting",
+    "LanguageModelFitting",
+    "MaskFillerFitting",
+    "TextClassifierFitting",
+    "TextRegressorFitting",
+    "TranslatorFitting",
+    "counted",
+    "fit_epochs",
+    "prepared",
+    "read_held",
+    "write_held",
+]

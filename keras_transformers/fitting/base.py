@@ -1,0 +1,235 @@
+"""What is held of a model that can learn, what is asked of its training, and what all kinds do."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import keras
+
+from keras_transformers.annotations import StrPath
+from keras_transformers.fitting.folder import write_held
+from keras_transformers.fitting.held import Held
+from keras_transformers.fitting.loop import counted, fit_epochs, prepared, uncompiled
+from keras_transformers.tables import Chosen
+from keras_transformers.training import (
+    AdamW,
+    BudgetedDecay,
+    FineTuning,
+    adapters_of,
+    add_lora,
+    fine_tuning_numbers,
+    merge,
+    unmerge,
+)
+
+WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
+CLIP_NORM = 1.0
+# Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
+# regret").
+LORA_RATE = 10
+COMPILED_FROM = 300  # steps; XLA takes longer to compile than fewer would gain
+VALIDATION = ("valid", "validation", "val", "dev")  # what people call that part of a set
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What is asked of a training; what is None follows from the number of examples.
+
+    Args:
+        columns: Names or positions of the columns, see `tables.read_rows`.
+        epochs, learning_rate, batch_size: See `training.fine_tuning_numbers`.
+        patience: Epochs without a lower validation loss before training stops.
+        seed: Of what is held out, of the order and of dropout.
+        callbacks: More of them, for `model.fit`.
+        verbose: As of `model.fit`.
+
+    Example:
+    >>> from keras_transformers.fitting import Asked
+    >>> Asked(epochs=2).numbers(3000, "text").epochs
+    2
+    """
+
+    columns: Chosen = None
+    epochs: int | None = None
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    patience: int = 2
+    seed: int = 0
+    callbacks: Sequence[keras.callbacks.Callback] = ()
+    verbose: Any = "auto"
+
+    def numbers(self, examples: int, kind: Literal["text", "image"]) -> FineTuning:
+        """What was given, and the rest by the rule for so many examples.
+
+        Raises:
+            ValueError: If a number is not positive.
+        """
+        names = ("epochs", "learning_rate", "batch_size")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        for name, number in given.items():
+            if number <= 0:
+                raise ValueError(f"fit: `{name}` must be positive. Received: {number}")
+        return dataclasses.replace(fine_tuning_numbers(examples, kind), **given)
+
+
+class Fitted:
+    """A model of one kind that answers, learns and is written; the base of all kinds.
+
+    A subclass has `kind`, `exporter`, `fit` and `evaluate`.
+
+    Args:
+        held: The model, and what stands around it.
+
+    Attributes:
+        held: As given.
+        kind: One of `predictors.KINDS`.
+
+    Example:
+    >>> from keras_transformers.fitting import FITTINGS, TextClassifierFitting
+    >>> FITTINGS["text_classifier"] is TextClassifierFitting
+    True
+    """
+
+    kind: ClassVar[str]
+    choices: ClassVar[tuple[str, ...]] = ()  # options of `fit`
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+
+    def served(self) -> Any:
+        """The object of `export` that answers with the weights of the moment: a hook."""
+        raise NotImplementedError
+
+    def fit(self, *args: Any, **kwargs: Any) -> tuple["Fitted", dict[str, Any]]:
+        """Trains on `data, valid, asked` by the kind's `choices`: a hook.
+
+        Gives what answers from then on, itself or of another kind, and the history.
+        """
+        raise NotImplementedError
+
+    def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
+        """Scores of the model on labelled data."""
+        raise NotImplementedError
+
+    def trained(
+        self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple["Fitted", dict[str, Any]]:
+        """`fit`, with the arguments of `Asked` in a dict, and options that are checked by name.
+
+        Raises:
+            TypeError: If there is no such option.
+        """
+        if unknown := sorted(set(options) - set(self.choices)):
+            raise TypeError(
+                f"fit: a {self.kind} has no option {', '.join(unknown)}; it has "
+                f"{', '.join(self.choices)}."
+            )
+        return self.fit(data, valid, Asked(**asked), **options)
+
+    def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
+        """Itself, of which the next `fit` trains adapters; a new head needs to be there first."""
+        return type(self)(dataclasses.replace(self.held, adapter={"rank": rank, **options}))
+
+    def quantized(self, mode: str, options: Mapping[str, Any]) -> Self:
+        """Itself, with the weights in fewer bits."""
+        self.held.model.quantize(mode, **options)
+        return self
+
+    def save(self, folder: StrPath) -> pathlib.Path:
+        """Writes what is held, see `write_held`."""
+        return write_held(self.kind, self.held, folder)
+
+    def export(self, path: StrPath, **options: Any) -> pathlib.Path:
+        """Writes what answers, see `save` of the exporter; an adapter is merged meanwhile."""
+        model = self.held.model
+        try:
+            merge(model)
+        except ValueError:  # there is none, or its kernels have few bits: it is computed beside
+            return pathlib.Path(self.served().save(path, **options))
+        try:
+            return pathlib.Path(self.served().save(path, **options))
+        finally:
+            unmerge(model)
+
+
+def with_adapter(held: Held, has_new_head: bool) -> Held:
+    """What is held, its model with the adapter that is asked for; a new head is trained beside."""
+    if held.adapter is None:
+        return held
+    options = dict(held.adapter)
+    if has_new_head:
+        train = options.get("train", ())
+        options["train"] = (*([train] if isinstance(train, str) else train), "head")
+    add_lora(held.model, **options)
+    return dataclasses.replace(held, adapter=None)
+
+
+def learned(
+    model: Any, make: Any, valid: Any, numbers: FineTuning, asked: Asked, **compiled: Any
+) -> dict[str, Any]:
+    """Compiles a model, trains it, and goes back to the weights of its best epoch.
+
+    AdamW; the learning rate warms up and decays to 0 over the epochs; training stops when the loss
+    of the validation set has not become lower for some epochs. Adapters learn at ten times the rate
+    that all weights would, if none was given.
+
+    Args:
+        model: Built.
+        make: Function from the number of an epoch to its dataset.
+        valid: Dataset to watch by.
+        numbers, asked: See there.
+        **compiled: Of `model.compile`: loss and metrics.
+
+    Returns:
+        The history.
+    """
+    keras.utils.set_random_seed(asked.seed)
+    steps = sum(1 for _ in make(0))
+    total = steps * numbers.epochs
+    if adapters_of(model) and asked.learning_rate is None:
+        numbers = dataclasses.replace(numbers, learning_rate=LORA_RATE * numbers.learning_rate)
+    adam = AdamW(numbers.learning_rate, weight_decay=WEIGHT_DECAY, global_clipnorm=CLIP_NORM)
+    prepared(model, adam, jit_compile=total >= COMPILED_FROM, **compiled)
+    schedule = BudgetedDecay(numbers.learning_rate, min(numbers.warmup_steps, total // 2), total)
+    best = keras.callbacks.EarlyStopping(
+        "val_loss", patience=asked.patience, restore_best_weights=True
+    )
+    history = fit_epochs(
+        model,
+        make,
+        steps,
+        numbers.epochs,
+        [schedule, *asked.callbacks, best],
+        validation_data=counted(valid),
+        verbose=asked.verbose,
+    )
+    uncompiled(model)
+    return history
+
+
+def parts_of(data: Any, valid: Any) -> tuple[Any, Any]:
+    """What is learned from and what is watched by, where one thing has both.
+
+    That is a dict with `train` and `validation`, as `datasets` has them. None: to be held out.
+    """
+    if valid is not None or not hasattr(data, "keys") or "train" not in data:
+        return data, valid
+    found = [name for name in VALIDATION if name in data]
+    return data["train"], data[found[0]] if found else None
+
+
+def in_two(asked: Asked, whole: Any, watched: Any, split: Callable[[Any, int], Any]) -> Any:
+    """What is learned from and what is watched by, which is held out where it is None.
+
+    Prints what was read and what was left out.
+    """
+    if asked.verbose:
+        print(whole.summary())
+    if watched is None:
+        whole, watched = split(whole, asked.seed)
+        if asked.verbose:
+            print(f"{len(whole):,} to learn from, {len(watched):,} held out to watch by")
+    elif asked.verbose:
+        print(watched.summary())
+    return whole, watched

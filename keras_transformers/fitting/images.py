@@ -1,0 +1,158 @@
+"""Classifiers of images learn classes or several labels."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers import export
+from keras_transformers.annotations import ClassProblem
+from keras_transformers.fitting.base import (
+    VALIDATION,
+    Asked,
+    Fitted,
+    in_two,
+    learned,
+    parts_of,
+    with_adapter,
+)
+from keras_transformers.fitting.held import Held
+from keras_transformers.models.settings import SEVERAL, SINGLE
+from keras_transformers.splits import held_out
+from keras_transformers.tables import Chosen
+from keras_transformers.training import (
+    classification_accuracy,
+    classification_loss,
+    score_classes,
+    score_labels,
+)
+from keras_transformers.vision import (
+    Augmentation,
+    ImageCorpus,
+    evaluation_batches,
+    read_images,
+    training_batches,
+)
+from keras_transformers.vision.folders import folders_in
+from keras_transformers.vision.given import content_keys
+
+SEPARATOR = ","
+IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
+CROP_SHARE = 16  # of the side: padding around the random crop
+
+
+class ImageClassifierFitting(Fitted):
+    """A classifier of images.
+
+    Example:
+    >>> from keras_transformers.fitting import ImageClassifierFitting
+    >>> ImageClassifierFitting.kind
+    'image_classifier'
+    """
+
+    kind = "image_classifier"
+    choices = ("problem_type", "label_separator", "augmentation")
+
+    def served(self) -> Any:
+        of = self.held
+        return export.ImageClassifier(of.model, of.labels or (), of.preprocessing, **of.options)
+
+    def fit(
+        self,
+        data: Any,
+        valid: Any,
+        asked: Asked,
+        problem_type: ClassProblem = "single_label_classification",
+        label_separator: str = SEPARATOR,
+        augmentation: Augmentation | None = None,
+    ) -> tuple[Fitted, dict[str, Any]]:
+        """Trains on images and their labels.
+
+        Args:
+            data, valid: What `vision.read_images` reads; `valid` None holds some out. Of a folder
+                with folders `train` and `valid` (or `val` ...) these are taken.
+            asked: See there.
+            problem_type: "multi_label_classification" where an image can have several labels.
+            label_separator: What stands between these in one str.
+            augmentation: How images are changed at random; by default they are mirrored and moved a
+                little.
+
+        Returns:
+            The classifier, and the history.
+        """
+        data, valid = _parts_of_folder(*parts_of(data, valid))
+        between = label_separator if problem_type == SEVERAL else None
+        train = read_images(data, None, between, asked.columns)
+        if self.held.labels and set(train.classes) <= set(self.held.labels):
+            train = read_images(data, self.held.labels, between, asked.columns)
+        watched = None
+        if valid is not None:
+            watched = read_images(valid, train.classes, between, asked.columns)
+        train, watched = in_two(asked, train, watched, split)
+        held = self._with_head(train, problem_type)
+        of, numbers = held.preprocessing, asked.numbers(len(train), "image")
+        if (len(train) + len(watched)) * np.prod(of.image_size) * of.channels < IN_MEMORY:
+            train, watched = train.decoded(of), watched.decoded(of)
+        size = min(numbers.batch_size, len(train))
+        change = augmentation or Augmentation(
+            crop_padding=of.image_size[0] // CROP_SHARE, flip=True, seed=asked.seed
+        )
+
+        def batches(epoch: Any) -> tf.data.Dataset:
+            return training_batches(train, of, size, change, asked.seed, epoch)
+
+        history = learned(
+            held.model,
+            batches,
+            evaluation_batches(watched, of, size),
+            numbers,
+            asked,
+            loss=classification_loss(problem_type),
+            metrics=[classification_accuracy(problem_type)],
+        )
+        return ImageClassifierFitting(held), history
+
+    def _with_head(self, train: ImageCorpus, problem_type: ClassProblem) -> Held:
+        of, model = self.held, self.held.model
+        problem = model.problem_type or SINGLE
+        if list(of.labels or ()) == train.classes and problem == problem_type:
+            return with_adapter(of, False)
+        model = model.transferred(num_classes=len(train.classes), problem_type=problem_type)
+        return with_adapter(
+            dataclasses.replace(of, model=model, labels=train.classes, options={}), True
+        )
+
+    def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
+        """Accuracy and macro F1, or of several labels those of `training.score_labels`."""
+        several = self.held.model.problem_type == SEVERAL
+        classes = list(self.held.labels or ())
+        corpus = read_images(data, classes, SEPARATOR if several else None, columns)
+        probabilities = self.served().probabilities(corpus)
+        if several:
+            numbers = score_labels(probabilities, corpus.labels, classes).numbers()
+        else:
+            scores = score_classes(probabilities, corpus.labels, classes)
+            f1 = float(np.mean([row["f1"] for row in scores.table if row["images"]]))
+            numbers = {"accuracy": scores.top1, "macro_f1": f1}
+        return {**numbers, "rows": len(corpus)}
+
+
+def split(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:
+    """What is learned from, and what `splits.held_out` chooses: of every class the same share."""
+    strata = None if corpus.several else corpus.labels.tolist()
+    chosen = held_out(content_keys(corpus), seed, strata)
+    return corpus.select(np.flatnonzero(~chosen)), corpus.select(np.flatnonzero(chosen))
+
+
+def _parts_of_folder(data: Any, valid: Any) -> tuple[Any, Any]:
+    """The folders `train` and `valid` of a folder that has them, in any case."""
+    if valid is not None or not isinstance(data, str | pathlib.PurePath):
+        return data, valid
+    path = pathlib.Path(data)
+    names = {name.lower(): name for name in folders_in(path)} if path.is_dir() else {}
+    found = [names[name] for name in VALIDATION if name in names]
+    if "train" not in names or not found:
+        return data, valid
+    return path / names["train"], path / found[0]

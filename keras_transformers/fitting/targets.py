@@ -1,0 +1,216 @@
+"""What is learned of each text or image: a class, several labels, or a number."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from keras_transformers.annotations import Array, ProblemType
+from keras_transformers.label_lists import several_hot
+from keras_transformers.models.settings import SEVERAL, SINGLE
+from keras_transformers.tables import LABELS, TEXTS, Chosen, read_rows
+from keras_transformers.text import TextCorpus
+
+SEPARATOR = ","  # between several labels in one str, where nothing else is said
+REGRESSION = "regression"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Numbers are learned around 0 and with a spread of 1."""
+
+    mean: float = 0.0
+    spread: float = 1.0
+
+    def scaled(self, values: Array) -> Array:
+        """Values as they are learned."""
+        return values if (self.mean, self.spread) == (0, 1) else (values - self.mean) / self.spread
+
+    def fold_into(self, layer: Any) -> None:
+        """Makes the last layer give the numbers themselves."""
+        layer.kernel.assign(layer.kernel * self.spread)
+        layer.bias.assign(layer.bias * self.spread + self.mean)
+
+
+@dataclasses.dataclass(frozen=True)
+class Targets:
+    """Texts with what is to be learned of each.
+
+    Args:
+        corpus: The texts; its labels are numbers of classes, lists of them, or floats.
+        problem_type: What the labels are.
+    """
+
+    corpus: TextCorpus
+    problem_type: ProblemType
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts."""
+        return self.corpus.texts
+
+    @property
+    def values(self) -> list[Any]:
+        """What is to be learned of each text."""
+        return self.corpus.labels or []
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Names of the classes; None where numbers are learned."""
+        return self.corpus.classes
+
+    def summary(self) -> str:
+        """What was read, and what was left out."""
+        return self.corpus.summary()
+
+    def split(self, seed: int) -> tuple[Self, Self]:
+        """What is learned from, and what is watched by."""
+        parts = self.corpus.split(seed)
+        first, second = (dataclasses.replace(self, corpus=part) for part in parts)
+        return first, second
+
+    def array(self) -> Array:
+        """float32 `(n, classes)` of 0 and 1, or `(n, 1)`."""
+        if self.problem_type == REGRESSION:
+            return np.array(self.values, "float32")[:, None]
+        lists = self.values if self.problem_type == SEVERAL else [[each] for each in self.values]
+        return several_hot(lists, len(self.classes or ()), "float32")
+
+    def scale(self) -> Scale:
+        """That of numbers; of classes none."""
+        if self.problem_type != REGRESSION:
+            return Scale()
+        values = np.array(self.values)
+        return Scale(float(values.mean()), float(values.std()) or 1.0)
+
+
+def targets_of(
+    data: Any,
+    columns: Chosen,
+    problem_type: ProblemType | None,
+    separator: str | None,
+    known: Sequence[str] | None,
+    strict: bool = False,
+) -> Targets:
+    """Reads texts and their labels.
+
+    Args:
+        data, columns: See `text.read_labelled`.
+        problem_type: What the labels are; None: lists are several, numbers with a point are
+            numbers, and all others are one class each.
+        separator: What stands between several labels in one str.
+        known: Names of the classes that there are. They stay if the labels are among them.
+        strict: Whether they stay in any case: texts of other classes are left out, and counted.
+
+    Raises:
+        ValueError: If nothing is usable, or there is a single class.
+    """
+    rows = read_rows(data, (TEXTS, LABELS), "text TAB class", columns).without_names()
+    pairs = [(text, label) for _, (text, label) in rows.kept]
+    labels = [label for _, label in pairs]
+    problem = problem_type or problem_of(labels, separator)
+    if problem == REGRESSION:
+        return Targets(_with_numbers(rows.name, pairs, rows.left_out), problem)
+    between = None if problem != SEVERAL else separator or SEPARATOR
+    if known is not None and not strict:
+        found = {name for label in labels for name in _names(label, between)}
+        known = known if found <= set(known) else None
+    corpus = TextCorpus.labelled(rows.name, pairs, known, rows.left_out, between)
+    if problem != SEVERAL and len(corpus.classes or ()) < 2:
+        raise ValueError(f"{corpus.summary()}. There is nothing to tell apart: all have one class.")
+    return Targets(corpus, problem)
+
+
+def problem_of(labels: Iterable[Any], separator: str | None) -> ProblemType:
+    """What labels are: several where there are lists, numbers where one has a point, or one class.
+
+    Example:
+    >>> from keras_transformers.fitting.targets import problem_of
+    >>> [problem_of(labels, None) for labels in (["1", "2"], ["1.5", "2"], [["a"], []])]
+    ['single_label_classification', 'regression', 'multi_label_classification']
+    """
+    labels = list(labels)
+    if separator is not None or any(isinstance(label, list) for label in labels):
+        return "multi_label_classification"
+    numbers = [_number(label) for label in labels]
+    whole = all(number is None or label.strip().lstrip("+-").isdecimal()
+                for label, number in zip(labels, numbers, strict=True))  # fmt: skip
+    return (
+        "regression"
+        if labels and None not in numbers and not whole
+        else "single_label_classification"
+    )
+
+
+def row_weights(targets: Targets, class_weights: str | Mapping[str, float] | None) -> Array:
+    """What each row counts, float32 `(n,)`, on average about 1.
+
+    Args:
+        targets: The rows.
+        class_weights: None for 1 each; "balanced", so that all classes count the same together;
+            or a dict from names of classes, of which those that are missing count 1.
+
+    Raises:
+        ValueError: If it is another str or has unknown names, or rows have not one class each.
+    """
+    if class_weights is None:
+        return np.ones(len(targets), "float32")
+    classes = targets.classes or []
+    if targets.problem_type != SINGLE:
+        raise ValueError(
+            "fit: `class_weights` must be None unless each row has one class. Received: "
+            f"{class_weights!r} for {targets.problem_type}"
+        )
+    if isinstance(class_weights, str):
+        if class_weights != "balanced":
+            raise ValueError(
+                "fit: `class_weights` must be 'balanced', or a dict of name -> weight. Received: "
+                f"{class_weights!r}"
+            )
+        counts = np.bincount(targets.values, minlength=len(classes))
+        weights = len(targets) / np.maximum(counts * np.count_nonzero(counts), 1)
+    else:
+        unknown = sorted(set(class_weights) - set(classes))
+        if unknown or any(weight < 0 for weight in class_weights.values()):
+            raise ValueError(
+                f"fit: `class_weights` must have no negative weights, and names among "
+                f"{', '.join(classes)}. Received: {dict(class_weights)}"
+            )
+        weights = np.array([class_weights.get(name, 1.0) for name in classes])
+    return weights[np.array(targets.values)].astype("float32")
+
+
+def _with_numbers(
+    name: str, pairs: Sequence[tuple[str, Any]], left_out: Mapping[str, int]
+) -> TextCorpus:
+    kept, counts = [], collections.Counter(left_out)
+    for text, label in pairs:
+        number = _number(label)
+        if number is None:
+            counts["whose label is no number"] += 1
+        elif not text.strip():
+            counts["empty"] += 1
+        else:
+            kept.append((text.strip(), number))
+    texts, numbers = [text for text, _ in kept], [number for _, number in kept]
+    corpus = TextCorpus(name, texts, numbers, left_out=dict(counts))
+    return corpus.checked("each line must hold a text and a number")
+
+
+def _number(label: Any) -> float | None:
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None
+
+
+def _names(label: Any, separator: str | None) -> list[str]:
+    if isinstance(label, str):
+        label = [label] if separator is None else label.split(separator)
+    return [name.strip() for name in label if name.strip()]

@@ -1,0 +1,162 @@
+"""Folders as what learns: published weights, what `save` has written, and the runs of recipes."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from keras_transformers import models, pretrained
+from keras_transformers.export.served import LENGTHS, lengths_within
+from keras_transformers.fitting import (
+    FITTINGS,
+    EncoderFitting,
+    Fitted,
+    Held,
+    ImageClassifierFitting,
+    LanguageModelFitting,
+    MaskFillerFitting,
+    TextClassifierFitting,
+    TextRegressorFitting,
+    TranslatorFitting,
+    read_held,
+)
+from keras_transformers.generation import BeamSearch
+from keras_transformers.predictors import KINDS, Predictor
+from keras_transformers.predictors.learning import parts_of
+from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.files import CONFIG, read_json
+
+NEW_TOKENS = 128  # of a continuation
+
+
+def predictor(folder: pathlib.Path) -> Predictor:
+    """The predictor of a folder that `save` has written.
+
+    Raises:
+        ValueError: If it is damaged, or of a kind that is not known.
+    """
+    kind, held = read_held(folder)
+    if kind not in FITTINGS:
+        raise ValueError(
+            f"load: {folder} is of the kind {kind!r}; it must be one of {', '.join(FITTINGS)}."
+        )
+    fitted = FITTINGS[kind](held)
+    served = fitted.served()
+    return KINDS[served.kind](served, served.labels, parts_of(fitted), folder)
+
+
+def fitting_of(
+    folder: pathlib.Path, model: Any, languages: tuple[str, str] | None
+) -> Fitted | None:
+    """What learns with published weights; None where nothing does.
+
+    Raises:
+        ValueError: If the folder is broken, or nobody says which languages a translator of many is
+            to translate between.
+    """
+    if isinstance(model, models.Transformer):
+        words = pretrained.load_tokenizer(folder, languages)
+        search = _search_of_translator(folder, words, languages)
+        return TranslatorFitting(Held(model, words, options={"search": search}))
+    if isinstance(model, models.ViT | models.Swin | models.PVT):
+        if not model.get_config().get("num_classes"):
+            return None
+        names = pretrained.class_names(folder)
+        return ImageClassifierFitting(
+            Held(model, preprocessing=pretrained.load_preprocessing(folder), labels=names)
+        )
+    if not isinstance(model, models.LanguageModel | models.TextEncoder):
+        return None
+    return _of_texts(folder, model)
+
+
+def _of_texts(folder: pathlib.Path, model: Any) -> Fitted | None:
+    head = type(model.head)
+    generates = isinstance(model, models.LanguageModel) and model.head is None
+    made: dict[type, type[Fitted]] = {
+        type(None): LanguageModelFitting if generates else EncoderFitting,
+        models.LanguageHead: LanguageModelFitting,
+        models.MaskedLanguageHead: MaskFillerFitting,
+        models.ClassificationHead: TextClassifierFitting,
+    }
+    if head not in made:
+        return None
+    held = Held(
+        model, pretrained.load_tokenizer(folder), pooler_activation=_pooler_activation(folder)
+    )
+    options: dict[str, Any] = {}
+    if made[head] is LanguageModelFitting:
+        # Half the positions are left for the prompt, where there are few.
+        most = (model.most_decodable or 2 * NEW_TOKENS) // 2
+        options = {"search": pretrained.load_search(folder), "new_tokens": min(NEW_TOKENS, most)}
+    elif made[head] is EncoderFitting:
+        options = pretrained.load_pooling(folder)
+        options["lengths"] = lengths_within(model, options.get("lengths", LENGTHS))
+    elif made[head] is TextClassifierFitting:
+        if model.head.problem_type == "regression" and model.head.num_classes == 1:
+            return TextRegressorFitting(held)
+        return TextClassifierFitting(
+            Held(
+                model,
+                held.tokenizer,
+                labels=pretrained.class_names(folder),
+                pooler_activation=held.pooler_activation,
+            )
+        )
+    return made[head](
+        Held(model, held.tokenizer, options=options, pooler_activation=held.pooler_activation)
+    )
+
+
+def _pooler_activation(folder: pathlib.Path) -> str:
+    """The activation before the classes of published classifiers of the model's type."""
+    family = FAMILIES.get(str(read_json(folder, CONFIG).get("model_type")))
+    fixed: Mapping[str, Any] = {} if family is None else family.configuration.fixed
+    return str(fixed.get("pooler_activation", "tanh"))
+
+
+def _search_of_translator(
+    folder: pathlib.Path, words: Any, languages: tuple[str, str] | None
+) -> Any:
+    search = pretrained.load_search(folder)
+    if getattr(words, "languages", None) is not None:
+        boundaries = search.constraints.boundaries
+        if languages is not None or boundaries.first is None and words.language_id is not None:
+            return pretrained.load_search(folder, words.language_id)
+        if boundaries.first is None:
+            _check_start(folder, boundaries.start, words)
+    return search
+
+
+def _check_start(folder: pathlib.Path, start: int | None, words: Any) -> None:
+    """ValueError unless decoding starts with the token of a language."""
+    if start not in words.language_ids.values():
+        raise ValueError(
+            f"load: {folder} translates between many languages, and no file says which. Give "
+            "`languages`, the codes of the source's and the target's, of "
+            f"{', '.join(words.languages.tokens)}."
+        )
+
+
+def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
+    """What learns with the model of a recipe's run.
+
+    Args:
+        folder: Of the run.
+        made: Its predictor.
+
+    Raises:
+        ValueError: If models of its kind do not learn here.
+    """
+    if made.kind not in FITTINGS:
+        raise ValueError(
+            f"{folder} is of the kind {made.kind!r}, which does not learn by `fit`; kinds that do: "
+            f"{', '.join(FITTINGS)}."
+        )
+    numbers = json.loads((folder / CONFIG).read_text(encoding="utf-8-sig"))
+    options: dict[str, Any] = {}
+    if made.kind == "translator":
+        names = ("beam_size", "length_penalty")
+        options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
+    words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))
+    return FITTINGS[made.kind](Held(made.model, words, preprocessing, made.labels, options))

@@ -1,0 +1,184 @@
+"""How a predictor learns, is scored, and is written."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from keras_transformers.annotations import StrPath
+
+
+class Learning:
+    """What a predictor can do whose model is there: `fit`, `evaluate`, `save` and others.
+
+    That is one of a published folder, of the folder of a run, or of one that `save` has written.
+
+    Example:
+    >>> from keras_transformers.predictors import Predictor
+    >>> [name for name in ("fit", "evaluate", "quantize", "save", "export", "add_lora")
+    ...  if not hasattr(Predictor, name)]
+    []
+    """
+
+    _parts: Mapping[str, Callable[[], Any]]
+    _made: dict[str, Any]
+    _source: Any
+    _run: Callable[..., Any]
+    labels: Any
+
+    def fit(
+        self,
+        data: Any,
+        valid: Any = None,
+        *,
+        columns: Any = None,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        seed: int = 0,
+        callbacks: Sequence[Any] = (),
+        verbose: Any = "auto",
+        **options: Any,
+    ) -> dict[str, list[float]]:
+        """Trains the model on data; what it answers from then on, it has learned.
+
+        A classifier whose classes are not those of the data gets a new head for these, as does an
+        encoder of sentences, or a language model or a filler of masks whose data have labels; the
+        predictor is then of another `kind`. Translators learn from pairs of source and target,
+        language models and fillers of masks from texts, classifiers from texts or images and their
+        labels.
+
+        AdamW trains all weights. Peak of the learning rate, epochs and batch follow from the number
+        of examples, see `training.fine_tuning_numbers`; after a warm-up the rate decays to 0.
+        Training stops when the validation loss has not become lower for two epochs, and the weights
+        of the best epoch stay.
+
+        Args:
+            data: Path of a `.tsv`, `.csv`, `.jsonl` or `.parquet` file; of a folder of images by
+                class; of a text file; a DataFrame, a Hugging Face dataset, a `tf.data.Dataset`, a
+                dict of columns, a tuple of them, or an iterable of tuples or dicts. See
+                `tables.read_rows` for which columns are taken. A dict with `train` and `validation`
+                has both parts.
+            valid: What to watch by, the same; None holds a part of `data` out: a tenth, from 50 to
+                1,000 rows and at most a fifth, by the hashes of the texts or images, see
+                `splits.held_out`.
+            columns: Names, or positions from 0, of the two columns (or of the one).
+            epochs, learning_rate, batch_size: Other numbers than by the rule.
+            seed: Of what is held out, the order, and dropout.
+            callbacks: More of Keras's callbacks.
+            verbose: As of `model.fit`; 0 also says nothing of what was read.
+            **options: Of classifiers `problem_type`, `label_separator`, of texts `class_weights`,
+                of images `augmentation`; of translators `label_smoothing`.
+
+        Returns:
+            The history: a dict of lists with a number for each epoch.
+
+        Raises:
+            ValueError: If nothing in the data is usable, or there is no model that learns here.
+            FileNotFoundError: If there is no such file.
+            TypeError: If `data` is none of those, or there is no such option.
+        """
+        asked = {
+            "columns": columns,
+            "epochs": epochs,
+            "learning_rate": learning_rate,
+            "batch_size": batch_size,
+            "seed": seed,
+            "callbacks": tuple(callbacks),
+            "verbose": verbose,
+        }
+        fitted, history = self._fitting("fit").trained(data, valid, asked, options)
+        self._become(fitted)
+        found: dict[str, list[float]] = history
+        return found
+
+    def evaluate(self, data: Any, *, columns: Any = None) -> dict[str, float]:
+        """Scores on labelled data, as `fit` takes them.
+
+        Returns:
+            Dict of numbers: BLEU and chrF of translators; accuracy and macro F1 of classifiers, or
+            F1s where there can be several labels; errors and correlation where a number is found;
+            perplexity and accuracy per token of language models and fillers of masks.
+        """
+        scores: dict[str, float] = self._fitting("evaluate").evaluate(data, columns)
+        return scores
+
+    def quantize(self, mode: str = "int8", **options: Any) -> None:
+        """Stores the weights of dense layers and tables in fewer bits, by Keras's `quantize`.
+
+        Args:
+            mode: "int8", "int4", "float8" or "gptq", see `keras.Model.quantize`.
+            **options: Of that.
+        """
+        self._become(self._fitting("quantize").quantized(mode, options))
+
+    def add_lora(self, rank: int = 8, **options: Any) -> None:
+        """Makes the next `fit` train low-rank adapters instead of all weights.
+
+        They are made then, for a new head comes first, which is trained beside them. `save` keeps
+        them apart, `export` merges them into the weights that it writes.
+
+        Args:
+            rank: Of the adapters.
+            **options: Of `training.add_lora`: `alpha`, `dropout`, `targets` ...
+        """
+        self._become(self._fitting("add_lora").adapted(rank, options))
+
+    def save(self, folder: StrPath) -> pathlib.Path:
+        """Writes all that `load` needs to give this predictor again, to go on learning, too.
+
+        Args:
+            folder: Path of the folder.
+
+        Returns:
+            The path.
+        """
+        path: pathlib.Path = self._fitting("save").save(folder)
+        return path
+
+    def export(self, folder: StrPath, **options: Any) -> pathlib.Path:
+        """Writes what answers, for processes without this library: by default a SavedModel.
+
+        Args:
+            folder: Path of the folder.
+            **options: Of `save` of the exporter: `version`, `warmup`, and of most `format`,
+                "saved_model", "litert" or "onnx".
+
+        Returns:
+            The folder of what was written.
+        """
+        path: pathlib.Path = self._fitting("export").export(folder, **options)
+        return path
+
+    def _fitting(self, asked: str) -> Any:
+        """The object of `keras_transformers.fitting` behind this predictor."""
+        if "fitting" not in self._parts:
+            raise ValueError(
+                f"{asked}: {self!r} has no model that learns. Load the folder of a run, published "
+                "weights, or a folder that `save` has written; a SavedModel cannot change."
+            )
+        if "fitting" not in self._made:
+            self._made["fitting"] = self._parts["fitting"]()
+        return self._made["fitting"]
+
+    def _become(self, fitted: Any) -> None:
+        """Answers from now on with another model, and as one of its kind."""
+        from keras_transformers.predictors import KINDS  # which are all made of this
+
+        served = fitted.served()
+        self.__class__ = KINDS[served.kind]
+        self._run, self.labels = served, served.labels
+        self._parts, self._made = parts_of(fitted), {}
+
+
+def parts_of(fitted: Any) -> dict[str, Callable[[], Any]]:
+    """The parts of a predictor, see there, of an object of `keras_transformers.fitting`."""
+    held = fitted.held
+    named = {"model": held.model, "tokenizer": held.tokenizer, "preprocessing": held.preprocessing}
+    parts = {name: _giving(part) for name, part in named.items() if part is not None}
+    return {**parts, "fitting": _giving(fitted)}
+
+
+def _giving(part: Any) -> Callable[[], Any]:
+    return lambda: part

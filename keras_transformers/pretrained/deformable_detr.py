@@ -1,0 +1,203 @@
+"""Deformable DETR (Zhu et al. 2021), which looks at a few points of several maps."""
+
+from typing import Any
+
+import keras
+
+from keras_transformers.layers import (
+    DeformableAttention,
+    DeformableDecoderBlock,
+    DeformableEncoderBlock,
+    FeedForward,
+    SelfAttention,
+)
+from keras_transformers.models import (
+    DeformableDETR,
+    FeatureMaps,
+    PointProposals,
+    PointQueries,
+    ResNet,
+)
+from keras_transformers.models.deformable_variants import QUERIES
+from keras_transformers.models.pyramid import STRIDES
+from keras_transformers.pretrained.configuration import (
+    Combined,
+    Configuration,
+    Setting,
+    number,
+    size,
+)
+from keras_transformers.pretrained.deformable_weights import mappings_of
+from keras_transformers.pretrained.detr import (
+    DETR_WEIGHTS,
+    NUMBERS,
+    SETTLED,
+    WITHOUT_EFFECT,
+    check_resnet,
+    default_backbone,
+    numbers_of,
+    read_resnet,
+    write_resnet,
+)
+from keras_transformers.pretrained.family import Family, Weights
+
+COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight")
+OF_ENCODER = {"mixer": DeformableAttention, "feed_forward": FeedForward}
+OF_DECODER = {
+    "mixer": SelfAttention,
+    "cross_attention": DeformableAttention,
+    "feed_forward": FeedForward,
+}
+OF_QUERIES = ("with_box_refine", "two_stage", "num_queries", "two_stage_num_proposals")
+
+
+def _default_backbone(config: dict[str, Any]) -> dict[str, Any]:
+    if config.get("use_timm_backbone") is False and config.get("backbone") is None:
+        return {"model_type": "resnet", "out_features": ["stage4"]}
+    several = config.get("num_feature_levels", 4) != 1
+    return {**default_backbone(config), "out_indices": [2, 3, 4] if several else [4]}
+
+
+def _read_backbone(config: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `ResNet`, and the features that are read."""
+    resnet = read_resnet(config)
+    stages = [f"stage{i + 1}" for i in range(4)]
+    names = config.get("out_features")
+    if names is None:
+        indices = config.get("out_indices") or [4]
+        names = [f"stage{i}" for i in indices] if isinstance(indices, list) else None
+    if not isinstance(names, list) or names != [each for each in stages if each in names]:
+        raise ValueError(f"of a backbone whose maps are some of {', '.join(stages)}")
+    return {**resnet, "features": [f"stride_{STRIDES[stages.index(each)]}" for each in names]}
+
+
+def _write_backbone(settings: dict[str, Any]) -> dict[str, Any]:
+    strides = [int(name.removeprefix("stride_")) for name in settings["features"]]
+    names = [f"stage{STRIDES.index(stride) + 1}" for stride in strides]
+    return {**write_resnet(settings), "out_features": names}
+
+
+def _read_queries(config: dict[str, Any]) -> tuple[str, int]:
+    """The kind of queries, and how many."""
+    refine, proposes = (config.get(name) or False for name in OF_QUERIES[:2])
+    for name, value in zip(OF_QUERIES, (refine, proposes), strict=False):
+        if not isinstance(value, bool):
+            raise ValueError(f"`{name}` must be true or false. Received: {value!r}")
+    if proposes and not refine:
+        raise ValueError("`with_box_refine` must be true where `two_stage` is. Received: False")
+    name, kind = OF_QUERIES[3 if proposes else 2], "refined" if refine else "points"
+    count = 300 if config.get(name) is None else config[name]
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {count!r}")
+    return "proposals" if proposes else kind, count
+
+
+def _write_queries(arguments: dict[str, Any]) -> dict[str, Any]:
+    kind, number = arguments["queries"]
+    values = (kind != "points", kind == "proposals", number, number)
+    return dict(zip(OF_QUERIES, values, strict=True))
+
+
+def make(arguments: dict[str, Any]) -> Any:
+    """A built detector."""
+    given = dict(arguments)
+    resnet = dict(given["resnet"])
+    features, levels = resnet.pop("features"), given["num_levels"]
+    backbone = ResNet(None, norm="frozen", name="backbone", **resnet)
+    blocks = []
+    for kind, start in ((DeformableEncoderBlock, ""), (DeformableDecoderBlock, "decoder_")):
+        numbers = {name: given[start + name] for name in ("num_heads", "mlp_dim", "num_points")}
+        epsilon = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
+        options = {"num_levels": levels, "dropout": given["dropout"], "norm": epsilon}
+        blocks.append(kind(**numbers, **options))
+    model = DeformableDETR(
+        given["num_classes"],
+        FeatureMaps(backbone, features, levels),
+        given["hidden_dim"],
+        num_layers=(given["num_encoder_layers"], given["num_decoder_layers"]),
+        queries=QUERIES[given["queries"][0]](given["queries"][1]),
+        blocks=blocks,
+        criterion={"classification": "focal", **{name: given[name] for name in COSTS}},
+    )
+    model.build((None, None, None, 3))
+    return model
+
+
+def arguments_of(model: Any) -> dict[str, Any]:
+    """What `make` takes for such a model."""
+    check_resnet(model.backbone)
+    encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
+    kinds = type(encoder), type(decoder), type(model.queries)
+    if kinds[:2] != (DeformableEncoderBlock, DeformableDecoderBlock) or kinds[2] not in (
+        PointQueries,
+        PointProposals,
+    ):
+        raise ValueError(
+            "save: the published Deformable DETR needs DeformableEncoderBlocks, "
+            "DeformableDecoderBlocks, and PointQueries or PointProposals. "
+            f"Received: {', '.join(kind.__name__ for kind in kinds)}"
+        )
+    settings, maps, queries = model.get_config(), model.feature_map, model.queries
+    kind = "proposals" if queries.proposes else "refined" if queries.refine else "points"
+    strides = [f"stride_{stride}" for stride in model.backbone.strides()]
+    features = maps.features or [each for each in strides if each != "stride_4"]
+    return {
+        **{name: settings[name] for name in ("num_classes", "hidden_dim")},
+        **{name: getattr(model.criterion, name) for name in (*COSTS, "classification")},
+        **numbers_of(encoder, OF_ENCODER),
+        **{f"decoder_{name}": value for name, value in numbers_of(decoder, OF_DECODER).items()},
+        "num_points": encoder.num_points,
+        "decoder_num_points": decoder.num_points,
+        "num_levels": maps.num_levels,
+        "num_encoder_layers": len(model.encoder_blocks),
+        "num_decoder_layers": len(model.decoder_blocks),
+        "queries": (kind, queries.num_queries),
+        "norm_first": encoder.norm_first or decoder.norm_first,
+        "max_wavelength": maps.max_wavelength,
+        "resnet": {**model.backbone.get_config(), "features": list(features)},
+    }
+
+
+OTHERS = ("encoder_ffn_dim", "decoder_ffn_dim", "backbone_config")
+DEFORMABLE_DETR_CONFIGURATION = Configuration(
+    name="deformable_detr",
+    settings=(
+        *(each for each in NUMBERS if each.theirs not in OTHERS),
+        size("encoder_ffn_dim", "mlp_dim", 1024),
+        size("decoder_ffn_dim", "decoder_mlp_dim", 1024),
+        size("encoder_n_points", "num_points", 4),
+        size("decoder_n_points", "decoder_num_points", 4),
+        size("num_feature_levels", "num_levels", 4),
+        number("class_cost", "class_cost", 1),
+        Setting("backbone_config", "resnet", _default_backbone, _read_backbone, _write_backbone),
+    ),
+    combined=(Combined("queries", OF_QUERIES, _read_queries, _write_queries),),
+    fixed={"norm_first": False, "max_wavelength": 10000.0, "classification": "focal"},
+    settled={
+        **SETTLED,
+        "focal_alpha": (0.25,),
+        # timm's arguments, in older files; those that it is given here too.
+        "backbone_kwargs": (None, {}, {"in_chans": 3, "out_indices": [2, 3, 4]}),
+    },
+    without_effect=WITHOUT_EFFECT
+    | {"auxiliary_loss", "disable_custom_kernels", "eos_coefficient", "return_intermediate"},
+    inner={"hidden_dim": 64},
+)
+DEFORMABLE_DETR = Family(
+    configuration=DEFORMABLE_DETR_CONFIGURATION,
+    weights=Weights(
+        mappings=mappings_of,
+        sizes={
+            **{name: of for name, of in DETR_WEIGHTS.sizes.items() if isinstance(name, tuple)},
+            "model.level_embed": ("num_feature_levels", "d_model"),
+            "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
+        },
+        layers=DETR_WEIGHTS.layers,
+    ),
+    model=DeformableDETR,
+    architectures={"DeformableDetrForObjectDetection": {}},
+    tasks={"detection": "DeformableDetrForObjectDetection"},
+    classes=True,
+    make=make,
+    arguments=arguments_of,
+)

@@ -1,0 +1,96 @@
+"""What is held out of a set that comes in one piece, by one rule for all kinds of data."""
+
+import collections
+import hashlib
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from keras_transformers.annotations import Array
+
+SHARE = 0.1  # of the rows
+LEAST, MOST = 50, 1000  # rows; fewer say little, and more say it no better
+LARGEST = 0.2  # share of the rows, however few these are
+
+
+def number_held_out(rows: int) -> int:
+    """How many of so many rows are held out: a tenth, from 50 to 1,000, at most a fifth of them.
+
+    Example:
+    >>> from keras_transformers.splits import number_held_out
+    >>> [number_held_out(rows) for rows in (9, 100, 3_000, 1_000_000)]
+    [1, 20, 300, 1000]
+    """
+    return min(max(round(SHARE * rows), LEAST), MOST, int(LARGEST * rows))
+
+
+def held_out(
+    keys: Sequence[str | bytes],
+    seed: int = 0,
+    strata: Sequence[Hashable] | None = None,
+    number: int | None = None,
+) -> Array:
+    """Which rows are held out: those whose keys have the smallest hashes.
+
+    Rows with one key stay together, so that nothing is scored on what it was taught. The choice
+    does not depend on the order of the rows, and hardly changes when others come to them. Of a
+    class with a single key nothing is held out, and never all of one.
+
+    Args:
+        keys: What a row is known by: the source text, or the bytes of an image. Case, and how many
+            blanks there are, make no difference to a text.
+        seed: Other seeds choose others.
+        strata: What the share is to be the same of, such as the class of each row; None: of all
+            rows together.
+        number: How many; by default `number_held_out`. As keys stay together, it can be a few more.
+
+    Returns:
+        Bool `(rows,)`.
+
+    Raises:
+        ValueError: If there are too few rows, or keys, to hold one out.
+
+    Example:
+    >>> from keras_transformers.splits import held_out
+    >>> kept = held_out(["a", "b", "c", "d", "A ", "e"], number=2)
+    >>> int(kept.sum()), bool(kept[0] == kept[4])
+    (3, True)
+    """
+    plain = [_plain(key) for key in keys]
+    number = number_held_out(len(plain)) if number is None else number
+    rows_of: dict[bytes, list[int]] = collections.defaultdict(list)
+    for row, key in enumerate(plain):
+        rows_of[key].append(row)
+    chosen = np.zeros(len(plain), bool)
+    order = sorted(rows_of, key=lambda key: _hashed(key, seed))
+    groups: dict[Hashable, list[bytes]] = collections.defaultdict(list)
+    for key in order:
+        groups[None if strata is None else _stratum(strata, rows_of[key])].append(key)
+    for keys_of_group in groups.values():
+        size = sum(len(rows_of[key]) for key in keys_of_group)
+        wanted, taken = number * size / max(len(plain), 1), 0
+        for key in keys_of_group[: len(keys_of_group) - 1]:  # never all
+            if taken + 0.5 > wanted:
+                break
+            chosen[rows_of[key]] = True
+            taken += len(rows_of[key])
+    if number < 1 or not chosen.any():
+        raise ValueError(
+            f"{len(plain):,} rows with {len(rows_of):,} different texts or images are too few to "
+            "hold some out; give what to validate by as well."
+        )
+    return chosen
+
+
+def _stratum(strata: Sequence[Hashable], rows: Sequence[int]) -> Hashable:
+    """That of several rows with one key: the one that most have, and of these the first sorted."""
+    counts = collections.Counter(strata[row] for row in rows)
+    return min(counts, key=lambda each: (-counts[each], repr(each)))
+
+
+def _plain(key: str | bytes) -> bytes:
+    return key if isinstance(key, bytes) else " ".join(key.casefold().split()).encode()
+
+
+def _hashed(key: bytes, seed: int) -> bytes:
+    return hashlib.blake2b(key, digest_size=16, salt=seed.to_bytes(8, "little")).digest()

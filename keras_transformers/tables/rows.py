@@ -1,0 +1,208 @@
+"""The wanted columns of tables: files, or what people hold in memory."""
+
+import collections
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from keras_transformers.annotations import StrPath
+from keras_transformers.tables.columns import Chosen, Column, plain
+from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
+from keras_transformers.tables.finder import Finder
+from keras_transformers.tables.memory import name_of, rows_in_memory
+
+FEWEST = 10  # rows from which on it tells something that a label is in one alone
+
+
+class Rows(NamedTuple):
+    """What was read.
+
+    Args:
+        name: Where it comes from, for messages.
+        kept: List of `(number, values)`: the number of the line or row, and the value of each
+            column that was wanted.
+        left_out: Reason -> number of rows left out.
+    """
+
+    name: str
+    kept: list[tuple[int, list[Any]]]
+    left_out: collections.Counter[str]
+
+    @property
+    def read(self) -> int:
+        """How many rows there were."""
+        return len(self.kept) + sum(self.left_out.values())
+
+    def without_names(self) -> Self:
+        """The rows without a first line that names columns by names which are not known.
+
+        It does in a `.csv` or `.tsv` file if what it has in the place of a label is in no other
+        line, and all others are numbers, or each is in two lines or more of at least ten.
+        """
+        if ending(self.name) not in (".csv", ".tsv") or not self.kept or self.kept[0][0] != 1:
+            return self
+        (_, (*_, first)), rest = self.kept[0], self.kept[1:]
+        counts = collections.Counter(str(values[-1]) for _, values in rest)
+        repeated = len(rest) >= FEWEST and min(counts.values()) > 1
+        if isinstance(first, list) or first in counts or not (repeated or _only_numbers(counts)):
+            return self
+        left_out = self.left_out + collections.Counter({"taken for names of columns": 1})
+        return self._replace(kept=rest, left_out=left_out) if not _only_numbers([first]) else self
+
+
+def _only_numbers(labels: Iterable[str]) -> bool:
+    try:
+        return len([float(label) for label in labels]) > 0
+    except ValueError:
+        return False
+
+
+def read_table(
+    path: StrPath, columns: Sequence[Column], layout: str, chosen: Chosen = None
+) -> tuple[list[tuple[int, list[Any]]], collections.Counter[str]]:
+    r"""The rows of a table in a file, and how many were left out for what reason.
+
+    The first line may name the columns: it does if as many of its cells are known names as columns
+    are wanted, and where `chosen` has names. Others are then passed over. Without names there must
+    be as many columns as are wanted, in their order. Objects and Parquet always have names.
+
+    Args:
+        path: The file.
+        columns: What is wanted.
+        layout: What a line holds, for messages.
+        chosen: What each of the wanted columns is called in the file, or its position from 0; by
+            default as `Column` knows them.
+
+    Returns:
+        List of `(line, values)`: the number of the line, from 1, and the value of each column, str,
+        of `LABELS` also a list of str; and a `collections.Counter` of reason -> rows.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read, is empty, or lacks a column.
+        ImportError: If it is a Parquet file and pyarrow is not installed.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import LABELS, TEXTS, read_table
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.csv"
+    >>> _ = path.write_text('label,text\nanimal,"a cat, a dog"\n\n', encoding="utf-8")
+    >>> read_table(path, (TEXTS, LABELS), "text and class")
+    ([(2, ['a cat, a dog', 'animal'])], Counter({'blank': 1}))
+    """
+    return _counted(table_rows(path, columns, layout, chosen))
+
+
+def table_rows(
+    path: StrPath, columns: Sequence[Column], layout: str, chosen: Chosen = None, after: int = 0
+) -> Iterator[tuple[int, Any]]:
+    r"""The rows of `read_table` one by one, which are never in memory together.
+
+    Args:
+        path, columns, layout, chosen: As for `read_table`.
+        after: Number of a row; only what stands behind it is given.
+
+    Yields:
+        `(line, values)`; or `(line, reason)`, a str, where the row is to be left out.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError: As `read_table`; of a file that breaks off,
+            after the rows before.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import PAIRS, table_rows
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
+    >>> _ = path.write_text("a cat\teine Katze\na dog\n", encoding="utf-8")
+    >>> list(table_rows(path, PAIRS, "source TAB target"))
+    [(1, ['a cat', 'eine Katze']), (2, 'without a tab')]
+    """
+    separator = "comma" if ending(path) == ".csv" else "tab"
+    finder = Finder(str(path), columns, chosen, separator)
+    return finder.values(rows_of_file(path, layout, after), after)
+
+
+def rows_of(
+    name: str, rows: Iterable[Row], columns: Sequence[Column], chosen: Chosen = None, after: int = 0
+) -> Iterator[tuple[int, Any]]:
+    """As `table_rows`, of rows that are no file.
+
+    Args:
+        name: What messages call it.
+        rows: Numbers, and rows as tuples or dicts; those up to `after` need not be there.
+        columns, chosen, after: As for `table_rows`.
+
+    Example:
+    >>> from keras_transformers.tables import TEXTS, rows_of
+    >>> list(rows_of("toy", [(1, {"text": "a cat"}), (2, {"text": None})], [TEXTS]))
+    [(1, ['a cat']), (2, "without text for 'text'")]
+    """
+    return Finder(name, columns, chosen, "value", "row").values(rows, after)
+
+
+def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen = None) -> Rows:
+    """The wanted columns of whatever people hold tables in.
+
+    Args:
+        data: Path of a file, see `read_table`; a pandas or Polars DataFrame; a Hugging Face
+            dataset; a dict of columns; a tuple of them, each a list or an array; an iterable of
+            tuples or dicts; a `tf.data.Dataset` of such, of single rows or of batches.
+        columns, layout, chosen: As for `read_table`.
+
+    Returns:
+        `Rows`.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: As `read_table`.
+
+    Example:
+    >>> from keras_transformers.tables import PAIRS, read_rows
+    >>> rows = read_rows([{"en": "a cat", "de": "eine Katze"}], PAIRS, "pairs", ("en", "de"))
+    >>> rows.kept
+    [(1, ['a cat', 'eine Katze'])]
+    """
+    if isinstance(data, str | pathlib.PurePath):
+        return Rows(pathlib.Path(data).name, *read_table(data, columns, layout, chosen))
+    name = name_of(data)
+    found = Finder(name, columns, chosen, "value", "row")
+    return Rows(name, *_counted(found.values(rows_in_memory(data, len(columns), layout))))
+
+
+def names_column(data: Any, column: Column, chosen: Chosen = None) -> bool:
+    """Whether a table has two columns, the second being this one.
+
+    It has if `chosen` are two, or the first row has a known name of the column, or two cells.
+
+    Example:
+    >>> from keras_transformers.tables import LABELS, names_column
+    >>> [names_column(data, LABELS) for data in ([{"text": "a", "label": "b"}], ["a", "b"])]
+    [True, False]
+    """
+    if chosen is not None:
+        return not isinstance(chosen, str | int) and len(chosen) == 2
+    if isinstance(data, str | pathlib.PurePath):
+        if ending(data) not in ENDINGS:
+            return False
+        rows = rows_of_file(data, "text")
+    else:
+        rows = rows_in_memory(data, 2, "texts")
+    _, first = next(iter(rows), (0, ""))
+    if isinstance(first, str):
+        return False
+    if isinstance(first, Mapping):
+        return any(plain(name) in column.names for name in first)
+    return len(first) == 2 or any(plain(cell) in column.names for cell in first)
+
+
+def _counted(
+    found: Iterable[tuple[int, Any]],
+) -> tuple[list[tuple[int, list[Any]]], collections.Counter[str]]:
+    rows: list[tuple[int, list[Any]]] = []
+    left_out: collections.Counter[str] = collections.Counter()
+    for number, values in found:
+        if isinstance(values, str):
+            left_out[values] += 1
+        else:
+            rows.append((number, values))
+    return rows, left_out

@@ -1,0 +1,287 @@
+"""Claims about `fit` of predictors: what is learned, from what, and what is left of it."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_transformers
+from keras_transformers import pretrained, text, training, vision
+from keras_transformers.fitting import Asked, Held, TranslatorFitting
+from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
+from keras_transformers.text import encode_pairs
+from keras_transformers.text.boundaries import boundaries_for, within
+from tests.loading.saved import save_shouter
+from tests.loading.test_published import ANSWERING, PICTURE, publish
+from tests.pretrained import folders
+
+WORDS = "the king and the queen to be or not".split()
+TEXT = "the king and the queen"
+
+
+def sentences(number, seed=0):
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(2, 7))) for _ in range(number)]
+
+
+def royal(texts):
+    return ["royal" if "king" in each or "queen" in each else "plain" for each in texts]
+
+
+def images(folder, each=10):
+    """A folder of dark and light images."""
+    random = np.random.default_rng(0)
+    for name, least in (("dark", 0), ("light", 200)):
+        (folder / name).mkdir(parents=True)
+        for number in range(each):
+            pixels = random.integers(least, least + 50, (18, 17, 3)).astype("uint8")
+            tf.io.write_file(str(folder / name / f"{number}.png"), tf.io.encode_png(pixels))
+    return folder
+
+
+def loaded(kind, folder):
+    folder.mkdir()
+    return keras_transformers.load(publish(folder, *ANSWERING[kind]))
+
+
+FAST = {"learning_rate": 1e-2, "batch_size": 8, "verbose": 0}
+
+
+def test_a_filler_of_masks_learns_classes_that_the_table_names(tmp_path):
+    texts = sentences(40)
+    rows = enumerate(zip(texts, royal(texts), strict=True))
+    table = "\n".join(f"{sentence},{i},{label}" for i, (sentence, label) in rows)
+    (tmp_path / "a.csv").write_text(f"Review,id,label\n{table}\n")
+    with folders.eagerly():
+        predictor = loaded("mask_filler", tmp_path / "bert")
+        history = predictor.fit(tmp_path / "a.csv", epochs=3, class_weights="balanced", **FAST)
+        assert (predictor.kind, predictor.labels) == ("text_classifier", ["plain", "royal"])
+        assert len(history["val_loss"]) <= 3 and history["loss"][-1] < history["loss"][0]
+        scores = predictor.evaluate(tmp_path / "a.csv")
+        answers = predictor.predict(texts)
+        predictor.save(tmp_path / "own")
+        again = keras_transformers.load(tmp_path / "own")
+        assert again.predict(texts) == answers and again.labels == predictor.labels
+    right = [answer["label"] == label for answer, label in zip(answers, royal(texts), strict=True)]
+    assert (scores["rows"], scores["accuracy"]) == (40, pytest.approx(np.mean(right)))
+    assert not again.model.compiled
+    known = predictor.model  # whose head stays, for the classes are its own
+    assert (
+        predictor._fitting("fit")
+        ._with_head(
+            targets_of([*zip(texts, royal(texts), strict=True)], None, None, None, predictor.labels)
+        )
+        .model
+        is known
+    )
+
+
+def test_a_translator_learns_from_lines_with_tabs(tmp_path):
+    texts = sentences(24)
+    (tmp_path / "a.tsv").write_text("\n".join(f"{each}\t{each}" for each in texts))
+    with folders.eagerly():
+        predictor = loaded("translator", tmp_path / "marian")
+        history = predictor.fit(tmp_path / "a.tsv", epochs=2, **FAST)
+    assert history["loss"][1] < history["loss"][0] and history["val_loss"][0] > 0
+    again = keras_transformers.load(predictor.save(tmp_path / "own"))
+    assert again.kind == "translator"
+    held, found = (each._fitting("fit").held for each in (predictor, again))
+    assert found.options["search"] == held.options["search"]
+    assert found.tokenizer.vocab == held.tokenizer.vocab
+    for one, other in zip(held.model.weights, found.model.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_classifier_of_images_learns_the_folders_of_a_folder(tmp_path):
+    folder = images(tmp_path / "images")
+    with folders.eagerly():
+        predictor = loaded("image_classifier", tmp_path / "vit")
+        predictor.fit(folder, epochs=2, **(FAST | {"learning_rate": 3e-3}))
+        assert predictor.labels == ["dark", "light"]
+        assert predictor.evaluate(folder)["accuracy"] > 0.9
+        again = keras_transformers.load(predictor.save(tmp_path / "own"))
+        assert again.predict(PICTURE) == predictor.predict(PICTURE)
+
+
+@pytest.mark.slow
+def test_texts_with_lists_of_labels_with_numbers_and_with_none(tmp_path):
+    texts = sentences(40)
+    with folders.eagerly():
+        several = loaded("sentence_encoder", tmp_path / "a")
+        rows = [{"text": t, "labels": [w for w in ("king", "queen") if w in t]} for t in texts]
+        several.fit(rows, epochs=1, **FAST)
+        assert set(several.predict(TEXT)) >= {"labels", "probabilities"}
+        assert several.evaluate(rows)["micro_f1"] > 0
+        number = loaded("text_classifier", tmp_path / "b")
+        pairs = [(t, 100.5 + len(t)) for t in texts]
+        number.fit(pairs, epochs=6, **FAST)
+        assert number.kind == "text_regressor" and 100 < number.predict(TEXT) < 150
+        assert number.evaluate(pairs)["mean_absolute_error"] < np.std([len(t) for t in texts])
+        again = keras_transformers.load(number.save(tmp_path / "own"))
+        assert again.predict(TEXT) == number.predict(TEXT)
+        masks = loaded("mask_filler", tmp_path / "c")
+        before = masks.evaluate(texts)["perplexity"]
+        masks.fit(texts, epochs=4, **FAST)
+        assert masks.kind == "mask_filler" and masks.evaluate(texts)["perplexity"] < before
+
+
+@pytest.mark.slow
+def test_a_language_model_learns_one_text_or_classes(tmp_path):
+    texts = sentences(200)
+    (tmp_path / "a.txt").write_text("\n".join(texts))
+    with folders.eagerly():
+        predictor = loaded("text_generator", tmp_path / "gpt2")
+        before = predictor.evaluate(texts)["perplexity"]
+        predictor.fit(tmp_path / "a.txt", epochs=2, **FAST)
+        assert predictor.evaluate(texts)["perplexity"] < before
+        again = keras_transformers.load(predictor.save(tmp_path / "own"))
+        assert again.kind == "text_generator"
+        assert again.evaluate(texts) == predictor.evaluate(texts)
+        again.fit((texts[:60], royal(texts[:60])), epochs=1, **FAST)
+        assert again.kind == "text_classifier" and again.model.head.pooling == "last"
+
+
+def test_what_a_saved_model_cannot_do_is_said(tmp_path):
+    predictor = keras_transformers.load(save_shouter(tmp_path / "saved"))
+    for name in ("fit", "evaluate"):
+        with pytest.raises(ValueError, match=f"{name}: .* has no model that learns.*SavedModel"):
+            getattr(predictor, name)([("a", "b")])
+    with pytest.raises(ValueError, match="save: .* has no model that learns"):
+        predictor.save(tmp_path / "b")
+
+
+def test_options_that_a_kind_has_not_and_data_that_are_too_few_are_refused(tmp_path):
+    predictor = loaded("text_classifier", tmp_path / "bert")
+    with pytest.raises(TypeError, match="a text_classifier has no option label_smoothing; it has"):
+        predictor.fit([("a", "b")], label_smoothing=0.1)
+    with pytest.raises(ValueError, match="There is nothing to tell apart: all have one class"):
+        predictor.fit([("a", "b"), ("b", "b")])
+    with pytest.raises(ValueError, match="2 rows with 2 different .* are too few to hold some out"):
+        predictor.fit([("a", "c"), ("b", "b")], verbose=0)
+    with pytest.raises(ValueError, match="`epochs` must be positive. Received: 0"):
+        predictor.fit([(f"a {i}", str(i % 2)) for i in range(20)], epochs=0, verbose=0)
+    with pytest.raises(ValueError, match=r"`class_weights` must have no negative .* among 0, 1"):
+        pairs = [(f"a {i}", str(i % 2)) for i in range(20)]
+        predictor.fit(pairs, class_weights={"2": 1.0}, verbose=0)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    utils = pytest.importorskip("sklearn.utils.class_weight")
+    names = ["a"] * 7 + ["b"] * 2 + ["c"]
+    targets = targets_of([(f"t{i}", n) for i, n in enumerate(names)], None, None, None, None)
+    expected = utils.compute_sample_weight("balanced", names)
+    np.testing.assert_allclose(row_weights(targets, "balanced"), expected, rtol=1e-6)
+    given = row_weights(targets, {"b": 3.0})
+    assert given.tolist() == [1.0] * 7 + [3.0] * 2 + [1.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (["1", "0", "1"], "single_label_classification"),
+        (["-1", "2.5"], "regression"),
+        (["1e3", "x"], "single_label_classification"),
+        (["nan", "1.5"], "single_label_classification"),
+        (["a", ["b"]], "multi_label_classification"),
+        ([], "single_label_classification"),
+    ],
+)
+def test_labels_say_what_is_learned(labels, problem):
+    assert problem_of(labels, None) == problem
+    assert problem_of(labels, ",") == "multi_label_classification"
+
+
+def test_known_classes_stay_only_where_they_cover_the_data():
+    rows = [("a", "x"), ("b", "y"), ("c", "x")]
+    assert targets_of(rows, None, None, None, ["z", "y", "x"]).values == [2, 1, 2]
+    assert targets_of(rows, None, None, None, ["y", "z"]).classes == ["x", "y"]
+    strict = targets_of([*rows, ("d", "x")], None, None, None, ["x", "w"], True)
+    assert strict.corpus.left_out == {"of a class that is not in the training set": 1}
+
+
+def test_numbers_are_learned_at_unit_scale_and_given_as_they_were():
+    values = np.array([[3.0], [5.0], [13.0]])
+    scale = Scale(float(values.mean()), float(values.std()))
+    scaled = scale.scaled(values)
+    assert abs(scaled.mean()) < 1e-9 and abs(scaled.std() - 1) < 1e-9
+    dense = keras.layers.Dense(1)
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    before = np.asarray(dense(x))
+    scale.fold_into(dense)
+    np.testing.assert_allclose(np.asarray(dense(x)), before * scale.spread + scale.mean, rtol=1e-5)
+
+
+def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
+    model, words = folders.marian(tmp_path), pretrained.load_tokenizer(tmp_path)
+    pairs = [("the king", "Der König"), ("not", "nicht")]
+    fitting = TranslatorFitting(Held(model, words))
+    corpus = text.PairCorpus.from_pairs("toy", pairs)
+    found = fitting._ids(corpus, Asked())
+    expected = encode_pairs(*zip(*pairs, strict=True), words, target_tokenizer=words.for_targets())
+    for number, pair in enumerate(expected):
+        for side in ("source", "target"):
+            assert found[side][number].numpy().tolist() == pair[side].numpy().tolist()
+
+
+def test_every_length_has_a_boundary_and_batches_hold_as_many_as_asked():
+    lengths = np.random.default_rng(0).integers(1, 70, 500)
+    boundaries, tokens = boundaries_for(lengths, 32)
+    assert boundaries[-1] >= lengths.max() and len(boundaries) <= 3
+    assert all(each % 8 == 0 for each in boundaries)
+    assert abs(tokens - 32 * lengths.mean()) <= 32
+    assert boundaries_for([3], 1) == ((8,), 8) and within((8, 64), 50) == (8, 50)
+
+
+def test_images_come_from_tables_and_from_memory(tmp_path):
+    folder = images(tmp_path / "images", 2)
+    names = [f"images/{kind}/{i}.png" for kind in ("dark", "light") for i in range(2)]
+    kinds = ["dark"] * 2 + ["light"] * 2
+    (tmp_path / "a.csv").write_text(
+        "image,label\n" + "\n".join(map(",".join, zip(names, kinds, strict=True)))
+    )
+    arrays = [tf.io.decode_png(tf.io.read_file(str(tmp_path / name))).numpy() for name in names]
+    preprocessing = vision.Preprocessing(16)
+    expected = vision.read_folder(folder).decoded(preprocessing)
+    encoded = [{"bytes": (tmp_path / name).read_bytes(), "path": None} for name in names]
+    for data in (
+        tmp_path / "a.csv",
+        (np.stack(arrays), kinds),
+        [{"img": image, "label": kind} for image, kind in zip(encoded, kinds, strict=True)],
+        [*zip((tmp_path / name for name in names), kinds, strict=True)],
+    ):
+        corpus = vision.read_images(data)
+        assert (corpus.classes, corpus.labels.tolist()) == (["dark", "light"], [0, 0, 1, 1])
+        np.testing.assert_array_equal(corpus.decoded(preprocessing).images, expected.images)
+    bad = vision.read_images([(arrays[0], "dark"), (3.5, "dark"), (arrays[2], "light")])
+    assert bad.left_out == {"that are no images": 1} and len(bad) == 2
+
+
+def test_a_folder_that_is_damaged_is_refused_by_name(tmp_path):
+    predictor = loaded("image_classifier", tmp_path / "vit")
+    own = predictor.save(tmp_path / "own")
+    about = json.loads((own / "predictor.json").read_text())
+    (own / "predictor.json").write_text(json.dumps({**about, "kind": "oracle"}))
+    with pytest.raises(ValueError, match="is of the kind 'oracle'; it must be one of"):
+        keras_transformers.load(own)
+    (own / "predictor.json").write_text("{}")
+    with pytest.raises(ValueError, match="predictor.json is damaged"):
+        keras_transformers.load(own)
+
+
+def test_with_an_adapter_the_weights_stay_and_the_new_head_learns(tmp_path):
+    texts = sentences(24)
+    with folders.eagerly():
+        predictor = loaded("sentence_encoder", tmp_path / "bert")
+        before = {each.path: keras.ops.convert_to_numpy(each) for each in predictor.model.weights}
+        predictor.add_lora(2)
+        history = predictor.fit((texts, royal(texts)), epochs=1, **FAST)
+    model = predictor.model
+    assert len(history["loss"]) == 1 and training.adapters_of(model)["default"].rank == 2
+    kept = [each for each in model.weights if each.path in before and "lora" not in each.path]
+    assert len(kept) > 10
+    for each in kept:
+        np.testing.assert_array_equal(each, before[each.path])
+    names = {each.path.split("/")[1] for each in model.trainable_variables}
+    assert "head" in names and len(names) > 1

@@ -1,0 +1,77 @@
+"""Claims about what is held out: duplicates stay together, and the choice follows from the rows."""
+
+import collections
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_transformers.splits import LARGEST, MOST, held_out, number_held_out
+
+KEYS = st.lists(st.text("abc ", max_size=3), min_size=5, max_size=60)
+
+
+def chosen_or_none(keys, *given, **options):
+    try:
+        return held_out(keys, *given, **options)
+    except ValueError:
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(KEYS, st.integers(0, 3))
+def test_rows_with_the_same_text_stay_together(keys, seed):
+    chosen = chosen_or_none(keys, seed)
+    plain = [" ".join(key.split()) for key in keys]
+    if chosen is None:
+        assert len(set(plain)) == 1
+        return
+    assert not {plain[i] for i in np.flatnonzero(chosen)} & {
+        plain[i] for i in np.flatnonzero(~chosen)
+    }
+    assert 0 < chosen.sum() < len(keys)
+
+
+@settings(max_examples=60, deadline=None)
+@given(KEYS, st.randoms())
+def test_the_choice_does_not_depend_on_the_order_of_the_rows(keys, random):
+    chosen, order = chosen_or_none(keys), list(range(len(keys)))
+    random.shuffle(order)
+    again = chosen_or_none([keys[i] for i in order])
+    assert (chosen is None) == (again is None)
+    assert chosen is None or again.tolist() == chosen[order].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(10, 200), st.integers(1, 4), st.integers(0, 9))
+def test_each_class_gives_its_share_and_keeps_some(rows, classes, seed):
+    strata = [row % classes for row in range(rows)]
+    chosen = held_out([f"text {row}" for row in range(rows)], seed, strata)
+    sizes = collections.Counter(strata)
+    taken = collections.Counter(np.array(strata)[chosen].tolist())
+    share = number_held_out(rows) / rows
+    for each, size in sizes.items():
+        assert abs(taken[each] - share * size) <= 0.5 and taken[each] < size
+
+
+@given(st.integers(5, 10**7))
+def test_a_tenth_is_held_out_of_many_rows_and_at_most_a_fifth_of_few(rows):
+    number = number_held_out(rows)
+    assert 1 <= number <= min(MOST, LARGEST * rows)
+    assert number == rows // 10 or not 500 < rows < 10_000 or abs(number - rows / 10) <= 0.5
+
+
+def test_a_second_part_shares_nothing_with_the_first_and_seeds_differ():
+    keys = [f"text {row}" for row in range(300)]
+    test = held_out(keys)
+    rest = [key for key, out in zip(keys, test, strict=True) if not out]
+    assert held_out(rest).sum() == 50 and test.sum() == 50
+    assert (held_out(keys, seed=1) != test).any()
+    assert held_out(keys + ["more"])[:300].tolist() == test.tolist()
+
+
+@pytest.mark.parametrize("keys", [[], ["a"] * 90, ["a", "b", "c"]])
+def test_too_few_rows_are_refused(keys):
+    with pytest.raises(ValueError, match=f"{len(keys)} rows with .* too few to hold some out"):
+        held_out(keys)
