@@ -123,10 +123,11 @@ def load_data(config, folder=None):
         tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
     else:
         tokenizer = load_tokenizer(config.model.pretrained)
-    encoded = partial(encode, tokenizer=tokenizer, batch_size=8192)
+    tokenizers = both(tokenizer)  # now, for in a pipeline's graph they cannot be made
+    encoded = partial(encode, tokenizers=tokenizers, batch_size=8192)
     lengths = balanced_lengths(encoded(data.train), of.row_length)
     train, valid = (
-        corpus.without_long(both(tokenizer), *lengths) for corpus in (data.train, data.valid)
+        corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
     )
     for corpus in (train, valid, data.test):
         print(corpus.summary())

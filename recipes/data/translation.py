@@ -131,7 +131,7 @@ def both(tokenizer):
     return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
 
 
-def encode(corpus, tokenizer, **options):
-    """Pairs of id sequences, see `encode_pairs`."""
-    source, target = both(tokenizer)
+def encode(corpus, tokenizers, **options):
+    """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
+    source, target = tokenizers
     return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)
