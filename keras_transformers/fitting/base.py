@@ -11,6 +11,7 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.fitting.folder import write_held
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared, uncompiled
+from keras_transformers.precision import in_precision
 from keras_transformers.tables import Chosen
 from keras_transformers.training import (
     AdamW,
@@ -131,10 +132,10 @@ class Fitted:
         """Itself, of which the next `fit` trains adapters; a new head needs to be there first."""
         return type(self)(dataclasses.replace(self.held, adapter={"rank": rank, **options}))
 
-    def quantized(self, mode: str, options: Mapping[str, Any]) -> Self:
-        """Itself, with the weights in fewer bits."""
-        self.held.model.quantize(mode, **options)
-        return self
+    def quantized(self, mode: Any) -> Self:
+        """The same with the weights in fewer bits."""
+        model = in_precision(self.held.model, mode)
+        return type(self)(dataclasses.replace(self.held, model=model))
 
     def save(self, folder: StrPath) -> pathlib.Path:
         """Writes what is held, see `write_held`."""

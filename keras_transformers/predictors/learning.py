@@ -104,14 +104,13 @@ class Learning:
         scores: dict[str, float] = self._fitting("evaluate").evaluate(data, columns)
         return scores
 
-    def quantize(self, mode: str = "int8", **options: Any) -> None:
-        """Stores the weights of dense layers and tables in fewer bits, by Keras's `quantize`.
+    def quantize(self, mode: str = "int8") -> None:
+        """Stores the weights of dense layers and tables in fewer bits.
 
         Args:
-            mode: "int8", "int4", "float8" or "gptq", see `keras.Model.quantize`.
-            **options: Of that.
+            mode: One of those of `precision.in_precision`: "int8", ...
         """
-        self._become(self._fitting("quantize").quantized(mode, options))
+        self._become(self._fitting("quantize").quantized(mode))
 
     def add_lora(self, rank: int = 8, **options: Any) -> None:
         """Makes the next `fit` train low-rank adapters instead of all weights.

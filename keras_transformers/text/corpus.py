@@ -98,9 +98,16 @@ class PairCorpus:
         return dataclasses.replace(self, sources=sources, targets=targets)
 
     def split(self, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora: what is learned from, and what `splits.held_out` chooses by the sources."""
+        """Two corpora: what is learned from, and what `splits.held_out` chooses by the sources.
+
+        What was left out is told by the whole.
+        """
         chosen = held_out(self.sources, seed)
-        return self.select(np.flatnonzero(~chosen)), self.select(np.flatnonzero(chosen))
+        first, second = (self.select(np.flatnonzero(part)) for part in (~chosen, chosen))
+        return first._alone(), second._alone()
+
+    def _alone(self) -> Self:
+        return dataclasses.replace(self, lines=len(self), left_out={}, noted={})
 
     def head(self, number: int) -> Self:
         """The first `number` pairs, as a corpus."""

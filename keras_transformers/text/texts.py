@@ -99,11 +99,16 @@ class TextCorpus:
     def split(self, seed: int = 0) -> tuple[Self, Self]:
         """Two corpora: what is learned from, and what `splits.held_out` chooses.
 
-        By the texts; where each has one class, the same share of every class.
+        By the texts; where each has one class, the same share of every class. What was left out is
+        told by the whole.
         """
         alone = self.classes is not None and all(isinstance(i, int) for i in self.labels or [None])
         chosen = held_out(self.texts, seed, self.labels if alone else None)
-        return self.select(np.flatnonzero(~chosen)), self.select(np.flatnonzero(chosen))
+        first, second = (self.select(np.flatnonzero(part)) for part in (~chosen, chosen))
+        return (
+            dataclasses.replace(first, left_out={}, noted={}),
+            dataclasses.replace(second, left_out={}, noted={}),
+        )
 
     def summary(self) -> str:
         """One line: how much there is, what was left out, and what is worth a look."""

@@ -32,10 +32,12 @@ def held_out_of(corpora):
 
     By `splits.held_out`: a tenth, from 50 to 1,000 and at most a fifth, duplicates kept together.
     """
-    for split in ("test", "valid"):
-        if corpora.get(split) is None:
-            corpora["train"], corpora[split] = corpora["train"].split()
-            print(f"{len(corpora[split]):,} held out for --{split}")
+    lacking = [split for split in ("test", "valid") if corpora.get(split) is None]
+    if lacking:
+        print(corpora["train"].summary())
+    for split in lacking:
+        corpora["train"], corpora[split] = corpora["train"].split()
+        print(f"{len(corpora[split]):,} held out for --{split}")
     return corpora
 
 
