@@ -97,7 +97,8 @@ def _seen(layers: list[Any], name: str, calibrated: str) -> Iterator[None]:
     """A scope in which Keras sees what the layers are given.
 
     Keras 3.15 looks on at `call`, and a layer that is made ready for GPTQ or AWQ has another one
-    called: without this, weights are rounded as if all inputs were alike.
+    called (https://github.com/keras-team/keras/pull/23512): without this, weights are rounded as
+    if all inputs were alike.
     """
 
     def through_call(layer: Any, original: Any) -> Any:

@@ -24,6 +24,7 @@ class Weights:
         bare: Published classes whose files lack that prefix.
         arguments: Function of the names of a file's tensors that gives arguments of ours which
             `config.json` does not say.
+        projections: Mappings of the kernels that a folder may have in four bits.
     """
 
     mappings: Callable[[Any], Mappings]
@@ -34,6 +35,7 @@ class Weights:
     prefix: str = ""
     bare: tuple[str, ...] = ()
     arguments: Callable[[Collection[str]], dict[str, Any]] = lambda names: {}
+    projections: Callable[[], Mappings] = list
 
 
 @dataclasses.dataclass(frozen=True)

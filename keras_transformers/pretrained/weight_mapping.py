@@ -7,9 +7,10 @@ has exactly one mapping.
 
 import collections
 import dataclasses
+import functools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
 import keras
@@ -126,29 +127,49 @@ class _Number(int):
         return str(int(self) + int(more or 0))
 
 
+@functools.cache
+def _pattern(ours: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(ours)))
+
+
+def matched(path: str, mappings: Mappings) -> tuple[WeightMapping, str, list[str]]:
+    """`(mapping, published name, other names)` of the weight at a path inside the model."""
+    found = []
+    for mapping in mappings:
+        if isinstance(mapping, WeightMapping):
+            if match := _pattern(mapping.ours).fullmatch(path):
+                found.append((match, mapping))
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} weight mappings are for {path}")
+    match, mapping = found[0]
+    numbers = {key: _Number(value) for key, value in match.groupdict().items()}
+    first, *others = (name.format(**numbers) for name in (mapping.theirs, *mapping.also))
+    return mapping, first, others
+
+
 def paired(
     model: keras.Model, mappings: Mappings
 ) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
-    """`(weight, mapping, published name, other names)` of every weight of a built model."""
-    patterns = [
-        (re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\d+)", re.escape(mapping.ours))), mapping)
-        for mapping in mappings
-        if isinstance(mapping, WeightMapping)
+    """`(weight, mapping, published name, other names)` of every weight of a built model.
+
+    What layers in few bits have in the place of a kernel is left out.
+    """
+    layers = [layer for layer in model._flatten_layers() if layer.quantization_mode is not None]
+    apart = {id(w) for layer in layers for w in layer.weights if w is not layer.bias}
+    return [
+        (weight, *matched(weight.path.removeprefix(f"{model.name}/"), mappings))
+        for weight in model.weights
+        if id(weight) not in apart
     ]
-    found = []
-    for weight in model.weights:
-        path = weight.path.removeprefix(f"{model.name}/")
-        matches = [(m, mapping) for pattern, mapping in patterns if (m := pattern.fullmatch(path))]
-        if len(matches) != 1:
-            raise LookupError(f"{len(matches)} weight mappings are for {path}")
-        match, mapping = matches[0]
-        numbers = {key: _Number(value) for key, value in match.groupdict().items()}
-        names = [name.format(**numbers) for name in (mapping.theirs, *mapping.also)]
-        found.append((weight, mapping, names[0], names[1:]))
-    return found
 
 
-def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str) -> list[str]:
+def assign(
+    model: keras.Model,
+    mappings: Mappings,
+    tensors: Tensors,
+    prefix: str,
+    filled: Collection[str] = (),
+) -> list[str]:
     """Gives every weight of a built model its published value.
 
     Args:
@@ -157,6 +178,7 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
         tensors: `Tensors`.
         prefix: What the names of the base model begin with where there is a head; files of a base
             model alone lack it.
+        filled: Published names that are in it already.
 
     Returns:
         Sorted names of the tensors that no weight needs.
@@ -171,7 +193,7 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
         names = [name.removeprefix(prefix) if bare else name for name in names]
         return [name for name in names if name in tensors.shapes], names[0]
 
-    used = set()
+    used = set(filled)
     for weight, mapping, name, others in paired(model, mappings):
         there, first = named([name, *others])
         if not there:
