@@ -121,7 +121,7 @@ def test_a_quantised_part_of_something_else_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow), "int8"]
+    "precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow), "int8", "int4"]
 )
 def test_a_copy_in_fewer_bits_comes_back_from_its_file(precision, tmp_path):
     copy = in_precision(made("transformer")[0], precision)
