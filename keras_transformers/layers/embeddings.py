@@ -6,7 +6,6 @@ from typing import Any, Unpack
 
 import keras
 from keras import ops
-from keras.quantizers import abs_max_quantize
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
@@ -14,7 +13,7 @@ from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
-from keras_transformers.layers.tables import BLOCKS, rounded, times_table
+from keras_transformers.layers.tables import BLOCKS, int8_product, rounded, times_table
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -237,10 +236,8 @@ class TokenEmbedding(Arguments, keras.layers.Layer):
 
     def _int8_logits(self, rows: Tensor) -> Tensor:
         """8-bit products of `(n, hidden_dim)`, quantised row by row, with the table's blocks."""
-        rows, scale = abs_max_quantize(rows, axis=-1)
-        alone = rows.shape[0] == 1  # takes longer than two
-        y = times_table(self.output_table, ops.concatenate([rows, rows]) if alone else rows)
-        y = ops.cast(y[:1] if alone else y, "float32") / (self.output_scale * scale)
+        table, scale = map(ops.convert_to_tensor, (self.output_table, self.output_scale))
+        y = int8_product(rows, table, scale)
         return ops.cast(y[:, : self.vocab_size], self.compute_dtype)
 
     def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:

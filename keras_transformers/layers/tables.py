@@ -28,6 +28,25 @@ def times_table(table: Any, rows: Tensor) -> Tensor:
     return ops.transpose(ops.reshape(y, (table.shape[1] * blocks, -1)))
 
 
+@ops.custom_gradient
+def int8_product(rows: Tensor, table: Tensor, table_scale: Tensor) -> tuple[Tensor, Any]:
+    """`rows E^T` in float32 of a table in 8 bits, with the rows quantised one by one.
+
+    The gradient of the rows is that of the numbers that the table stands for, as if nothing had
+    been rounded; the table has none.
+    """
+
+    def gradient(*args: Any, upstream: Any = None) -> tuple[Tensor, None, None]:
+        upstream = args[0] if upstream is None else upstream
+        y = ops.matmul(upstream / table_scale, ops.cast(table, upstream.dtype))
+        return ops.cast(y, rows.dtype), None, None
+
+    quantised, scale = abs_max_quantize(rows, axis=-1)
+    alone = rows.shape[0] == 1  # takes longer than two
+    y = times_table(table, ops.concatenate([quantised, quantised]) if alone else quantised)
+    return ops.cast(y[:1] if alone else y, "float32") / (table_scale * scale), gradient
+
+
 def rounded(table: Any, padding: int) -> tuple[Array, Array]:
     """A table in 8 bits, with `padding` further rows, and the scale of each row."""
     rows, width = table.shape
