@@ -181,7 +181,5 @@ def main(runs, smoke):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("runs"))
-    parser.add_argument(
-        "--smoke", action="store_true", help="tiny, in some minutes; nothing is kept"
-    )
+    parser.add_argument("--smoke", action="store_true", help="tiny models; nothing is kept")
     main(**vars(parser.parse_args()))
