@@ -10,11 +10,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Mixin
+from keras_transformers.annotations import ModelMixin
 from keras_transformers.layers.composite import CALIBRATED
 
 
-class Calibrated(Mixin):
+class Calibrated(ModelMixin):
     """Mixed into models whose blocks follow one another, so that Keras calibrates block by block.
 
     `keras.quantizers.GPTQConfig` (Frantar et al. 2022, https://arxiv.org/abs/2210.17323) and

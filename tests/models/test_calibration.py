@@ -23,9 +23,14 @@ def config(mode, texts=TEXTS, **options):
 
 
 def made(kind=LanguageModel):
-    keras.utils.set_random_seed(3)
+    """A model in whose kernels every group has weights of both signs."""
     model = kind(31, hidden_dim=8, num_heads=2, mlp_dim=11, num_layers=2, max_length=9)
     model.build((None, None))
+    rng = np.random.default_rng(3)
+    for weight in model.weights:
+        value = rng.normal(size=weight.shape) / 3
+        value[:1] = -np.abs(value[:1])
+        weight.assign(value)
     return model
 
 
