@@ -81,8 +81,10 @@ def _size(given: Mapping[str, Any], where: str) -> int:
 
 def _gptq(given: Mapping[str, Any], where: str) -> Scheme:
     formats = ("gptq", "gptq_v2")
-    _must({"bits": None, **given}, where, {"bits": (BITS,), "checkpoint_format": formats})
-    first = given.get("checkpoint_format", "gptq") == "gptq"
+    name = "format" if "checkpoint_format" not in given else "checkpoint_format"
+    allowed = {"bits": (BITS,), name: formats, "pack_dtype": ("int32",)}
+    _must({"bits": None, **given}, where, {**allowed, "is_marlin_format": (False,)})
+    first = given.get(name, "gptq") == "gptq"
     return Scheme("gptq", _size(given, where), int(first), ordered=True)
 
 
