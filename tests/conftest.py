@@ -10,8 +10,11 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
 # The allocator that TensorFlow has by default on Intel and AMD returns nothing that is freed.
 os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
-# Before JAX is: what runs once need not run fast, and most of the time is compilation.
+# Before either is: what runs once need not run fast, and most of the time is compilation.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # what one worker has compiled, all others have
     FOLDER = tempfile.TemporaryDirectory(prefix="jax-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = FOLDER.name
@@ -31,6 +34,13 @@ settings.register_profile(
 settings.load_profile("keras_transformers")
 
 
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+    # Rewriting a graph that runs once takes longer than running it, a quarter of the time of tests
+    # of exports. Sessions and processes of their own, as servers, rewrite as they do by default.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
 FILES = itertools.count(1)  # of tests that this process has run
 
 
@@ -41,6 +51,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)  # a graph is some thousand objects: after 700 all of it still lives
 
 
 @pytest.fixture(autouse=True)
