@@ -14,6 +14,7 @@ of Jordan et al. 2024 on one matrix after the other.
 
 import argparse
 import dataclasses
+import functools
 import importlib
 import json
 import statistics
@@ -106,7 +107,8 @@ def load(recipe, config):
         _, tokenizer, train, valid = recipe.load_data(config)
     elif recipe.__name__.endswith(".language_model"):
         _, tokenizer, ids = recipe.load_data(config)
-        train = recipe.packed(config, ids["train"], tokenizer.pad_id)
+        arrange = recipe.full_rows(config, tokenizer.pad_id)
+        train = functools.partial(arrange, recipe.in_memory(ids["train"]))
         valid = recipe.windows(config, ids["valid"], tokenizer.pad_id)
     else:
         tokenizer, batches = recipe.load_data(config)

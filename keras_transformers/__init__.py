@@ -1,10 +1,10 @@
 """keras_transformers: transformers in Keras 3, from layer to served model.
 
 Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `inspection`,
-`precision`, `saving`; and, imported when first used, `text`, `vision`, `streams`, `export`,
-`predictors` and `pretrained`, which need TensorFlow, and `visualization`, which needs matplotlib.
-`load` makes of a folder the object that answers; `compile_cache` keeps compiled programs for the
-next process.
+`precision`, `saving`; and, imported when first used, `text`, `vision`, `streams`, `shards`,
+`export`, `predictors` and `pretrained`, which need TensorFlow, and `visualization`, which needs
+matplotlib. `load` makes of a folder the object that answers; `compile_cache` keeps compiled
+programs for the next process.
 """
 
 import importlib
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         export,
         predictors,
         pretrained,
+        shards,
         streams,
         text,
         vision,
@@ -53,6 +54,7 @@ __all__ = [
     "predictors",
     "pretrained",
     "saving",
+    "shards",
     "streams",
     "text",
     "training",

@@ -58,7 +58,7 @@ def numbered(
     noted: collections.Counter[str] = collections.Counter()
     known = None if classes is None else set(classes)
     for thing, label in pairs:
-        given = _names(label, separator)
+        given = names_of(label, separator)
         names = list(dict.fromkeys(given))  # each once
         if not thing:
             left_out["empty"] += 1
@@ -92,8 +92,14 @@ def several_hot(labels: Sequence[Sequence[int]], classes: int, dtype: str = "int
     return hot
 
 
-def _names(label: str | Sequence[str], separator: str | None) -> list[str]:
-    """The names in a str, or in a list of them."""
+def names_of(label: str | Sequence[str], separator: str | None) -> list[str]:
+    """The names in a str, with the separator between them; or in a list.
+
+    Example:
+    >>> from keras_transformers.label_lists import names_of
+    >>> names_of("cat, dog", ","), names_of("cat, dog", None)
+    (['cat', 'dog'], ['cat, dog'])
+    """
     if isinstance(label, str):
         label = [label] if separator is None else label.split(separator)
     return [name for name in map(str.strip, label) if name]

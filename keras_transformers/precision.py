@@ -8,11 +8,13 @@ import keras
 
 from keras_transformers.saving.limits import within
 
-PRECISIONS = ("float32", "float16", "bfloat16", "int8")
+PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
+QUANTISED = ("int8", "int4")
+GROUP = 32  # inputs of a kernel that share a scale in 4 bits
 
 
 def in_precision(
-    model: keras.Model, precision: Literal["float32", "float16", "bfloat16", "int8"]
+    model: keras.Model, precision: Literal["float32", "float16", "bfloat16", "int8", "int4"]
 ) -> keras.Model:
     """A copy of a trained model whose weights and arithmetic take fewer bits.
 
@@ -20,15 +22,17 @@ def in_precision(
     float32 for good reason (softmax, positions, scores of a search). "int8" is Keras's quantisation
     of the kernels of `Dense` and `EinsumDense` layers, one scale for each output, and ours of the
     token table, one scale for each token; their inputs are quantised on the way in, and the other
-    layers stay as they are. The model itself is left alone. The copy can be saved and loaded like
-    any model, to the same numbers.
+    layers stay as they are. "int4" holds kernels in 4 bits, with a scale and a zero point for every
+    32 inputs of an output, and multiplies by the numbers they stand for; token tables are as in
+    "int8". The model itself is left alone. The copy can be saved and loaded like any model, to the
+    same numbers; and so can a model after Keras's own `quantize`.
 
     Which is quicker depends on the machine. XLA on a CPU computes both 16-bit types by way of
     float32, and is quick at 8-bit products (README, "Speed on a CPU").
 
     Args:
         model: A built `keras.Model` that `from_config(get_config())` makes anew, such as ours.
-        precision: "float32", "float16", "bfloat16" or "int8".
+        precision: "float32", "float16", "bfloat16", "int8" or "int4".
 
     Returns:
         A model of the same class.
@@ -56,31 +60,44 @@ def in_precision(
             "in_precision: `model` must have weights in floating-point numbers. Received: "
             f"'{model.name}', quantised"
         )
-    if precision == "int8" and any(getattr(x, "adapter", None) for x in model._flatten_layers()):
+    adapted = any(getattr(layer, "adapter", None) for layer in model._flatten_layers())
+    if precision in QUANTISED and adapted:
         raise ValueError(
             "in_precision: `model` must have no adapters to be quantised; `training.merge` and "
             f"`training.remove_lora`, or quantise it before `training.add_lora`. Received: "
             f"'{model.name}', with adapters"
         )
-    dtype = "float32" if precision == "int8" else precision
+    dtype = "float32" if precision in QUANTISED else precision
     with within(model.count_params(), zeros=True):
         copy = type(model).from_config({**model.get_config(), "dtype": dtype})
         copy.build_from_config(model.get_build_config())
     for ours, theirs in zip(copy.weights, model.weights, strict=True):  # one in memory at a time
         ours.assign(theirs.value)
-    if precision == "int8":
-        # Keras collects garbage after every layer, which walks over all objects there are: 24 of
-        # the 25 seconds it took to quantise a Transformer base. Imports may be left out of them
-        # for good, and then stay so.
-        lasting = gc.get_freeze_count() > 0
-        if not lasting:
-            gc.freeze()
-        try:
-            with warnings.catch_warnings():  # one for each layer that has no kernel
-                warnings.filterwarnings("ignore", message=".*`quantize` method.*")
-                copy.quantize("int8")
-        finally:
-            if not lasting:
-                gc.unfreeze()
-                gc.collect()  # the kernels that were quantised, which their layers still hold
+    if precision in QUANTISED:
+        _quantise(copy, precision)
     return copy
+
+
+def _quantise(model: keras.Model, precision: str) -> None:
+    """Kernels in the bits of a precision, tables in 8."""
+    # Keras collects garbage after every layer, which walks over all objects there are: 24 of the 25
+    # seconds it took to quantise a Transformer base. Imports may be left out of them for good, and
+    # then stay so.
+    lasting = gc.get_freeze_count() > 0
+    if not lasting:
+        gc.freeze()
+    try:
+        with warnings.catch_warnings():  # one for each layer that has no kernel
+            warnings.filterwarnings("ignore", message=".*`quantize` method.*")
+            if precision == "int4":
+                groups = keras.quantizers.Int4QuantizationConfig(block_size=GROUP)
+                model.quantize(config=groups, filters=_has_kernel)
+            model.quantize("int8", filters=lambda layer: layer.quantization_mode is None)
+    finally:
+        if not lasting:
+            gc.unfreeze()
+            gc.collect()  # the kernels that were quantised, which their layers still hold
+
+
+def _has_kernel(layer: keras.layers.Layer) -> bool:
+    return type(layer) in (keras.layers.Dense, keras.layers.EinsumDense)

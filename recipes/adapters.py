@@ -23,7 +23,8 @@ def adapt(config, model, new=()):
 def merge_adapter(config, folder, model, name=None):
     """Writes a model's adapter, if it has one, and adds it to the kernels.
 
-    What follows is scored and exported: a model without adapters, be it in `model.keras`, too.
+    What follows is scored and exported: a model without adapters, be it in `model.keras`, too. It
+    is not compiled, for its optimizer was of the adapter.
     """
     if not adapters_of(model):
         return
@@ -36,4 +37,3 @@ def merge_adapter(config, folder, model, name=None):
     best = folder / "model.keras"
     if name is None and best.is_file():  # which has the adapter beside the kernels
         model.save(best)
-    model.compiled = True  # for what is measured; nothing is trained any more

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import importlib.util
 import json
 import math
 import pathlib
@@ -14,6 +13,7 @@ import numpy as np
 
 import keras_transformers
 from keras_transformers import distribution
+from keras_transformers.training import Tracker
 
 
 class RunFolder:
@@ -24,18 +24,10 @@ class RunFolder:
 
     Args:
         path: The folder; made if it is missing.
-        tensorboard: Whether to write logs for TensorBoard, too.
-
-    Raises:
-        ValueError: If TensorBoard's logs are asked for and it is not installed.
     """
 
-    def __init__(self, path, tensorboard=False):
-        self._started, self._failed, self._tensorboard = time.perf_counter(), [], tensorboard
-        if tensorboard and not importlib.util.find_spec("tensorboard"):
-            raise ValueError(
-                "--tensorboard needs TensorBoard: pip install 'keras_transformers[tensorboard]'"
-            )
+    def __init__(self, path):
+        self._started, self._failed, self._tracker = time.perf_counter(), [], None
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
         if not distribution.is_first_host():
             self.path = self.path / "other_host"
@@ -61,12 +53,22 @@ class RunFolder:
             _Patience(patience=patience, restore_best_weights=True, **best),
         ]
 
-    def callbacks(self):
-        """History as CSV, and TensorBoard's logs on request."""
-        callbacks = [_HistoryFile(self / "history.csv")]
-        if self._tensorboard:
-            callbacks.append(keras.callbacks.TensorBoard(str(self / "tensorboard")))
-        return callbacks
+    def track(self, service, config, resume):
+        """Shows the run in an experiment tracker, see `Tracker`; None shows it nowhere.
+
+        Raises:
+            ValueError: If its package is not installed.
+        """
+        if service is not None and distribution.is_first_host():
+            try:
+                self._tracker = Tracker(service, self.path, config, resume)
+            except ImportError as error:
+                raise ValueError(f"--track {error}") from None
+
+    def callbacks(self, name=None):
+        """History as CSV, but for one of several models, `name`; and what shows it in a tracker."""
+        callbacks = [_HistoryFile(self / "history.csv")] if name is None else []
+        return callbacks + ([self._tracker.callback(name or "")] if self._tracker else [])
 
     def write_metrics(self, metrics):
         """Writes a flat dict of numbers, and prints it: before anything is drawn or exported.
@@ -113,6 +115,8 @@ class RunFolder:
                 f"{' and '.join(self._failed)} could not be exported; all else is in {self.path}"
             )
         shutil.rmtree(self / "checkpoints", ignore_errors=True)
+        if self._tracker:
+            self._tracker.finish(self._metrics)
         print(f"Everything is in {self.path}")
         return self._metrics
 

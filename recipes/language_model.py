@@ -2,6 +2,7 @@
 
     python -m recipes.language_model                                  # Shakespeare's works
     python -m recipes.language_model --train a.txt --valid b.txt --test c.txt
+    python -m recipes.language_model --train "shards/*.jsonl" ...     # a stream, larger than memory
     python -m recipes.language_model --dataset tfds:NAME
     python -m recipes.language_model --pretrained gpt2                # published, in that folder
 
@@ -26,11 +27,16 @@ from keras_transformers.generation import Sampling
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained import load_tokenizer
-from keras_transformers.text import SentencePieceTokenizer, packed_documents, sliding_windows
+from keras_transformers.text import (
+    SentencePieceTokenizer,
+    encoder_of_documents,
+    packed_documents,
+    sliding_windows,
+)
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import attention_heat_map
 
-from . import training
+from . import streaming, training
 from .data.documents import load_documents
 from .devices import continue_on_tensorflow
 from .options import Run, main
@@ -42,7 +48,7 @@ class Data:
     """What is learned from, and how it is cut into rows."""
 
     dataset: str = "shakespeare"  # or tfds:NAME
-    train: str | None = None  # own texts instead: files, or folders of them
+    train: str | None = None  # own texts instead: files, or folders; a pattern is a stream
     valid: str | None = None
     test: str | None = None
     vocab_size: int = 4000  # pieces, which lose nothing of the text
@@ -67,6 +73,7 @@ class Training:
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
+    steps_per_epoch: int = 1000  # of a stream of shards, which has no other epochs
     batch_size: int = 4096  # positions in a batch
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
@@ -96,6 +103,7 @@ class Config:
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
         "epochs": 1,
+        "steps_per_epoch": 4,
         "batch_size": 512,
         "row_length": 64,
         "vocab_size": 500,
@@ -133,22 +141,27 @@ def load_data(config):
     ids = {
         name: [tokenizer.tokenize(text, start=True, end=True).numpy() for text in corpus.texts]
         for name, corpus in data.corpora().items()
+        if data.shards is None or name != "train"
     }
     return data, tokenizer, ids
 
 
-def packed(config, documents, padding_id):
-    """A function from the number of an epoch to its batches of full rows."""
+def full_rows(config, padding_id):
+    """A function from documents and the number of an epoch to batches of full rows."""
     length, seed = config.data.row_length, config.run.seed
-    lengths = [len(document) for document in documents]
-    ids = np.concatenate(documents).astype("int32")
-    texts = tf.data.Dataset.from_tensors(tf.RaggedTensor.from_row_lengths(ids, lengths))
     rows = config.training.batch_size // length
 
-    def batches(epoch):
-        return packed_documents(texts, length, rows, seed, padding_id=padding_id, epoch=epoch)
+    def arrange(documents, epoch):
+        return packed_documents(documents, length, rows, seed, padding_id=padding_id, epoch=epoch)
 
-    return batches
+    return arrange
+
+
+def in_memory(documents):
+    """A dataset of the ids of all documents."""
+    lengths = [len(document) for document in documents]
+    ids = np.concatenate(documents).astype("int32")
+    return tf.data.Dataset.from_tensors(tf.RaggedTensor.from_row_lengths(ids, lengths))
 
 
 def windows(config, documents, padding_id):
@@ -187,6 +200,8 @@ def build_model(config, vocab_size):
 def score(config, folder, model, documents, corpus):
     """Bits per byte and perplexity of held-out texts, of all together and of each."""
     rows, totals = [], collections.Counter()
+    if not model.compiled:  # any more, see `merge_adapter`
+        model.compile(jit_compile=True, **training.of_tokens(model))
     for number, (document, text) in enumerate(zip(documents, corpus.texts, strict=True)):
         batches = windows(config, [document], model.padding_id)
         found = model.evaluate(batches, verbose=0, return_dict=True)
@@ -254,7 +269,12 @@ def run(config):
     data, tokenizer, ids = load_data(config)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
-    batches = packed(config, ids["train"], tokenizer.pad_id)
+    arrange = full_rows(config, tokenizer.pad_id)
+    if data.shards is not None:
+        encode = encoder_of_documents(tokenizer)
+        batches = streaming.stream(config, folder, data.shards, encode, arrange)
+    else:
+        batches = partial(arrange, in_memory(ids["train"]))
     valid = windows(config, ids["valid"], tokenizer.pad_id)
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)

@@ -2,6 +2,7 @@
 
     python -m recipes.masked_language_model                           # Shakespeare's scenes
     python -m recipes.masked_language_model --train a.txt --valid b.txt --test c.txt
+    python -m recipes.masked_language_model --train "shards/*.jsonl" ...  # a stream
     python -m recipes.masked_language_model --dataset tfds:NAME
 
 Devlin et al. 2018, https://arxiv.org/abs/1810.04805; Liu et al. 2019,
@@ -21,10 +22,10 @@ import tensorflow as tf
 from keras_transformers.export import MaskFiller
 from keras_transformers.fitting.documents import masked_documents
 from keras_transformers.models import TextEncoder
-from keras_transformers.text import WordPieceTokenizer
+from keras_transformers.text import WordPieceTokenizer, encoder_of_documents
 from keras_transformers.training import Muon
 
-from . import training
+from . import streaming, training
 from .data.documents import load_documents
 from .devices import continue_on_tensorflow
 from .options import Run, main
@@ -35,7 +36,7 @@ class Data:
     """What is learned from, how it is cut into rows, and what of it is hidden."""
 
     dataset: str = "shakespeare-scenes"  # or shakespeare, or tfds:NAME
-    train: str | None = None  # own texts instead: files, or folders of them
+    train: str | None = None  # own texts instead: files, or folders; a pattern is a stream
     valid: str | None = None
     test: str | None = None
     vocab_size: int = 4000  # pieces
@@ -65,6 +66,7 @@ class Training:
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
+    steps_per_epoch: int = 1000  # of a stream of shards, which has no other epochs
     batch_size: int = 4096  # positions in a batch
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
@@ -83,6 +85,7 @@ class Config:
     training: Training = Training()
     SMOKE: ClassVar = {
         "epochs": 1,
+        "steps_per_epoch": 4,
         "batch_size": 512,
         "row_length": 64,
         "vocab_size": 500,
@@ -91,7 +94,7 @@ class Config:
     }
 
 
-def load_data(config):
+def load_data(config, folder=None):
     """Texts, a tokenizer trained on them, and batches in which tokens are hidden."""
     of, seed = config.data, config.run.seed
     data = load_documents(of.dataset, of.train, of.valid, of.test)
@@ -110,8 +113,16 @@ def load_data(config):
         name: tf.data.Dataset.from_tensors(tokenizer.tokenize(corpus.texts, start=True, end=True))
         for name, corpus in data.corpora().items()
     }
+
+    def arrange(documents, epoch):
+        return batches(documents, seed, epoch)
+
+    train = partial(arrange, documents["train"])
+    if data.shards is not None:
+        encode = encoder_of_documents(tokenizer)
+        train = streaming.stream(config, folder, data.shards, encode, arrange)
     return tokenizer, {
-        "train": lambda epoch: batches(documents["train"], seed, epoch),
+        "train": train,
         "valid": batches(documents["valid"], None),
         "test": training.counted(batches(documents["test"], None)),
     }
@@ -144,7 +155,7 @@ def write_samples(folder, model, tokenizer, samples, path):
 def run(config):
     """Trains, scores on the test set, fills in samples, exports; returns the metrics."""
     folder = training.start_run(config)
-    tokenizer, batches = load_data(config)
+    tokenizer, batches = load_data(config, folder)
     tokenizer.save(folder / "vocab.txt")
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)

@@ -40,7 +40,7 @@ class Run:
     hosts: bool = False  # a process on each host of a TPU pod or Slurm job; `--devices` of all
     checkpoint_minutes: float | None = 10.0  # from one checkpoint to the next
     checkpoint_steps: int | None = None  # the same in steps
-    tensorboard: bool = False  # logs for TensorBoard, too
+    track: typing.Literal["tensorboard", "wandb", "mlflow"] | None = None  # where curves are shown
     compile_cache: bool = True  # programs that XLA compiles are kept for the next run
 
 

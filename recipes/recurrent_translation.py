@@ -23,7 +23,7 @@ from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
 
 from . import training, translating
-from .data.translation import encode, load, train_tokenizer
+from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
 from .options import Run, main
 
@@ -106,8 +106,10 @@ def load_data(config):
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
-    lengths = (of.row_length, of.row_length)
-    train, valid = (corpus.without_long(tokenizer, *lengths) for corpus in (data.train, data.valid))
+    tokenizers, lengths = both(tokenizer), (of.row_length, of.row_length)
+    train, valid = (
+        corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
+    )
     for corpus in (train, valid, data.test):
         print(corpus.summary())
     shorter = [length for length in of.buckets if length < of.row_length]
@@ -115,9 +117,9 @@ def load_data(config):
     drawn = {"shuffle_seed": config.run.seed, "sample": of.sample, "longest": lengths}
 
     def batches(epoch):
-        return bucketed(encode(train, tokenizer, epoch=epoch, **drawn), buckets, size)
+        return bucketed(encode(train, tokenizers, epoch=epoch, **drawn), buckets, size)
 
-    return data, tokenizer, batches, bucketed(encode(valid, tokenizer), buckets, size)
+    return data, tokenizer, batches, bucketed(encode(valid, tokenizers), buckets, size)
 
 
 def build_model(config, vocab_size):

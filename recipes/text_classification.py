@@ -2,6 +2,7 @@
 
     python -m recipes.text_classification                  # from which of Shakespeare's plays?
     python -m recipes.text_classification --train a.tsv    # or with --valid b.tsv --test c.tsv
+    python -m recipes.text_classification --train "shards/*.jsonl" ...  # a stream
     python -m recipes.text_classification --dataset tfds:imdb_reviews
     python -m recipes.text_classification --pretrained runs/masked_language_model --compare \
         --seeds 3 --label-share 0.1
@@ -19,11 +20,10 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
-import tensorflow as tf
 
 from keras_transformers.export import TextClassifier
 from keras_transformers.models import ClassificationHead, TextEncoder
-from keras_transformers.text import WordPieceTokenizer, bucketed_texts, framed
+from keras_transformers.text import WordPieceTokenizer, framed
 from keras_transformers.training import (
     AdamW,
     classification_accuracy,
@@ -34,10 +34,11 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import confusion_matrix
 
-from . import training
+from . import by_depth, streaming, training
 from .data.documents import load_labelled
 from .data.own_files import separator_of
 from .devices import continue_on_tensorflow
+from .labelled_batches import LabelledBatches
 from .options import Run, changed, main
 from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
 
@@ -47,7 +48,7 @@ class Data:
     """What is learned from."""
 
     dataset: str = "shakespeare-plays"  # or tfds:NAME
-    train: str | None = None  # own file instead: a text and its class in each line; may be alone
+    train: str | None = None  # own file instead: text and class; may be alone; a pattern: a stream
     valid: str | None = None
     test: str | None = None
     columns: tuple[str, ...] = ()  # of text and class, where they have names that are not known
@@ -80,12 +81,15 @@ class Training:
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
     minutes: float | None = None  # no limit but the epochs
     epochs: int = 8  # of the training texts
+    steps_per_epoch: int = 1000  # of a stream of shards, which has no other epochs
     batch_size: int = 2048  # positions in a batch
     label_smoothing: float = 0.1  # against answers that are too sure
     learning_rate: float = 5e-4  # the peak
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 50  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
+    layer_decay: float = 1.0  # with --pretrained: factor on the rate of each block below the head
+    unfreeze_every: float | None = None  # the same: epochs from one trained block to the next
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Config:
     training: Training = Training()
     SMOKE: ClassVar = {
         "epochs": 1,
+        "steps_per_epoch": 4,
         "batch_size": 512,
         "row_length": 128,
         "vocab_size": 500,
@@ -119,6 +124,8 @@ def load_data(config):
     )
     if config.run.smoke:
         data = data.sample(train=400, valid=64, test=64)
+    if of.label_share < 1 and data.shards is not None:
+        raise ValueError("--label-share is for what is in memory; give fewer shards.")
     if of.label_share < 1:
         data = data.sample(train=max(round(of.label_share * len(data.train)), 1))
     if pretrained is None:
@@ -168,37 +175,24 @@ def build_model(config, num_classes, vocab_size, start):
     )
 
 
-def batches(config, ids, labels, classes, padding_id, seed=None, epoch=None):
-    """Batches of texts of like length, with labels of 0 and 1 for each class."""
-    several, size = separator_of(config.data) is not None, config.training.batch_size
-    labels = several_hot(labels, classes) if several else labels
-    dataset = bucketed_texts(ids, labels, lengths(config), size, seed, epoch, padding_id)
-
-    def hot(labels):
-        return tf.cast(labels, tf.float32) if several else tf.one_hot(labels, classes)
-
-    return dataset.map(lambda ids, labels, weights: (ids, hot(labels), weights))
-
-
 def train(config, folder, data, ids, tokenizer, start, seed):
     """Fits one model; returns it and its history."""
     training.start_next_model(config, seed)
-    classes = len(data.train.classes)
+    if start == "scratch":  # where all must learn alike
+        config = changed(config, layer_decay=1.0, unfreeze_every=None)
+    classes, name = len(data.train.classes), f"{start}-{seed}"
     with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
-    padding = model.padding_id
-    make = partial(batches, config, ids["train"], data.train.labels, classes, padding, seed)
-    valid = batches(config, ids["valid"], data.valid.labels, classes, padding)
-    history = training.fit(
-        config,
-        folder,
-        model,
-        make,
-        sum(1 for _ in make(0)),
-        name=f"{start}-{seed}",
-        validation_data=training.counted(valid),
-        verbose=2 if config.training.seeds > 1 else "auto",
-    )
+    bucketed = LabelledBatches(config, lengths(config), classes, model.padding_id)
+    make = partial(bucketed.of, ids["train"], data.train.labels, seed)
+    if data.shards is not None:
+        make = bucketed.streamed(folder, data.shards, tokenizer, seed, f"stream-{name}")
+    valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
+    steps = streaming.looked_at(config, make)[1]
+    by_blocks = by_depth.callbacks(config, steps)
+    shown = {"validation_data": valid, "name": name}
+    shown["verbose"] = 2 if config.training.seeds > 1 else "auto"
+    history = training.fit(config, folder, model, make, steps, by_blocks, **shown)
     return model, history
 
 
@@ -257,6 +251,7 @@ def check(config):
     seeds, share = config.training.seeds, config.data.label_share
     if config.model.compare and config.model.pretrained is None:
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
+    by_depth.check(config)
     if seeds < 1 or not 0 < share <= 1:
         raise ValueError(
             f"--seeds must be at least 1, and --label-share in (0, 1]. Received: {seeds}, {share}"

@@ -25,6 +25,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
+from . import by_depth, streaming
 from .adapters import adapt, merge_adapter
 from .folder import Clock, RunFolder
 from .options import numbers
@@ -39,10 +40,11 @@ def start_run(config):
     keep_freed_memory()
     keras.utils.set_random_seed(config.run.seed)
     keras.config.set_dtype_policy(config.run.precision)
-    folder = RunFolder(config.run.output, config.run.tensorboard)
+    folder = RunFolder(config.run.output)
     folder.write_json("config.json", numbers(config))
     if not config.run.resume:
         (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
+    folder.track(config.run.track, numbers(config), config.run.resume)
     return folder
 
 
@@ -77,11 +79,12 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
     alone = config.run.devices is None or keras.backend.backend() == "jax"
+    if shape is not None and not model.built:
+        model.build(shape)
+    by_depth.tell_optimizer(config, model, optimizer)
     if config.run.lora is not None:
-        if shape is not None and not model.built:
-            model.build(shape)
         adapt(config, model, new)
-    return fitting.prepared(model, optimizer, alone, shape, **options)
+    return fitting.prepared(model, optimizer, alone, **options)
 
 
 def of_tokens(model, label_smoothing=0.0):
@@ -107,7 +110,8 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
             `minutes`, whichever end first.
         folder: The `RunFolder`.
         model: Compiled.
-        make: Function from the number of an epoch to its dataset, see `streams.epochs`.
+        make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
+            `ShardStream`.
         steps: Batches of an epoch.
         callbacks: More of them.
         epochs: At most; None for those of the configuration.
@@ -122,7 +126,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     schedule = BudgetedDecay(
         of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
     )
-    kept = folder.callbacks() if name is None else []
+    kept = folder.callbacks(name)
     resume = ExactResume(
         folder.shared / "checkpoints" / (name or "training"),
         run.checkpoint_minutes,
@@ -138,6 +142,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
+    streaming.report(make)
     merge_adapter(config, folder, model, name)
     return history
 
@@ -151,9 +156,10 @@ def fit_images(config, folder, model, batches, valid, number):
     from keras_transformers.vision import WaitingClock
 
     clock, size = WaitingClock(), min(config.training.batch_size, number)
-    averaged = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks += by_depth.callbacks(config, number // size)
     watched = {"watch": clock.watch, "validation_data": valid}
-    history = fit(config, folder, model, batches, number // size, averaged, **watched)
+    history = fit(config, folder, model, batches, number // size, callbacks, **watched)
     seconds = history["seconds"]
     epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
     return history, {
@@ -167,7 +173,8 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
 
     Args:
         batches: Function from the number of an epoch to its dataset of `(inputs, labels)`; the
-            first is gone through beforehand.
+            first is gone through beforehand. Or a `ShardStream` of them, of which an epoch is
+            `steps_per_epoch` batches.
         valid: The same, for validation.
         sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
         best: Arguments of `RunFolder.keep_best`.
@@ -178,18 +185,18 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     """
     from keras_transformers.text import real_token_share  # recipes for images do without
 
-    epoch = list(batches(0))
+    epoch, steps = streaming.looked_at(config, batches)
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
-    print(f"{len(epoch)} batches an epoch; {share:.1%} of their positions hold real tokens")
+    print(f"{steps} batches an epoch; {share:.1%} of their positions hold real tokens")
     real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
-    throughput = Throughput(int(real))
+    throughput = Throughput(int(real * steps / len(epoch)))
     history = fit(
         config,
         folder,
         model,
         batches,
-        len(epoch),  # an epoch can be a batch longer or shorter than another
+        steps,
         [throughput, *callbacks, *folder.keep_best(*best)],
         validation_data=counted(valid),
     )

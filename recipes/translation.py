@@ -3,6 +3,7 @@
     python -m recipes.translation                          # English-German user interfaces
     python -m recipes.translation --dataset bible.en-es
     python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
+    python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
@@ -24,11 +25,11 @@ from keras_transformers.generation import BeamSearch
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained import load_tokenizer
-from keras_transformers.text import balanced_lengths, packed
+from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
 
-from . import training, translating
+from . import streaming, training, translating
 from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
 from .options import Run, main
@@ -40,7 +41,7 @@ class Data:
     """What is learned from, and how it is cut into rows."""
 
     dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
-    train: str | None = None  # own file instead: source TAB target, or a table; may be alone
+    train: str | None = None  # own file instead: pairs; may be alone; a pattern is a stream
     valid: str | None = None
     test: str | None = None
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
@@ -66,6 +67,7 @@ class Training:
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
+    steps_per_epoch: int = 1000  # of a stream of shards, which has no other epochs
     batch_size: int = 1024  # positions for target pieces in a batch
     label_smoothing: float = 0.1  # as in section 5.4 of the paper
     learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
@@ -96,6 +98,7 @@ class Config:
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
         "epochs": 1,
+        "steps_per_epoch": 4,
         "batch_size": 512,
         "vocab_size": 600,
         "variant": "tiny",
@@ -110,7 +113,7 @@ class Config:
     }
 
 
-def load_data(config):
+def load_data(config, folder=None):
     """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
     of = config.data
     data = load(of.dataset, of.train, of.valid, of.test, columns=of.columns)
@@ -120,10 +123,11 @@ def load_data(config):
         tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
     else:
         tokenizer = load_tokenizer(config.model.pretrained)
-    encoded = partial(encode, tokenizer=tokenizer, batch_size=8192)
+    tokenizers = both(tokenizer)  # now, for in a pipeline's graph they cannot be made
+    encoded = partial(encode, tokenizers=tokenizers, batch_size=8192)
     lengths = balanced_lengths(encoded(data.train), of.row_length)
     train, valid = (
-        corpus.without_long(both(tokenizer), *lengths) for corpus in (data.train, data.valid)
+        corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
     )
     for corpus in (train, valid, data.test):
         print(corpus.summary())
@@ -131,10 +135,16 @@ def load_data(config):
     padding = {"padding_id": tokenizer.pad_id}
     drawn = {"shuffle_seed": seed, "sample": of.sample, "longest": lengths}
 
-    def batches(epoch):
-        pairs = encoded(train, epoch=epoch, **drawn)
+    def arrange(pairs, epoch):
         return packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding)
 
+    def batches(epoch):
+        return arrange(encoded(train, epoch=epoch, **drawn), epoch)
+
+    if data.shards is not None:
+        source, target = both(tokenizer)
+        to_ids = encoder_of_pairs(source, lengths, target, of.sample, seed)
+        batches = streaming.stream(config, folder, data.shards, to_ids, arrange)
     return data, tokenizer, batches, packed(encoded(valid), *lengths, rows, **padding)
 
 
@@ -163,7 +173,7 @@ def draw_positions(model, path):
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
-    data, tokenizer, batches, valid = load_data(config)
+    data, tokenizer, batches, valid = load_data(config, folder)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
     with training.model_scope(config):

@@ -81,6 +81,8 @@ class Training:
     decay: Literal["linear", "cosine"] = "cosine"  # to 0, over the budget
     clip_norm: float | None = 1.0  # of all gradients together
     ema: float | None = None  # momentum of averaged weights, which are then scored and saved
+    layer_decay: float = 1.0  # with --pretrained: factor on the rate of each block below the head
+    unfreeze_every: float | None = None  # the same: epochs from one trained block to the next
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,8 @@ def check_layer(make_layer, inputs, arguments=None, no_gradient=NO_GRADIENT, pol
     check_config(layer, expected, inputs, arguments)
     check_gradients(layer, inputs, arguments, no_gradient)
     check_policies(make_layer, layer, expected, inputs, arguments, policies)
-    check_xla(layer, expected, inputs, arguments)
+    if not ON_JAX:  # where `expected` is what XLA computes
+        check_xla(layer, expected, inputs, arguments)
     check_build(make_layer, inputs, arguments)
     check_symbols_and_saving(make_layer, inputs, arguments)
 
@@ -66,7 +67,10 @@ def check_build(make_layer, inputs, arguments):
     """`build` alone, without the batch size, makes the weights that a call makes."""
     built, called = make_layer(name="same"), make_layer(name="same")
     built.build(*shapes_of(inputs))
-    call(called, inputs, arguments)
+    if ON_JAX:  # what a call computes is compiled often enough elsewhere
+        called(*symbols_of(inputs), **arguments, **_inference(called))
+    else:
+        call(called, inputs, arguments)
     expected = [(weight.path, tuple(weight.shape)) for weight in called.weights]
     assert [(weight.path, tuple(weight.shape)) for weight in built.weights] == expected
     for layer in (*sublayers(built), *sublayers(called)):
@@ -80,15 +84,15 @@ def check_symbols_and_saving(make_layer, inputs, arguments):
     """
     layer, symbols = make_layer(), symbols_of(inputs)
     symbolic = layer(*symbols, **arguments)
-    eager = keras.tree.flatten(call(layer, inputs, arguments))
-    for expected, received in zip(eager, keras.tree.flatten(symbolic), strict=True):
-        assert received.shape == (None, *expected.shape[1:])
-        assert keras.backend.standardize_dtype(received.dtype) == dtype_of(expected)
+    expected = call(layer, inputs, arguments)
+    outputs = (keras.tree.flatten(each) for each in (expected, symbolic))
+    for eager, received in zip(*outputs, strict=True):
+        assert received.shape == (None, *eager.shape[1:])
+        assert keras.backend.standardize_dtype(received.dtype) == dtype_of(eager)
     if isinstance(layer, keras.Model):
         model, inputs = layer, inputs[0]
     else:
         model, inputs = keras.Model(symbols, symbolic), list(inputs)
-    expected = to_numpy(call(model, (inputs,)))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "model.keras")
         model.save(path)

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "annotations": [],
     "assertions": [],
     "caching": [],
+    "event_files": [],
     "optimizer_kernels": [],
     "terminal": [],
     "layers": ["accelerators", "assertions"],
@@ -29,18 +30,22 @@ MAY_IMPORT = {
     "training": [
         "accelerators",
         "layers.masks",
+        "event_files",
         "layers.adapted",
         "layers.adapting",
         "layers.low_rank",
+        "layers.low_rank_settings",
+        "layers.rematerialization",  # what a block is
         "label_lists",
         "optimizer_kernels",
     ],
     "streams": [],
+    "shards": ["streams", "tables"],
     "array_files": [],
     "tables": [],
     "splits": [],
     "label_lists": [],
-    "text": ["layers.masks", "streams", "tables", "splits", "label_lists"],
+    "text": ["layers.masks", "shards", "streams", "tables", "splits", "label_lists"],
     "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
     "visualization": [],
     "inspection": [],
@@ -71,6 +76,7 @@ MAY_IMPORT = {
         "saving",
         "pretrained",
         "export",
+        "shards",
         "streams",
         "tables",
         "splits",
@@ -117,8 +123,9 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("bad_input", "bulk", "data", "devices", "flops", "folder", "heat", "image_figures")
-SHARED += ("image_scores", "options", "pages", "progress", "published", "training", "translating")
+SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
+SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
+SHARED += ("published", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -63,7 +63,7 @@ def keep_requests():
 def folder(tmp_path_factory):
     """A folder in which the page has run, in a process of its own."""
     folder = tmp_path_factory.mktemp("page")
-    code = "from tests.test_serving_docs import keep_requests; keep_requests()"
+    code = "from tests import conftest, test_serving_docs; test_serving_docs.keep_requests()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True

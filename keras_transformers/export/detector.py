@@ -12,7 +12,7 @@ from keras_transformers.export.images import decoded_each
 from keras_transformers.export.preprocessing_file import of_fitted_images
 from keras_transformers.export.programs import Program, detector_program
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.models import DETR
+from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.vision import fitted
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing
@@ -32,7 +32,7 @@ class Detector(Convertible):
     `save` writes can be called without XLA, see `Served`.
 
     Args:
-        model: A `models.DETR`, built.
+        model: A `models.DETR` or `models.DeformableDETR`, built.
         labels: Names of the classes.
         preprocessing: The `vision.Preprocessing` of the training, with a square `image_size` and 3
             channels.
@@ -59,7 +59,7 @@ class Detector(Convertible):
 
     def __init__(
         self,
-        model: DETR,
+        model: SetDetector,
         labels: Sequence[str],
         preprocessing: Preprocessing,
         threshold: float = 0.5,

@@ -21,7 +21,8 @@ from keras_transformers.export.translation import Translator
 from keras_transformers.export.zero_shot import ZeroShotClassifier
 from keras_transformers.generation.request import Decodable
 from keras_transformers.generation.search import Search
-from keras_transformers.models import DETR, DualEncoder, SegFormer
+from keras_transformers.models import DualEncoder, SegFormer
+from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 
@@ -198,7 +199,7 @@ def image_classifier(
 
 
 def detector(
-    model: DETR,
+    model: SetDetector,
     path: StrPath,
     labels: Sequence[str],
     preprocessing: Preprocessing,

@@ -18,6 +18,7 @@ from keras_transformers.vision.preprocessing import Preprocessing
 
 # What tells that a program computes in fewer bits, the coarsest first.
 REDUCED = ("int8", "bfloat16", "float16")
+HELD_IN_FOUR_BITS = {"int4", "gptq", "awq"}  # by a layer in one of these modes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,10 @@ class Program:
         )
 
     def precision(self) -> str:
-        """The coarsest type of numbers that is computed with: "float32", "float16" ..."""
+        """The coarsest type of numbers that is computed with: "float32", "float16" ..., or held."""
+        modes = {layer.quantization_mode for layer in self.model._flatten_layers()}
+        if modes & HELD_IN_FOUR_BITS:
+            return "int4"
         operations = self.function.get_concrete_function().graph.get_operations()
         products = [op for op in operations if "MatMul" in op.type]
         found = {tensor.dtype.name for op in operations for tensor in op.outputs}

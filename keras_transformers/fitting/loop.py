@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformers import streams
+from keras_transformers.shards import ShardStream
 
 
 def prepared(
@@ -41,7 +42,7 @@ def prepared(
 
 def fit_epochs(
     model: Any,
-    make: Callable[[Any], tf.data.Dataset],
+    make: Callable[[Any], tf.data.Dataset] | ShardStream,
     steps: int,
     epochs: int,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -53,7 +54,8 @@ def fit_epochs(
 
     Args:
         model: Compiled.
-        make: Function from the number of an epoch to its dataset, see `streams.epochs`.
+        make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
+            stream of shards.
         steps: Batches of an epoch.
         epochs: How many, those before `start` included.
         callbacks: For `model.fit`.
@@ -73,8 +75,12 @@ def fit_epochs(
     >>> len(fit_epochs(model, make, steps=1, epochs=2, verbose=0)["loss"])
     2
     """
+    if isinstance(make, ShardStream):
+        data = make.batches(start[0] * steps + start[1])
+    else:
+        data = streams.epochs(make, steps, start)
     history = model.fit(
-        watch(streams.epochs(make, steps, start)),
+        watch(data),
         shuffle=False,  # the pipeline does that
         steps_per_epoch=steps,
         epochs=epochs,

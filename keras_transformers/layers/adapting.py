@@ -15,7 +15,8 @@ from keras_transformers.layers.adapted import (
     adapter_of,
     contracted,
 )
-from keras_transformers.layers.low_rank import LowRank, LowRankSettings
+from keras_transformers.layers.low_rank import LowRank
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 
 KINDS: dict[type, Any] = {
     keras.layers.Dense: AdaptedDense,

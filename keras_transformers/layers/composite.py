@@ -10,6 +10,7 @@ from keras_transformers.layers.adapted import ADAPTERS, FROZEN, adapter_of
 from keras_transformers.layers.adapting import restore_adapters
 
 TRAINABLE = "trainable_parts"  # of a build configuration
+CALIBRATED = ("gptq", "awq")  # quantised by what the layers are given
 
 
 class Composite(Mixin):
@@ -50,6 +51,13 @@ class Composite(Mixin):
             policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)
             config["dtype"] = keras.dtype_policies.serialize(PolicyOfParts(policy, policies))
         return config
+
+    def save_own_variables(self, store: Any) -> None:
+        """Called by Keras before it saves the parts."""
+        for layer in self._flatten_layers(include_self=False):
+            if layer.quantization_mode in CALIBRATED:
+                _keep_zero_point(layer)
+        super().save_own_variables(store)
 
     def get_build_config(self) -> Any:
         config = super().get_build_config()
@@ -118,6 +126,14 @@ def _policy_of(layer: keras.layers.Layer) -> Any:
 
 def _check_kept(layer: keras.layers.Layer) -> bool:
     """True; ValueError where a layer was quantised in a way that its policy does not tell."""
+    mode = layer.quantization_mode
+    if mode in CALIBRATED:  # their settings are in the policy
+        if getattr(layer, f"is_{mode}_calibrated"):
+            return True
+        raise ValueError(
+            f"{type(layer).__name__} '{layer.path}' cannot be saved: it was made ready for {mode}, "
+            "and never calibrated. It lies outside the blocks that are; leave it out by `filters`."
+        )
     config = getattr(layer, "quantization_config", None)
     quantizers = [] if config is None else [config, type(config)()]
     quantizers = [each.activation_quantizer for each in quantizers]
@@ -127,6 +143,12 @@ def _check_kept(layer: keras.layers.Layer) -> bool:
             f"is kept, not an `activation_quantizer` of its own. Received: {quantizers[0]}"
         )
     return True
+
+
+def _keep_zero_point(layer: Any) -> None:
+    """Has Keras save the zero points of GPTQ and AWQ, which 3.15 leaves out of the file."""
+    if layer._get_kernel_with_merged_lora()[-1] is None:
+        vars(layer)["_get_kernel_with_merged_lora"] = lambda: (None, None, layer.kernel_zero)
 
 
 def _unlike_their_owner(owner: Any) -> dict[str, bool]:

@@ -1,7 +1,6 @@
 """Low-rank changes of a kernel or table: LoRA, rsLoRA and DoRA."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,36 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.layers.portable import KERNELS
-
-
-@dataclasses.dataclass(frozen=True)
-class LowRankSettings:
-    """What one adapter is, the same in all layers that have it.
-
-    Args:
-        rank: Columns of `A` and rows of `B`.
-        alpha: The product is scaled by `alpha / rank`.
-        dropout: Rate on what `A` is multiplied with, in training.
-        dora: Whether magnitudes are learned apart from directions (DoRA).
-        rslora: Whether the product is scaled by `alpha / sqrt(rank)` instead (rsLoRA).
-
-    Example:
-    >>> from keras_transformers.layers import LowRankSettings
-    >>> LowRankSettings(rank=4, alpha=8.0).scale
-    2.0
-    """
-
-    rank: int = 8
-    alpha: float = 8.0
-    dropout: float = 0.0
-    dora: bool = False
-    rslora: bool = False
-
-    @property
-    def scale(self) -> float:
-        """The factor of the product."""
-        return self.alpha / (math.sqrt(self.rank) if self.rslora else self.rank)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -60,7 +31,7 @@ class LowRank(keras.layers.Layer):
         inputs: Number of inputs of the kernel, or of rows of the table.
         outputs: Number of its outputs.
         rank: The largest rank.
-        dora: Whether there is a place for magnitudes.
+        dora: Whether there are magnitudes.
         dropout: Whether there is a seed for dropout.
         table: Whether it changes a table: `A` then starts with zeros instead of `B`, as in PEFT.
 
@@ -238,9 +209,9 @@ class LowRank(keras.layers.Layer):
         return {**found, "magnitude": (self.outputs,)} if settings.dora else found
 
     def fits(self, settings: LowRankSettings) -> bool:
-        """Whether the variables have a place for such an adapter."""
-        places = (self.dora or not settings.dora) and (self.dropout or not settings.dropout)
-        return settings.rank <= self.rank and places
+        """Whether the variables have room for such an adapter."""
+        room = (self.dora or not settings.dora) and (self.dropout or not settings.dropout)
+        return settings.rank <= self.rank and room
 
     def _kept(self) -> dict[str, tuple[dict[str, Array], str]]:
         """What is saved besides variables: names in the file -> dict and key of an array."""

@@ -169,6 +169,11 @@ class LanguageModel(CachedDecoding, TextModel):
         )
 
     @property
+    def calibrated_blocks(self) -> list[Any]:
+        """What GPTQ and AWQ quantise."""
+        return self.decoder_blocks
+
+    @property
     def writes(self) -> bool:
         """Whether it makes logits of the vocabulary."""
         return self.head is None or self._restores

@@ -156,6 +156,11 @@ class TextEncoder(TextModel):
         """
         return cls(**text_encoder_arguments(name, vocab_size, changes))
 
+    @property
+    def calibrated_blocks(self) -> list[Any]:
+        """What GPTQ and AWQ quantise."""
+        return self.encoder_blocks
+
     def build(self, inputs_shape: Any) -> None:
         self._build_head(self._build_stack(self.encoder_blocks))
 

@@ -12,6 +12,7 @@ from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse
 from keras_transformers.layers.parts import arguments_of_call, part, serialized
 from keras_transformers.layers.traced import Traced
+from keras_transformers.models.calibration import Calibrated
 from keras_transformers.models.settings import ModelSettings, check_numbers, check_sizes
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
@@ -24,7 +25,14 @@ Blocks: TypeAlias = Part | Sequence[Part]  # of all layers, or in turn
 
 
 class TextModel(
-    Transferable, Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model
+    Calibrated,
+    Transferable,
+    Traced,
+    TakesIds,
+    TrainsWithoutLogits,
+    ModelSettings,
+    Composite,
+    keras.Model,
 ):
     """Base of `TextEncoder` and `LanguageModel`.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath
-from keras_transformers.layers.low_rank import LowRankSettings
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.pretrained.adapter_modules import Part
 from keras_transformers.pretrained.adapter_settings import AdapterSettings, read_settings
 from keras_transformers.pretrained.files import Tensors

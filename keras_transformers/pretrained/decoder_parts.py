@@ -43,6 +43,7 @@ def make_language_model(arguments: dict[str, Any]) -> LanguageModel:
         block=blocks if len(blocks) > 1 else blocks[0],
         embedding=_embedding(given),
         head=decoder_head(given),
+        dtype=given.get("dtype"),
     )
     model.build((None, None))
     return model

@@ -27,6 +27,7 @@ class Weights:
         modules: What `transformers` calls its modules where files keep older names, as adapters
             do not: pattern -> replacement, applied in this order; or several of them, where the
             parts of a fused tensor are modules of their own.
+        projections: Mappings of the kernels that a folder may have in four bits.
     """
 
     mappings: Callable[[Any], Mappings]
@@ -38,6 +39,7 @@ class Weights:
     bare: tuple[str, ...] = ()
     arguments: Callable[[Collection[str]], dict[str, Any]] = lambda names: {}
     modules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    projections: Callable[[], Mappings] = list
 
 
 @dataclasses.dataclass(frozen=True)

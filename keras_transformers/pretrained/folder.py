@@ -12,12 +12,12 @@ from keras_transformers import models
 from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.settings import PROBLEMS, check_choice
+from keras_transformers.pretrained import quantised
 from keras_transformers.pretrained.classes import classes_of
 from keras_transformers.pretrained.families import ALL, FAMILIES
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import (
     CONFIG,
-    Tensors,
     has_chat_template,
     read_json,
     write_json,
@@ -25,6 +25,7 @@ from keras_transformers.pretrained.files import (
 )
 from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.pooling import load_pooling
+from keras_transformers.pretrained.quantisation_schemes import read_scheme
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
@@ -145,6 +146,8 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     family = _family_of(folder, config)
     architecture = _architecture(folder, config, family, task)
     where = f"{folder / CONFIG}"
+    scheme = read_scheme(config, where)
+    config = {**config, "quantization_config": None}
     arguments = family.configuration.read(config, where)
     if family.classes:
         arguments["num_classes"] = len(classes_of(config, where))
@@ -152,8 +155,10 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     if hasattr(family.model, "problem_type"):
         check_choice(str(where), {"problem_type": None, **config}, "problem_type", PROBLEMS)
         arguments["problem_type"] = config.get("problem_type")
-    tensors = Tensors(folder)
-    arguments |= family.weights.arguments(tensors.shapes)
+    weights = family.weights
+    tensors = quantised.tensors_of(folder, scheme)
+    arguments |= quantised.policy(tensors, family)
+    arguments |= weights.arguments(tensors.shapes)
     check_sizes(family, config, tensors, where)
     try:
         values = sum(map(math.prod, tensors.shapes.values()))
@@ -161,8 +166,9 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
             model = family.make(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    weights, model.published_as = family.weights, family.name
-    model.unused_tensors = tuple(assign(model, weights.mappings(model), tensors, weights.prefix))
+    model.published_as, mappings = family.name, weights.mappings(model)
+    filled = quantised.fill(model, mappings, tensors)
+    model.unused_tensors = tuple(assign(model, mappings, tensors, weights.prefix, filled))
     if isinstance(model, models.LanguageModel) and has_chat_template(folder):
         warnings.warn(
             f"{folder} has a chat template, by which turns of a conversation become one text. It "
@@ -233,6 +239,11 @@ def save(
     >>> sorted(path.name for path in pretrained.save(model, tempfile.mkdtemp()).iterdir())
     ['config.json', 'model.safetensors']
     """
+    if any(layer.quantization_mode for layer in model._flatten_layers()):
+        raise ValueError(
+            f"save: `model` must have weights in floating-point numbers. Received: '{model.name}', "
+            "quantised; `.keras` files keep it as it is"
+        )
     family, architecture, config, arguments = _described(model, family)
     weights = family.weights
     bare = weights.prefix if architecture in weights.bare else ""

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.layers.low_rank import LowRankSettings
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.pretrained.adapter_modules import Part, as_adapted
 
 

@@ -101,7 +101,7 @@ GEMMA2 = Family(
         # Of older files, which say beside it what is computed.
         without_effect=WITHOUT_EFFECT | {"hidden_act", "cache_implementation"},
     ),
-    weights=Weights(mappings=_mappings, sizes=SIZES, layers=LAYERS),
+    weights=Weights(_mappings, SIZES, LAYERS, projections=projections),
     model=LanguageModel,
     **of_texts("Gemma2", WITHOUT_SPANS),
     make=make_language_model,

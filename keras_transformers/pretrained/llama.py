@@ -168,7 +168,7 @@ def _family(
             settled={**SETTLED, **(settled or {})},
             without_effect=WITHOUT_EFFECT | without_effect,
         ),
-        weights=Weights(mappings=mappings, sizes=SIZES, layers=LAYERS),
+        weights=Weights(mappings, SIZES, LAYERS, projections=projections),
         model=LanguageModel,
         **of_texts(title, OF_DECODERS),
         make=make_language_model,

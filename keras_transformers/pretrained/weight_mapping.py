@@ -9,7 +9,7 @@ import collections
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -156,15 +156,29 @@ class Names:
 def paired(
     model: keras.Model, mappings: Mappings
 ) -> list[tuple[keras.Variable, WeightMapping, str, list[str]]]:
-    """`(weight, mapping, published name, other names)` of every weight but adapters' of a model."""
-    names = Names(mappings)
-    layers = model._flatten_layers(include_self=False)
-    adapters = {id(w) for each in layers if isinstance(each, LowRank) for w in each.weights}
-    weights = [weight for weight in model.weights if id(weight) not in adapters]
+    """`(weight, mapping, published name, other names)` of the weights of a built model.
+
+    Adapters' are left out, and what layers in few bits have in the place of a kernel.
+    """
+    names, apart = Names(mappings), set()
+    for layer in model._flatten_layers(include_self=False):
+        if isinstance(layer, LowRank):
+            apart |= {id(weight) for weight in layer.weights}
+        elif layer.quantization_mode is not None:
+            apart |= {
+                id(weight) for weight in layer.weights if weight is not getattr(layer, "bias", None)
+            }
+    weights = [weight for weight in model.weights if id(weight) not in apart]
     return [(w, *names.of(w.path.removeprefix(f"{model.name}/"))) for w in weights]
 
 
-def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str) -> list[str]:
+def assign(
+    model: keras.Model,
+    mappings: Mappings,
+    tensors: Tensors,
+    prefix: str,
+    filled: Collection[str] = (),
+) -> list[str]:
     """Gives every weight of a built model its published value.
 
     Args:
@@ -173,6 +187,7 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
         tensors: `Tensors`.
         prefix: What the names of the base model begin with where there is a head; files of a base
             model alone lack it.
+        filled: Published names that are in it already.
 
     Returns:
         Sorted names of the tensors that no weight needs.
@@ -187,7 +202,7 @@ def assign(model: keras.Model, mappings: Mappings, tensors: Tensors, prefix: str
         names = [name.removeprefix(prefix) if bare else name for name in names]
         return [name for name in names if name in tensors.shapes], next(iter(names), "")
 
-    used = set()
+    used = set(filled)
     for weight, mapping, name, others in paired(model, mappings):
         there, first = named([name, *others])
         there = there or named([*mapping.instead])[0]

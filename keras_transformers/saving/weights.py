@@ -150,6 +150,10 @@ def _load_tensors(model: keras.Model, path: pathlib.Path) -> None:
     tensor_file.verify(opened, path)
     for name, weight in weights.items():
         weight.assign(opened.get_tensor(name))
+    for layer in model._flatten_layers():
+        calibrated = f"is_{layer.quantization_mode}_calibrated"
+        if hasattr(layer, calibrated):  # by GPTQ or AWQ, as what is saved is
+            setattr(layer, calibrated, True)
 
 
 def _checked(

@@ -2,14 +2,14 @@
 
 Columns of a file are separated by tabs, with no quotes; or a file `.csv` has commas and quotes
 (semicolons, where the first line has no comma), one `.jsonl` an object in each line, and one
-`.parquet` columns with names. Text is in UTF-8 and may be packed, `.gz`. A byte order mark and
-Windows line ends do no harm.
+`.parquet`, `.arrow` or `.tfrecord` columns with names. Text is in UTF-8 and may be packed, `.gz`.
+A byte order mark and Windows line ends do no harm.
 """
 
 from keras_transformers.tables.accounts import account
 from keras_transformers.tables.columns import LABELS, PAIRS, TEXTS, Chosen, Column
 from keras_transformers.tables.files import ENDINGS, ending, read_bytes
-from keras_transformers.tables.rows import names_column, read_rows, read_table
+from keras_transformers.tables.rows import names_column, read_rows, read_table, rows_of, table_rows
 
 __all__ = [
     "ENDINGS",
@@ -24,4 +24,6 @@ __all__ = [
     "read_bytes",
     "read_rows",
     "read_table",
+    "rows_of",
+    "table_rows",
 ]

@@ -48,6 +48,8 @@ PAIRS = (
 
 def text_of(value: Any) -> Any:
     """A str, or a list of str, of what a cell holds; numbers are names, too. None of others."""
+    if isinstance(value, str):
+        return value if is_unicode(value) else None
     if hasattr(value, "tolist"):  # of NumPy
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -62,7 +64,7 @@ def text_of(value: Any) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return None
-    return value if isinstance(value, str) and is_unicode(value) else None
+    return None
 
 
 def missing(value: Any) -> bool:
@@ -72,6 +74,8 @@ def missing(value: Any) -> bool:
 
 def is_unicode(text: str) -> bool:
     """Whether there is no half of a surrogate pair in it, as for a byte that is no UTF-8."""
+    if text.isascii():
+        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -6,17 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables.columns import (
-    Chosen,
-    Column,
-    chosen_columns,
-    flat,
-    is_header,
-    not_found,
-    plain,
-    positions_of,
-)
+from keras_transformers.tables.columns import Chosen, Column, plain
 from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
+from keras_transformers.tables.finder import Finder
 from keras_transformers.tables.memory import name_of, rows_in_memory
 
 FEWEST = 10  # rows from which on it tells something that a label is in one alone
@@ -98,9 +90,54 @@ def read_table(
     >>> read_table(path, (TEXTS, LABELS), "text and class")
     ([(2, ['a cat, a dog', 'animal'])], Counter({'blank': 1}))
     """
+    return _counted(table_rows(path, columns, layout, chosen))
+
+
+def table_rows(
+    path: StrPath, columns: Sequence[Column], layout: str, chosen: Chosen = None, after: int = 0
+) -> Iterator[tuple[int, Any]]:
+    r"""The rows of `read_table` one by one, which are never in memory together.
+
+    Args:
+        path, columns, layout, chosen: As for `read_table`.
+        after: Number of a row; only what stands behind it is given.
+
+    Yields:
+        `(line, values)`; or `(line, reason)`, a str, where the row is to be left out.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError: As `read_table`; of a file that breaks off,
+            after the rows before.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import PAIRS, table_rows
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.tsv"
+    >>> _ = path.write_text("a cat\teine Katze\na dog\n", encoding="utf-8")
+    >>> list(table_rows(path, PAIRS, "source TAB target"))
+    [(1, ['a cat', 'eine Katze']), (2, 'without a tab')]
+    """
     separator = "comma" if ending(path) == ".csv" else "tab"
-    found = _Finder(str(path), columns, chosen, separator).values(rows_of_file(path, layout))
-    return _counted(found)
+    finder = Finder(str(path), columns, chosen, separator)
+    return finder.values(rows_of_file(path, layout, after), after)
+
+
+def rows_of(
+    name: str, rows: Iterable[Row], columns: Sequence[Column], chosen: Chosen = None, after: int = 0
+) -> Iterator[tuple[int, Any]]:
+    """As `table_rows`, of rows that are no file.
+
+    Args:
+        name: What messages call it.
+        rows: Numbers, and rows as tuples or dicts; those up to `after` need not be there.
+        columns, chosen, after: As for `table_rows`.
+
+    Example:
+    >>> from keras_transformers.tables import TEXTS, rows_of
+    >>> list(rows_of("toy", [(1, {"text": "a cat"}), (2, {"text": None})], [TEXTS]))
+    [(1, ['a cat']), (2, "without text for 'text'")]
+    """
+    return Finder(name, columns, chosen, "value", "row").values(rows, after)
 
 
 def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen = None) -> Rows:
@@ -128,7 +165,7 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     if isinstance(data, str | pathlib.PurePath):
         return Rows(pathlib.Path(data).name, *read_table(data, columns, layout, chosen))
     name = name_of(data)
-    found = _Finder(name, columns, chosen, "value", "row")
+    found = Finder(name, columns, chosen, "value", "row")
     return Rows(name, *_counted(found.values(rows_in_memory(data, len(columns), layout))))
 
 
@@ -169,108 +206,3 @@ def _counted(
         else:
             rows.append((number, values))
     return rows, left_out
-
-
-class _Finder:
-    """Finds the wanted columns in one row after the other."""
-
-    def __init__(
-        self,
-        name: str,
-        columns: Sequence[Column],
-        chosen: Chosen,
-        separator: str,
-        numbered: str = "line",
-    ) -> None:
-        self.name, self.columns, self.separator, self.numbered = name, columns, separator, numbered
-        try:
-            self.chosen = chosen_columns(chosen, columns)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-        self.has_names = any(isinstance(each, str) for each in self.chosen or ())
-        self.positions: list[int] | None = None  # of rows without names of their own
-        self.width: int | None = None  # of these rows
-
-    def values(self, rows: Iterable[Row]) -> Iterator[tuple[int, Any]]:
-        """Numbers of rows, and the value of each column or why there is none."""
-        first: tuple[int, list[Any]] | None = None
-        any_kept = False
-        for number, cells in rows:
-            if isinstance(cells, str):
-                yield number, cells
-                continue
-            if isinstance(cells, Mapping):
-                found = self._of_names(number, flat(cells))
-                first = first or (number, list(flat(cells)))
-            elif self.positions is None and self._starts(number, cells):
-                continue  # these were names
-            else:
-                found = self._in_order(number, cells)
-            any_kept = any_kept or not isinstance(found, str)
-            yield number, found
-        if first is not None and not any_kept:
-            self._complain(*first)
-
-    def _starts(self, number: int, cells: Sequence[Any]) -> bool:
-        """Settles where the columns are, by the first row; whether that has names."""
-        texts = [cell for cell in cells if isinstance(cell, str)]
-        named = self.has_names or (
-            number == 1 and self.numbered == "line" and is_header(texts, self.columns)
-        )
-        if named:
-            positions = positions_of(self._at(number), texts, self.columns, self.chosen)
-            if None in positions:
-                raise not_found(self._at(number), texts, self.columns, positions)
-            self.positions = [each for each in positions if each is not None]
-            self.width = len(texts)
-        elif self.chosen is not None:
-            self.positions = [each for each in self.chosen if isinstance(each, int)]
-        else:
-            self.positions, self.width = list(range(len(self.columns))), len(self.columns)
-        return named
-
-    def _in_order(self, number: int, cells: Sequence[Any]) -> Any:
-        wanted, width = self.positions or [], self.width
-        if all(isinstance(cell, str) and not cell.strip() for cell in cells):
-            return "blank"
-        least = max(wanted) + 1 if width is None else width
-        if len(cells) < least:
-            return (
-                f"without a {self.separator}" if least == 2 else f"with fewer than {least} columns"
-            )
-        if width is not None and len(cells) > width:
-            return f"with more than {'two' if width == 2 else width} columns"
-        return self._checked([cells[position] for position in wanted])
-
-    def _of_names(self, number: int, row: Mapping[str, Any]) -> Any:
-        names = list(row)
-        if self.chosen is None:
-            positions = positions_of(self._at(number), names, self.columns, None)
-        else:  # another row may have them, if not this one
-            there = [each in row or isinstance(each, int) for each in self.chosen]
-            positions = (
-                positions_of(self._at(number), names, self.columns, self.chosen)
-                if all(there)
-                else [None] * len(there)
-            )
-        values = list(row.values())
-        return self._checked([None if each is None else values[each] for each in positions])
-
-    def _checked(self, values: Sequence[Any]) -> Any:
-        found = []
-        for column, value in zip(self.columns, values, strict=True):
-            found.append(column.value(value))
-            if found[-1] is None:
-                return f"without {'text' if column.holds != 'anything' else 'a value'} for " + repr(
-                    column.name
-                )
-        return found
-
-    def _complain(self, number: int, names: list[Any]) -> None:
-        """ValueError if the first row with names lacks a column, where no row was usable."""
-        positions = positions_of(self._at(number), names, self.columns, self.chosen)
-        if None in positions:
-            raise not_found(self._at(number), names, self.columns, positions)
-
-    def _at(self, number: int) -> str:
-        return f"{self.name}, {self.numbered} {number}"

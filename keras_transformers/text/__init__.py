@@ -15,6 +15,13 @@ from keras_transformers.text.offsets import Offsets, with_offsets
 from keras_transformers.text.packing import balanced_lengths, packed
 from keras_transformers.text.pieces import PieceTokenizer
 from keras_transformers.text.siglip import SiglipTokenizer
+from keras_transformers.text.streaming import (
+    bucketing,
+    encoder_of_documents,
+    encoder_of_labelled,
+    encoder_of_pairs,
+    row_of_labels,
+)
 from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
@@ -39,7 +46,11 @@ __all__ = [
     "balanced_lengths",
     "bucketed",
     "bucketed_texts",
+    "bucketing",
     "encode_pairs",
+    "encoder_of_documents",
+    "encoder_of_labelled",
+    "encoder_of_pairs",
     "framed",
     "masked",
     "packed",
@@ -49,6 +60,7 @@ __all__ = [
     "read_pairs",
     "read_texts",
     "real_token_share",
+    "row_of_labels",
     "sliding_windows",
     "with_offsets",
 ]

@@ -91,6 +91,16 @@ def bucketed_texts(
             f"bucketed_texts: `ids` must be at most {boundaries[-1]} long, the last boundary. "
             f"Received: {longest}"
         )
+    chunks = orders(len(labels), CHUNK, seed, epoch).map(
+        lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))
+    )
+    return bucketed_chunks(chunks, boundaries, tokens_per_batch, padding_id)
+
+
+def bucketed_chunks(
+    chunks: tf.data.Dataset, boundaries: Sequence[int], tokens_per_batch: int, padding_id: int
+) -> tf.data.Dataset:
+    """What `bucketed_texts` makes, of a dataset of ragged ids and their labels."""
     sizes = [tokens_per_batch // boundary for boundary in boundaries]
 
     def fill(ids: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -101,9 +111,6 @@ def bucketed_texts(
         ids = tf.pad(ids, [*missing, [0, 0]], constant_values=padding_id)
         return ids, labels, tf.pad(tf.ones([number]), missing)
 
-    chunks = orders(len(labels), CHUNK, seed, epoch).map(
-        lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))
-    )
     # Each text is a dense vector then, which TensorFlow must be told.
     dataset = chunks.unbatch().map(lambda ids, labels: (tf.reshape(ids, [-1]), labels))
     batches = dataset.bucket_by_sequence_length(

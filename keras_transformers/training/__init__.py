@@ -15,7 +15,9 @@ from keras_transformers.training.classification import (
     score_classes,
     score_labels,
 )
+from keras_transformers.training.depth import GradualUnfreezing, block_depths
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
+from keras_transformers.training.lamb import Lamb
 from keras_transformers.training.linear_cross_entropy import (
     LinearCrossEntropy,
     TokenResults,
@@ -37,6 +39,7 @@ from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
 from keras_transformers.training.tokens import token_learning
+from keras_transformers.training.tracking import Tracker
 from keras_transformers.training.translation import TranslationScores, score_translations
 
 __all__ = [
@@ -48,9 +51,11 @@ __all__ = [
     "DetectionScores",
     "ExactResume",
     "FineTuning",
+    "GradualUnfreezing",
     "InverseSquareRoot",
     "LabelAccuracy",
     "LabelScores",
+    "Lamb",
     "LinearCrossEntropy",
     "MaskedAccuracy",
     "Muon",
@@ -59,11 +64,13 @@ __all__ = [
     "Throughput",
     "TokenCrossEntropy",
     "TokenResults",
+    "Tracker",
     "TranslationScores",
     "WarmupLinear",
     "adapters_of",
     "add_lora",
     "best_threshold",
+    "block_depths",
     "bleu_tokenizer",
     "calibration_error",
     "classification_accuracy",

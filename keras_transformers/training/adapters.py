@@ -10,7 +10,8 @@ from keras import ops
 
 from keras_transformers.annotations import Array
 from keras_transformers.layers.adapting import add_adapter, remove_adapter
-from keras_transformers.layers.low_rank import LowRank, LowRankSettings
+from keras_transformers.layers.low_rank import LowRank
+from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.training.adapter_targets import (
     adapted_layers,
     layers_of,

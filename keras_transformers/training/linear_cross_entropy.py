@@ -1,6 +1,6 @@
 """Cross-entropy of hidden states and the table of tokens, without the logits of all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -91,32 +91,34 @@ def linear_cross_entropy(
         # Not even a NaN at padding may meet the 0 of its gradient.
         clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
         table, *bias = trained or kept
-        found, *changes = in_chunks(clean, table, tuple(bias), ids, eps, known, compiled, frozen)
+        found, *changes = in_chunks(clean, table, bias, ids, eps, known, compiled, frozen)
 
         def gradient(*arguments: Any, upstream: Any = None) -> Any:
             upstream = arguments[0] if upstream is None else upstream
             shares, given = shares_of(upstream[:, 0]), (x, *trained)
             if known is None:
-                again = (clean, table, tuple(bias), ids, eps, shares, compiled, frozen)
-                _, *taken = in_chunks(*again)
+                _, *taken = in_chunks(clean, table, bias, ids, eps, shares, compiled, frozen)
             else:  # `shares` is a multiple of what was known
                 square = ops.sum(known * known)
                 factor = ops.sum(shares * known) / ops.where(square > 0, square, 1.0)
                 taken = [change * factor for change in changes]
-            taken = [ops.cast(c, g.dtype) for c, g in zip(taken, given, strict=True)]
-            return taken[0] if frozen else tuple(taken)
+            found = tuple(ops.cast(c, g.dtype) for c, g in zip(taken, given, strict=True))
+            return found[0] if frozen else found
 
         # One tensor, for PyTorch's `custom_gradient` takes no more.
         return ops.where(real[:, None], found, 0.0), gradient
 
-    weights_of = [table] if bias is None else [table, bias]
-    frozen = not any(getattr(each, "trainable", True) for each in weights_of)
-    # On TensorFlow a gradient of one's own must not see variables.
-    kept = [(ops.stop_gradient if frozen else ops.convert_to_tensor)(each) for each in weights_of]
-    found = results_of(ops.reshape(hidden, (-1, dim)), *([] if frozen else kept))
+    frozen, kept = _tensors([table] if bias is None else [table, bias])
+    found = results_of(ops.reshape(hidden, (-1, dim)), *(() if frozen else kept))
     facts = ops.stop_gradient(found[:, 1:])
     columns = (found[:, 0], facts[:, 0], facts[:, 1])
     return TokenResults(*(ops.reshape(column, shape) for column in columns))
+
+
+def _tensors(weights: Sequence[Any]) -> tuple[bool, tuple[Tensor, ...]]:
+    """Whether none is trained, and their values; TensorFlow's own gradients see no variables."""
+    frozen = not any(getattr(each, "trainable", True) for each in weights)
+    return frozen, tuple(map(ops.stop_gradient if frozen else ops.convert_to_tensor, weights))
 
 
 class _Reduced(keras.losses.Loss):

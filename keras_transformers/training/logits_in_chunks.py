@@ -1,6 +1,6 @@
 """Cross-entropy of logits that exist for a chunk of positions at a time, and its gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -33,7 +33,7 @@ class _Seen(NamedTuple):
 def in_chunks(
     x: Tensor,
     table: Tensor,
-    bias: tuple[Tensor, ...],
+    bias: Sequence[Tensor],
     ids: Tensor,
     smoothing: float,
     shares: Tensor | None,
@@ -109,7 +109,7 @@ def _updated(x: Any, start: tuple[Any, ...], new: Tensor) -> Any:
 def _all_seen(
     x: Tensor,
     table: Tensor,
-    bias: tuple[Tensor, ...],
+    bias: Sequence[Tensor],
     ids: Tensor,
     smoothed: bool,
     keep: bool,

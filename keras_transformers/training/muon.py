@@ -35,7 +35,8 @@ class Muon(ByStep, keras.optimizers.Optimizer):
             iterations of Jordan et al. 2024 do; three cost less, and learned more slowly.
         adam_for: Regular expression; variables whose path it matches are left to Adam. Embeddings
             and a separate output projection belong there.
-        **kwargs: Of `keras.optimizers.Optimizer`: `weight_decay`, `global_clipnorm`, `use_ema` ...
+        **kwargs: Of `keras.optimizers.Optimizer`: `weight_decay`, `global_clipnorm`, `use_ema` ...;
+            and `depths` and `layer_decay`, see `AdamW`.
 
     Raises:
         ValueError: If `momentum` is not in `[0, 1)` or `steps` is not positive.
@@ -96,14 +97,14 @@ class Muon(ByStep, keras.optimizers.Optimizer):
             for variable, shape in zip(variables, self.shapes, strict=True)
         ]
 
-    def _backend_update_step(
-        self, grads: Sequence[Tensor], trainable_variables: Sequence[Any], learning_rate: Tensor
+    def _update_at_rate(
+        self, gradients: Sequence[Tensor], variables: Sequence[Any], learning_rate: Tensor
     ) -> None:
         # Under tf.distribute Keras sums the gradients of replicas, then updates each variable.
         if self._in_one_program():
-            self._update_all(grads, trainable_variables, learning_rate)
+            self._update_all(gradients, variables, learning_rate)
         else:
-            super()._backend_update_step(grads, trainable_variables, learning_rate)
+            super()._update_at_rate(gradients, variables, learning_rate)
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         self._update_all([gradient], [variable], learning_rate)

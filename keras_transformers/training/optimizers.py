@@ -1,6 +1,6 @@
 """What our optimizers mend of Keras's, and AdamW that remembers what it must not decay."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -20,15 +20,34 @@ else:
 
 
 class ByStep(_Optimizer):
-    """What both optimizers mend of Keras's.
+    """What our optimizers mend of Keras's, and rates that differ by depth.
 
     Gradients of tables, averages while accumulating, and on TensorFlow the size of the graph:
     Keras makes 40 operations for each variable, a third of a step's, which are traced and converted
     before every first step, whatever is cached.
+
+    Args:
+        depths: How deep each variable lies, see `block_depths`; None treats all alike.
+        layer_decay: Factor on learning rate and weight decay for each depth below the deepest.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        depths: Sequence[int] | None = None,
+        layer_decay: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.depths = None if depths is None else list(depths)
+        self.layer_decay = layer_decay
+        self.depth_rates: Any = None  # a variable, once built
+        self._share: Any = None  # of the learning rate, while weights of one depth are decayed
+        if not 0 < layer_decay <= 1 or (depths is None and layer_decay != 1):
+            raise ValueError(
+                f"{type(self).__name__}: `layer_decay` must be in (0, 1], and 1 without `depths`. "
+                f"Received: layer_decay={layer_decay}, depths={depths}"
+            )
         if self.gradient_accumulation_steps and self.use_ema and self.ema_overwrite_frequency:
             raise ValueError(
                 f"{type(self).__name__}: `ema_overwrite_frequency` must be None with "
@@ -40,6 +59,61 @@ class ByStep(_Optimizer):
         self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
         super().apply(_dense(grads), trainable_variables)
+
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        if self.depths is None:
+            return
+        if len(self.depths) != len(variables):
+            raise ValueError(
+                f"{type(self).__name__}: `depths` must have a number for each trainable variable, "
+                f"{len(variables)}. Received: {len(self.depths)}"
+            )
+        rates = self.rates_of_depths()
+        self.depth_rates = self.add_variable(
+            (len(rates),),
+            initializer=lambda shape, dtype: ops.convert_to_tensor(rates, dtype),
+            dtype="float32",
+            name="depth_rates",
+        )
+
+    def rates_of_depths(self) -> list[float]:
+        """Factor on the learning rate of each depth, from the first: `layer_decay^(last - i)`."""
+        last = max(self.depths or [0])
+        return [self.layer_decay ** (last - i) for i in range(last + 1)]
+
+    def _by_depth(self, *lists: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """A factor on the learning rate, and those parts of the lists that it is for.
+
+        Args:
+            *lists: Variables, and what belongs to each.
+        """
+        if self.depths is None:
+            yield (None, *lists)
+            return
+        depths = [self.depths[self._get_variable_index(variable)] for variable in lists[0]]
+        for depth in sorted(set(depths)):
+            of_depth = [i for i, each in enumerate(depths) if each == depth]
+            yield (self.depth_rates[depth], *([part[i] for i in of_depth] for part in lists))
+
+    def _backend_update_step(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[Any], learning_rate: Tensor
+    ) -> None:
+        for share, variables, gradients in self._by_depth(trainable_variables, grads):
+            rate = learning_rate if share is None else learning_rate * share
+            self._update_at_rate(gradients, variables, rate)
+
+    def _update_at_rate(
+        self, gradients: Sequence[Tensor], variables: Sequence[Any], learning_rate: Tensor
+    ) -> None:
+        """Hook: makes the step of some variables."""
+        super()._backend_update_step(gradients, variables, learning_rate)
+
+    def _get_current_learning_rate(self) -> Any:
+        rate = super()._get_current_learning_rate()
+        return rate if self._share is None else rate * self._share
 
     def _in_one_program(self) -> bool:
         """Whether variables are updated here, and not by tf.distribute for each replica."""
@@ -91,6 +165,12 @@ class ByStep(_Optimizer):
         """Takes the same shares off as Keras does, of which each is computed once."""
         if not self.weight_decay:
             return
+        for share, some in self._by_depth(variables):
+            self._share = share
+            self._decay(some)
+        self._share = None
+
+    def _decay(self, variables: Sequence[keras.Variable]) -> None:
         if not self._in_one_program():
             super()._apply_weight_decay(variables)
             return
@@ -123,6 +203,10 @@ class ByStep(_Optimizer):
                 share = ops.cast(momentum, variable.dtype)
                 average.assign(share * average + (1 - share) * variable)
 
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return {**config, "depths": self.depths, "layer_decay": self.layer_decay}
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class AdamW(ByStep, keras.optimizers.AdamW):
@@ -137,7 +221,9 @@ class AdamW(ByStep, keras.optimizers.AdamW):
         weight_decay: Share of a weight taken off in each step, times the learning rate.
         no_decay: Parts of the names of the variables that are not decayed; by default biases,
             norms, layer scales, learned tokens and positions.
-        **kwargs: Of `keras.optimizers.AdamW`.
+        **kwargs: Of `keras.optimizers.AdamW`; and `depths` of the variables, by `block_depths`,
+            with `layer_decay`, the factor on learning rate and weight decay for each depth below
+            the deepest (Clark et al. 2020, https://arxiv.org/abs/2003.10555).
 
     Example:
     >>> import keras
@@ -160,14 +246,14 @@ class AdamW(ByStep, keras.optimizers.AdamW):
         self.no_decay = tuple(no_decay)
         self.exclude_from_weight_decay(var_names=list(self.no_decay))
 
-    def _backend_update_step(
-        self, grads: Sequence[Tensor], trainable_variables: Sequence[Any], learning_rate: Tensor
+    def _update_at_rate(
+        self, gradients: Sequence[Tensor], variables: Sequence[Any], learning_rate: Tensor
     ) -> None:
-        indices = [self._get_variable_index(variable) for variable in trainable_variables]
+        indices = [self._get_variable_index(variable) for variable in variables]
         states = [(self._momentums[i], self._velocities[i]) for i in indices]
-        given = (grads, trainable_variables, states, learning_rate)
+        given = (gradients, variables, states, learning_rate)
         if self.amsgrad or not self._adam_by_kernel(*given):
-            super()._backend_update_step(grads, trainable_variables, learning_rate)
+            super()._update_at_rate(gradients, variables, learning_rate)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "no_decay": list(self.no_decay)}

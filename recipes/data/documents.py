@@ -4,11 +4,14 @@ import collections
 import dataclasses
 
 from keras_transformers.fitting.documents import in_parts
-from keras_transformers.text import TextCorpus, read_labelled, read_texts
+from keras_transformers.label_lists import names_of
+from keras_transformers.shards import Shards
+from keras_transformers.tables import LABELS, TEXTS
+from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import shakespeare
 from .embedded import split_name
-from .own_files import held_out_of, own_files
+from .own_files import SAMPLE, held_out_of, own_files, shards_of
 from .tfds import SPLITS, download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
@@ -25,6 +28,7 @@ class TextData:
     train: TextCorpus
     valid: TextCorpus
     test: TextCorpus
+    shards: Shards | None = None  # where they are a stream, of which `train` is a sample
 
     def corpora(self):
         """Dict of split -> corpus."""
@@ -44,7 +48,8 @@ def load_documents(dataset="shakespeare", train=None, valid=None, test=None, dat
             in each scene; "FOLDER/NAME" of these; or "tfds:NAME" for a set of TensorFlow Datasets
             with a text feature.
         train, valid, test: The user's own instead: text files, folders of them, or tables, see
-            `text.read_texts`; what is not given is held out of the first.
+            `text.read_texts`; what is not given is held out of the first. `train` can be a pattern,
+            as "shards/*.jsonl": then it is a stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
 
     Returns:
@@ -72,7 +77,9 @@ def load_labelled(
             "FOLDER/shakespeare-plays"; or "tfds:NAME" for a set of TensorFlow Datasets with a text
             and a class label.
         train, valid, test: The user's own files instead, see `read_labelled`; what is not given is
-            held out of the first.
+            held out of the first. `train` can be a pattern, as "shards/*.jsonl": then it is a
+            stream, gone through once beforehand for the names of the classes, and the others must
+            be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
         columns: Names of text and class in own files, where they have others.
@@ -113,6 +120,11 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
 
 
 def _read_documents(files):
+    if shards := shards_of(files, [TEXTS]):
+        texts = [text.decode() for (text,) in shards.sample(SAMPLE)]
+        corpora = {split: read_texts(files[split]) for split in ("valid", "test")}
+        sample = TextCorpus(f"Sample of {shards.name}", texts)
+        return {"train": sample, "shards": shards, **corpora}
     read = {split: read_texts(path) for split, path in files.items() if path}
     if len(read) < len(files):
         read["train"] = in_parts(read["train"], PIECE)
@@ -120,13 +132,22 @@ def _read_documents(files):
 
 
 def _read_labelled(files, separator, columns):
-    train = read_labelled(files["train"], None, separator, columns)
+    if shards := shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
+        classes = sorted(
+            {name for _, label in shards.rows() for name in names_of(label, separator)}
+        )
+        name, rows = f"Sample of {shards.name}", shards.sample(SAMPLE)
+        train = TextCorpus.labelled(name, rows, classes, separator=separator)
+        row = row_of_labels(classes, separator)
+        stream = {"shards": dataclasses.replace(shards, row=row)}
+    else:
+        train, stream = read_labelled(files["train"], None, separator, columns), {}
     others = {
         split: read_labelled(files[split], train.classes, separator, columns)
         for split in ("valid", "test")
         if files[split]
     }
-    return held_out_of({"train": train, **others})
+    return held_out_of({"train": train, **others, **stream})
 
 
 def _from_tfds(name, data_dir, labelled):

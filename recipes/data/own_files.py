@@ -1,6 +1,12 @@
 """The user's own files instead of a data set."""
 
+import glob
+import pathlib
+
 from keras_transformers.models.settings import SEVERAL
+from keras_transformers.shards import Shards
+
+SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 
 
 def own_files(files, every=False):
@@ -33,6 +39,23 @@ def held_out_of(corpora):
         corpora["train"], corpora[split] = corpora["train"].split()
         print(f"{len(corpora[split]):,} held out for --{split}")
     return corpora
+
+
+def shards_of(files, columns, **own):
+    """The `Shards` that the pattern of `--train`, as "shards/*.jsonl", fits; None if it is a path.
+
+    Args:
+        files: Dict of split -> path or None.
+        columns, **own: See `Shards.find`.
+
+    Raises:
+        ValueError: If not all splits are given: of a stream none is held out.
+    """
+    pattern = str(files["train"])
+    if pathlib.Path(pattern).exists() or not glob.has_magic(pattern):
+        return None
+    own_files(files, every=True)
+    return Shards.find(pattern, columns, **own)
 
 
 def separator_of(data):

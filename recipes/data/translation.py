@@ -2,12 +2,14 @@
 
 import dataclasses
 
+from keras_transformers.shards import Shards
+from keras_transformers.tables import PAIRS
 from keras_transformers.text import PairCorpus, SentencePieceTokenizer, encode_pairs, read_pairs
 from keras_transformers.training import text_normalization
 
 from .embedded import find as find_embedded
 from .embedded import split_name
-from .own_files import held_out_of, own_files
+from .own_files import SAMPLE, held_out_of, own_files, shards_of
 from .tfds import download, find
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
@@ -24,6 +26,7 @@ class TranslationData:
     test: PairCorpus
     source_language: str = "source"
     target_language: str = "target"
+    shards: Shards | None = None  # where they are a stream, of which `train` is a sample
 
     def head(self, **numbers):
         """The first pairs of each split, so many."""
@@ -39,7 +42,8 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, c
             translation set of TensorFlow Datasets, for instance
             "tfds:ted_hrlr_translate/pt_to_en".
         train, valid, test: The user's own files instead, see `text.read_pairs`; what is not given
-            is held out of the first.
+            is held out of the first. `train` can be a pattern, as "shards/*.jsonl": then it is a
+            stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         columns: Names of source and target in own files, where they have others.
 
@@ -51,6 +55,8 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, c
     """
     files = {"train": train, "valid": valid, "test": test}
     if own_files(files):
+        if shards := shards_of(files, PAIRS, chosen=columns or None):
+            return _of_shards(shards, valid, test, columns or None)
         read = {s: read_pairs(path, columns=columns or None) for s, path in files.items() if path}
         return TranslationData("own files", **held_out_of(read))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
@@ -66,6 +72,13 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, c
     there = find_embedded(name, name, folder)
     corpora = (read_pairs(there / f"{split}.tsv.gz") for split in SPLITS)
     return TranslationData(name, *corpora, *EMBEDDED[name])
+
+
+def _of_shards(shards, valid, test, columns):
+    pairs = ((source.decode(), target.decode()) for source, target in shards.sample(SAMPLE))
+    sample = PairCorpus.from_pairs(f"Sample of {shards.name}", pairs)
+    others = (read_pairs(path, columns=columns) for path in (valid, test))
+    return TranslationData("own files", sample, *others, shards=shards)
 
 
 def _from_tfds(name, data_dir):
@@ -118,7 +131,7 @@ def both(tokenizer):
     return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
 
 
-def encode(corpus, tokenizer, **options):
-    """Pairs of id sequences, see `encode_pairs`."""
-    source, target = both(tokenizer)
+def encode(corpus, tokenizers, **options):
+    """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
+    source, target = tokenizers
     return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)

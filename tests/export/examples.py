@@ -127,7 +127,7 @@ IN_FEWER_BITS = {
         "text classifier": _text_classifier,
         "image classifier": _image_classifier,
     }.items()
-    for precision in ("bfloat16", "float16", "int8")
+    for precision in ("bfloat16", "float16", "int8", "int4")
 }
 
 

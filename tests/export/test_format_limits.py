@@ -42,7 +42,7 @@ def test_the_exact_gelu_loads_in_onnx(tmp_path):
     assert "Erf" in kinds and "Erfc" not in kinds
 
 
-@pytest.mark.parametrize("precision", ["float16", "int8"])
+@pytest.mark.parametrize("precision", ["float16", "int8", "int4"])
 def test_onnx_takes_models_in_fewer_bits_and_litert_refuses_them(precision, tmp_path):
     model = in_precision(vit(), precision)
     options = (model, tmp_path / "x", CLASSES, PREPROCESSING)

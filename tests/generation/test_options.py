@@ -90,7 +90,8 @@ OPTIONS = {
 def test_a_beam_of_everything_finds_the_best_of_all_sequences(options, seed):
     search = BeamSearch(EVERYTHING, **{"length_penalty": 0.0, **options}, n_best=EVERYTHING)
     table, constraints = random_table(seed), search.constraints
-    result = find(search, table, **limits(constraints))
+    compiled = options is OPTIONS["several"]  # which has all of it in one program
+    result = find(search, table, compiled=compiled, **limits(constraints))
     for row in range(BATCH):
         scores, logp = {}, {}
         for tokens in every_sequence():
@@ -135,7 +136,9 @@ def test_every_search_keeps_the_constraints_and_scores_by_the_model(make, constr
     search, table = make(constraints=constraints), random_table(seed, end=1.0)
     numbers = np.random.default_rng(seed).random((BATCH, LENGTH + 1, search.beams), "float32")
     others = {"uniform": numbers} if make is Sampling else {}
-    result = find(search, table, max_length=LENGTH + 1, **limits(constraints), **others)
+    others |= limits(constraints)
+    compiled = constraints is CONSTRAINTS[-1]  # which has several in one program
+    result = find(search, table, max_length=LENGTH + 1, compiled=compiled, **others)
     for row in range(BATCH):
         tokens = words_of(result["tokens"][row])
         if tokens[-1] == END:
@@ -151,13 +154,14 @@ def test_a_required_word_of_no_probability_is_found_by_a_narrow_beam_too():
     table[..., 4] -= 30.0
     for beam_size in (1, 2, 4):
         search = BeamSearch(beam_size, 0.0, constraints=Constraints(required=(4, 3)))
-        for tokens in find(search, table, max_length=7)["tokens"]:
+        for tokens in find(search, table, max_length=7, compiled=False)["tokens"]:
             assert {4, 3} <= set(words_of(tokens))
     # A position is kept for those that have it early, where it costs least.
     everything = [s for s in every_sequence() if {3, 4} <= set(s)]
     best = max(log_probability(table[0], s) for s in everything)
     search = BeamSearch(6, 0.0, constraints=Constraints(required=(4, 3)))
-    assert find(search, table)["log_probabilities"][0] > best - 3.0
+    found = find(search, table, compiled=False)
+    assert found["log_probabilities"][0] > best - 3.0
 
 
 def test_a_sequence_ends_where_nothing_is_left_to_choose():

@@ -200,7 +200,9 @@ def test_errors_say_what_was_expected():
         DeformableDecoderBlock(HEADS, 11, num_points=0)
 
 
-@pytest.mark.parametrize("kind", ["attention", "encoder", "decoder"])
+@pytest.mark.parametrize(
+    "kind", ["attention", pytest.param("encoder", marks=pytest.mark.slow), "decoder"]
+)
 def test_they_are_layers_like_others(kind):
     tokens, at = random(2, POSITIONS, WIDTH), RNG.uniform(size=(2, POSITIONS, 2, 2))
     make, inputs = {

@@ -41,7 +41,10 @@ def edit(folder, **changes):
         ({"n_layer": 5000}, "n_layer=5000 must be the number of layers"),
         ({"activation_function": "abs"}, "`activation_function` must be one of gelu"),
         ({"scale_attn_by_inverse_layer_idx": True}, "must be False for models of type gpt2"),
-        ({"quantization_config": {"bits": 4}}, "`quantization_config` must be None"),
+        (
+            {"quantization_config": {"bits": 4}},
+            "`quantization_config` must have as `quant_method` one of gptq, awq, .*Received: None",
+        ),
         ({"n_head": 5}, "`num_heads` must divide `hidden_dim`=12"),
     ],
 )

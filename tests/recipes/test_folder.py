@@ -12,7 +12,7 @@ from PIL import Image
 
 from keras_transformers import visualization
 from keras_transformers.__main__ import RECIPES as NAMES
-from recipes import folder as folders
+from keras_transformers.training import tracking
 from recipes import training
 from recipes.folder import RunFolder, is_finished
 
@@ -60,13 +60,16 @@ def test_what_fails_after_the_metrics_costs_a_sentence(tmp_path, capsys):
     assert is_finished(tmp_path) and metrics["seconds"] > 0
 
 
-def test_tensorboard_that_is_not_there_is_named_before_anything_is_done(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"--tensorboard needs .*tensorboard\]"):
-        RunFolder(tmp_path / "run", tensorboard=True)
-    RunFolder(tmp_path / "run")
+@pytest.mark.parametrize("service", ["wandb", "mlflow"])
+def test_a_tracker_that_is_not_there_is_named_before_anything_is_done(
+    service, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=rf"--track {service} needs .* {service}: .*{service}\]"):
+        RunFolder(tmp_path).track(service, {}, resume=False)
+    RunFolder(tmp_path).track(None, {}, resume=False)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "tensorboard" in extras["optional-dependencies"]
+    assert service in extras["optional-dependencies"]
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 13])

@@ -44,7 +44,8 @@ def pretrained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def classified(tmp_path_factory, pretrained):
     folder = tmp_path_factory.mktemp("classified")
-    arguments = "--smoke", "--pretrained", pretrained[0], "--compare"
+    arguments = ["--smoke", "--pretrained", pretrained[0], "--compare"]
+    arguments += ["--layer-decay", 0.8, "--unfreeze-every", 0.5, "--track", "tensorboard"]
     return folder, run("text_classification", folder, *arguments)
 
 
@@ -99,6 +100,17 @@ def test_a_classifier_leaves_the_whole_folder(classified):
     model = keras.models.load_model(folder / "model.keras")
     assert result["probabilities"].shape == (1, model.head.num_classes)
     assert_last_line_is_true(folder)
+
+
+@pytest.mark.slow
+def test_each_model_of_a_run_has_curves_of_its_own_in_the_tracker(classified):
+    folder, _ = classified
+    curves = folder / "tensorboard"
+    assert {path.name for path in curves.iterdir()} == {"pretrained-1", "scratch-1", "results"}
+    assert inside(curves / "scratch-1") == {"train", "validation"}
+    optimizer = keras.models.load_model(folder / "model.keras").optimizer
+    if optimizer.depths is not None:  # the pre-trained one was better
+        assert optimizer.layer_decay == 0.8
 
 
 @pytest.mark.slow

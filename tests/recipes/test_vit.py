@@ -72,6 +72,14 @@ def test_a_run_can_go_on_from_another(smoke, tmp_path):
     np.testing.assert_array_equal(model.encoder_blocks[0].mixer.query_dense.kernel, kernel)
 
 
+def test_lower_blocks_of_a_pretrained_model_learn_more_slowly(smoke):
+    given = {"pretrained": str(smoke[0]), "layer_decay": 0.5}
+    optimizer = vit.build_model(configure(vit.Config, **given), 4, 1).optimizer
+    np.testing.assert_allclose(optimizer.depth_rates, 0.5 ** np.arange(5, -1, -1))
+    with pytest.raises(ValueError, match="need --pretrained"):
+        vit.build_model(configure(vit.Config, unfreeze_every=2), 4, 1)
+
+
 def test_weight_decay_spares_the_same_weights_after_reload(smoke):
     optimizer = keras.models.load_model(smoke[0] / "model.keras").optimizer
     assert {"bias", "gamma", "position_embedding"} <= set(optimizer.no_decay)

@@ -16,12 +16,12 @@ from tests.contract import to_numpy
 from tests.every_layer import EVERY
 from tests.every_model import MODELS, OF_PICTURES, data
 
-MODES = ("int8", "int4")
+MODES = ("int8", "int4", "int4/-1", "int4/5")  # in groups of 128, all inputs, or 5
 OFTEN = ("EncoderBlock", "TokenEmbedding", "LogGridBias", "transformer", "vit")  # the rest is slow
 
 
 def quick(name, mode=None):
-    return name in OFTEN and mode != "int4"
+    return name in OFTEN and mode not in ("int4", "int4/-1")
 
 
 def some(names, more=()):
@@ -62,7 +62,9 @@ def randomized(model):
 def quantised(model, mode):
     """The model after `quantize`; the test is skipped where there is nothing to quantise."""
     before = len(model.weights)
-    model.quantize(mode)
+    mode, _, size = mode.partition("/")
+    config = keras.quantizers.Int4QuantizationConfig(block_size=int(size)) if size else None
+    model.quantize(mode, config=config)
     if len(model.weights) == before:
         pytest.skip("no part of it is quantised")
     return model
@@ -77,6 +79,15 @@ def assert_the_same(one, other, inputs):
         np.testing.assert_array_equal(to_numpy(a), to_numpy(b))
 
 
+def assert_read_from_tensors(model, other, inputs, folder):
+    """Another model gets the weights of a `.safetensors` file."""
+    saving.save_weights(model, folder / "weights.safetensors")
+    for weight in other.weights:
+        weight.assign(keras.ops.zeros(weight.shape, weight.dtype))
+    saving.load_weights(other, folder / "weights.safetensors")
+    assert_the_same(model, other, inputs)
+
+
 @pytest.mark.filterwarnings("ignore:.*quantize.*")
 @each_mode(EVERY)
 def test_a_quantised_layer_comes_back_from_its_file(name, mode, tmp_path):
@@ -84,6 +95,7 @@ def test_a_quantised_layer_comes_back_from_its_file(name, mode, tmp_path):
     quantised(model, mode).save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     assert_the_same(model, again, inputs)
+    assert_read_from_tensors(model, again, inputs, tmp_path)
     again.save(tmp_path / "again.keras")  # and once more
     assert_the_same(model, saving.load_model(tmp_path / "again.keras"), inputs)
 
@@ -93,7 +105,9 @@ def test_a_quantised_layer_comes_back_from_its_file(name, mode, tmp_path):
 def test_a_quantised_model_comes_back_from_its_file(name, mode, tmp_path):
     model, inputs = made(name)
     quantised(model, mode).save(tmp_path / "model.keras")
-    assert_the_same(model, saving.load_model(tmp_path / "model.keras"), inputs)
+    again = saving.load_model(tmp_path / "model.keras")
+    assert_the_same(model, again, inputs)
+    assert_read_from_tensors(model, again, inputs, tmp_path)
 
 
 def test_a_quantised_part_of_something_else_comes_back(tmp_path):
@@ -107,7 +121,7 @@ def test_a_quantised_part_of_something_else_comes_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow), "int8"]
+    "precision", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow), "int8", "int4"]
 )
 def test_a_copy_in_fewer_bits_comes_back_from_its_file(precision, tmp_path):
     copy = in_precision(made("transformer")[0], precision)

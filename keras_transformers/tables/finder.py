@@ -1,0 +1,124 @@
+"""The wanted columns of one row after the other."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_transformers.tables.columns import (
+    Chosen,
+    Column,
+    chosen_columns,
+    flat,
+    is_header,
+    not_found,
+    positions_of,
+)
+from keras_transformers.tables.files import Row
+
+
+class Finder:
+    """Finds the wanted columns in one row after the other."""
+
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[Column],
+        chosen: Chosen,
+        separator: str,
+        numbered: str = "line",
+    ) -> None:
+        self.name, self.columns, self.separator, self.numbered = name, columns, separator, numbered
+        try:
+            self.chosen = chosen_columns(chosen, columns)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        self.has_names = any(isinstance(each, str) for each in self.chosen or ())
+        self.positions: list[int] | None = None  # of rows without names of their own
+        self.width: int | None = None  # of these rows
+
+    def values(self, rows: Iterable[Row], after: int = 0) -> Iterator[tuple[int, Any]]:
+        """Numbers of rows, and the value of each column or why there is none; of those `after`."""
+        first: tuple[int, list[Any]] | None = None
+        any_kept = after > 0
+        for number, cells in rows:
+            if isinstance(cells, str):
+                if number <= after:
+                    continue
+                yield number, cells
+                continue
+            if isinstance(cells, Mapping):
+                found = self._of_names(number, flat(cells))
+                first = first or (number, list(flat(cells)))
+            elif self.positions is None and self._starts(number, cells):
+                continue  # these were names
+            elif number <= after:
+                continue
+            else:
+                found = self._in_order(number, cells)
+            any_kept = any_kept or not isinstance(found, str)
+            yield number, found
+        if first is not None and not any_kept:
+            self._complain(*first)
+
+    def _starts(self, number: int, cells: Sequence[Any]) -> bool:
+        """Settles where the columns are, by the first row; whether that has names."""
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        named = self.has_names or (
+            number == 1 and self.numbered == "line" and is_header(texts, self.columns)
+        )
+        if named:
+            positions = positions_of(self._at(number), texts, self.columns, self.chosen)
+            if None in positions:
+                raise not_found(self._at(number), texts, self.columns, positions)
+            self.positions = [each for each in positions if each is not None]
+            self.width = len(texts)
+        elif self.chosen is not None:
+            self.positions = [each for each in self.chosen if isinstance(each, int)]
+        else:
+            self.positions, self.width = list(range(len(self.columns))), len(self.columns)
+        return named
+
+    def _in_order(self, number: int, cells: Sequence[Any]) -> Any:
+        wanted, width = self.positions or [], self.width
+        if all(isinstance(cell, str) and not cell.strip() for cell in cells):
+            return "blank"
+        least = max(wanted) + 1 if width is None else width
+        if len(cells) < least:
+            return (
+                f"without a {self.separator}" if least == 2 else f"with fewer than {least} columns"
+            )
+        if width is not None and len(cells) > width:
+            return f"with more than {'two' if width == 2 else width} columns"
+        return self._checked([cells[position] for position in wanted])
+
+    def _of_names(self, number: int, row: Mapping[str, Any]) -> Any:
+        names = list(row)
+        if self.chosen is None:
+            positions = positions_of(self._at(number), names, self.columns, None)
+        else:  # another row may have them, if not this one
+            there = [each in row or isinstance(each, int) for each in self.chosen]
+            positions = (
+                positions_of(self._at(number), names, self.columns, self.chosen)
+                if all(there)
+                else [None] * len(there)
+            )
+        values = list(row.values())
+        return self._checked([None if each is None else values[each] for each in positions])
+
+    def _checked(self, values: Sequence[Any]) -> Any:
+        found = []
+        for column, value in zip(self.columns, values, strict=True):
+            found.append(column.value(value))
+            if found[-1] is None:
+                return f"without {'text' if column.holds != 'anything' else 'a value'} for " + repr(
+                    column.name
+                )
+        return found
+
+    def _complain(self, number: int, names: list[Any]) -> None:
+        """ValueError if the first row with names lacks a column, where no row was usable."""
+        positions = positions_of(self._at(number), names, self.columns, self.chosen)
+        if None in positions:
+            raise not_found(self._at(number), names, self.columns, positions)
+
+    def _at(self, number: int) -> str:
+        return f"{self.name}, {self.numbered} {number}"

@@ -1,0 +1,82 @@
+"""The records of files that are no text: Parquet, Arrow, TFRecord."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+Records: TypeAlias = Iterator[Mapping[str, Any] | str]  # or why one is left out
+
+
+def of_parquet(path: pathlib.Path, after: int = 0) -> Records:
+    """The rows of a Parquet file behind the first so many; groups of rows are passed over whole."""
+    with _whole(path, "Parquet") as arrow:
+        with arrow.parquet.ParquetFile(path) as file:
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if after < size:
+                    for batch in file.iter_batches(ROWS, [group]):
+                        yield from batch.slice(after).to_pylist()
+                        after = max(after - batch.num_rows, 0)
+                else:
+                    after -= size
+
+
+def of_arrow(path: pathlib.Path, after: int = 0) -> Records:
+    """The rows of an Arrow file, as `save_to_disk` of `datasets` writes them."""
+    with _whole(path, "Arrow") as arrow, arrow.memory_map(str(path)) as file:
+        for batch in arrow.ipc.open_stream(file):
+            for start in range(min(after, batch.num_rows), batch.num_rows, ROWS):
+                yield from batch.slice(start, ROWS).to_pylist()
+            after = max(after - batch.num_rows, 0)
+
+
+def of_examples(path: pathlib.Path, after: int = 0) -> Records:
+    """The features of the `tf.train.Example`s of a TFRecord file, plain or gzip."""
+    import tensorflow as tf
+
+    kind = "GZIP" if path.suffix == ".gz" else ""
+    records = tf.data.TFRecordDataset(str(path), kind).skip(after)
+    try:
+        for record in records.as_numpy_iterator():
+            try:
+                features = tf.train.Example.FromString(record).features.feature
+            except Exception:  # of protobuf, which has a class of its own in each version
+                yield "that are no tf.train.Example"
+            else:
+                yield {name: _feature(feature) for name, feature in features.items()}
+    except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+        reason = error.message.split("[Op")[0].strip()
+        raise ValueError(f"{path} is not a whole TFRecord file ({reason}).") from None
+
+
+ROWS = 1024  # that are made Python's at a time
+OF_RECORDS = {
+    ".parquet": of_parquet,
+    ".arrow": of_arrow,
+    ".tfrecord": of_examples,
+    ".tfrecords": of_examples,
+}
+
+
+def _feature(feature: Any) -> Any:
+    """The value of a feature, or a list of them where it has not one."""
+    kind = feature.WhichOneof("kind")
+    values = list(getattr(feature, kind).value) if kind else []
+    return values[0] if len(values) == 1 else values
+
+
+@contextlib.contextmanager
+def _whole(path: pathlib.Path, kind: str) -> Iterator[Any]:
+    """The package pyarrow; ValueError where it cannot read on."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            f"{path}: {kind} files need pyarrow: pip install 'keras_transformers[parquet]'"
+        ) from error
+    try:
+        yield pyarrow
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} is not a whole {kind} file ({reason}).") from None

@@ -1,0 +1,146 @@
+"""How deep each variable of a model lies, and training that goes by it."""
+
+from typing import Any
+
+import keras
+
+from keras_transformers.layers.rematerialization import Rematerialized
+
+
+def block_depths(model: keras.Model) -> list[int]:
+    """How deep each trainable variable of a model lies, counted in blocks.
+
+    0 is what stands before the first block, `i` block number `i` and what stands between it and the
+    next (what begins a stage of a pyramid lies with its first block), and one more than the number
+    of blocks what stands behind the last: norms, pooling, heads. Blocks are counted in the model's
+    own order: those of an encoder, then those of its decoder.
+
+    Args:
+        model: Built, with those variables trainable that the optimizer is to train.
+
+    Returns:
+        A number for each of `model.trainable_variables`; `AdamW` and its like take the list.
+
+    Raises:
+        ValueError: If the model is not built, or has no blocks.
+
+    Example:
+    >>> from keras_transformers.models import ViT
+    >>> from keras_transformers.training import AdamW, block_depths
+    >>> model = ViT(10, 32, patch_size=8, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=2)
+    >>> model.build((None, 32, 32, 3))
+    >>> depths = block_depths(model)
+    >>> depths[0], depths[-1], len(depths) == len(model.trainable_variables)
+    (0, 3, True)
+    >>> model.compile(AdamW(1e-3, depths=depths, layer_decay=0.75), "mse")
+    """
+    if not model.built:
+        raise ValueError(f"block_depths: '{model.name}' must be built, and has no variables yet.")
+    found = _of_stages(model) if hasattr(model, "_first") else _of_stack(model)
+    if not found:
+        raise ValueError(
+            f"block_depths: '{model.name}' must have blocks, such as EncoderBlock. Received none."
+        )
+    return [found[id(variable)] for variable in model.trainable_variables]
+
+
+def _of_stages(model: Any) -> dict[int, int]:
+    """Depths in a model of images, which knows the layers up to a block; by `id` of variables."""
+    last = len(model.encoder_blocks)
+    reached = [model._first(blocks) for blocks in range(last + 1)]
+    reached[last] = [layer for layer in reached[last] if layer is not model.norm]
+    found: dict[int, int] = {}
+    for depth, layers in enumerate([*reached, [model]]):
+        for variable in (variable for layer in layers for variable in layer.variables):
+            found.setdefault(id(variable), depth)
+    return found
+
+
+def _of_stack(model: keras.Model) -> dict[int, int]:
+    """Depths by the order in which a model made its layers; empty without blocks."""
+    order: list[tuple[keras.Variable, int]] = []
+    blocks = _walk(model, order, 0)
+    if not blocks:
+        return {}
+    last = max(i for i, (_, inside) in enumerate(order) if inside)
+    found: dict[int, int] = {}
+    depth = 0
+    for i, (variable, inside) in enumerate(order):
+        depth = inside or (depth if i < last else blocks + 1)
+        found.setdefault(id(variable), depth)  # a table that is shared lies where it comes first
+    return found
+
+
+def _walk(layer: Any, order: list[tuple[keras.Variable, int]], blocks: int) -> int:
+    """Lists the variables of a layer with the number of their block, 0 outside; counts blocks."""
+    if isinstance(layer, Rematerialized):  # a prototype has no variables
+        order.extend((variable, blocks + 1) for variable in layer.variables)
+        return blocks + bool(layer.variables)
+    inner = list(layer._flatten_layers(include_self=False, recursive=False))
+    theirs = {id(variable) for each in inner for variable in each.variables}
+    order.extend((variable, 0) for variable in layer.variables if id(variable) not in theirs)
+    for each in inner:
+        blocks = _walk(each, order, blocks)
+    return blocks
+
+
+class GradualUnfreezing(keras.callbacks.Callback):
+    """Trains the head alone at first, and one block more every so many steps, from the last on.
+
+    Howard & Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3. Depths whose turn has not
+    come have a learning rate of 0, and no weight decay: their weights stay as they are, to the bit,
+    while the optimizer's moments already follow their gradients. So nothing is compiled again, and
+    a step takes as long as any other.
+
+    Args:
+        steps: Steps (batches) from one depth to the next. What stands before the blocks comes last.
+
+    Raises:
+        ValueError: If `steps` is not positive; in `fit`, if the optimizer has no `depths`.
+
+    Example:
+    >>> import keras, numpy as np
+    >>> from keras_transformers.models import ViT
+    >>> from keras_transformers.training import AdamW, GradualUnfreezing, block_depths
+    >>> model = ViT(2, 8, patch_size=4, hidden_dim=8, num_heads=2, mlp_dim=8, num_layers=1)
+    >>> model.build((None, 8, 8, 1))
+    >>> model.compile(AdamW(1e-3, depths=block_depths(model)), "mse")
+    >>> x, y = np.ones((4, 8, 8, 1), "float32"), np.ones((4, 2), "float32")
+    >>> history = model.fit(x, y, 2, epochs=2, verbose=0, callbacks=[GradualUnfreezing(steps=3)])
+    >>> keras.ops.convert_to_numpy(model.optimizer.depth_rates).tolist()  # embedding, block, head
+    [0.0, 1.0, 1.0]
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        if steps < 1:
+            raise ValueError(
+                f"GradualUnfreezing: `steps` must be positive. Received: steps={steps}"
+            )
+        self.steps = steps
+        self._step = 0
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if getattr(self._optimizer(), "depths", None) is None:
+            raise ValueError(
+                "GradualUnfreezing: the optimizer must know how deep variables lie, as of "
+                "AdamW(..., depths=block_depths(model)). Received: "
+                f"{type(self._optimizer()).__name__} without depths"
+            )
+        if not self._optimizer().built:  # Keras does it in the first step
+            self.model.optimizer.build(self.model.trainable_variables)
+        self._step = 0
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._step % self.steps == 0:
+            optimizer = self._optimizer()
+            rates = optimizer.rates_of_depths()
+            first = max(len(rates) - 1 - self._step // self.steps, 0)
+            if keras.backend.backend() == "jax":
+                self.model.jax_state_sync()  # else the step would not see the new rates
+            optimizer.depth_rates.assign([0.0] * first + rates[first:])
+        self._step += 1
+
+    def _optimizer(self) -> Any:
+        optimizer: Any = self.model.optimizer
+        return getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
