@@ -229,7 +229,7 @@ def test_scores_are_those_of_one_pass_over_the_text(style, search):
 
 
 @SEARCH_OF_STYLE
-def test_taking_in_the_prompt_at_once_changes_nothing(style, search, monkeypatch):
+def test_taking_in_the_prompt_at_once_changes_nothing(style, search, monkeypatch, uncompiled):
     model = random(style)
     at_once = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)
     with monkeypatch.context() as patch:
@@ -261,7 +261,7 @@ def test_greedy_tokens_are_those_found_without_a_cache(style):
     [("gpt2", SEARCHES["greedy"]), ("modern", SEARCHES["beam"])],
     ids=["gpt2-greedy", "modern-beam"],
 )
-def test_padding_and_company_do_not_change_what_is_written(style, search):
+def test_padding_and_company_do_not_change_what_is_written(style, search, uncompiled):
     model = random(style)
     together = generate(model, prompt=PROMPT, search=search, max_length=LENGTH)["tokens"]
     left = np.array([[5, 7, 9, 4, 3], [0, 0, 0, 6, 8], [0, 0, 3, 4, 5]])
