@@ -11,8 +11,9 @@ from keras_transformers.annotations import Array
 from keras_transformers.pretrained.adapter_settings import is_among
 from keras_transformers.pretrained.adapter_tensors import FILE, PREFIX, PublishedAdapter
 from keras_transformers.pretrained.family import Weights
+from keras_transformers.pretrained.gathering import joined
 from keras_transformers.pretrained.module_names import module_name
-from keras_transformers.pretrained.weight_mapping import Names, joined
+from keras_transformers.pretrained.weight_mapping import Names
 from keras_transformers.training.adapter_targets import path_in
 
 BASE = ".base_layer."

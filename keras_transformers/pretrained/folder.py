@@ -23,11 +23,12 @@ from keras_transformers.pretrained.files import (
     write_json,
     write_tensors,
 )
+from keras_transformers.pretrained.gathering import gather
 from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.quantisation_schemes import read_scheme
 from keras_transformers.pretrained.sizes import check_sizes
-from keras_transformers.pretrained.weight_mapping import assign, gather
+from keras_transformers.pretrained.weight_mapping import assign
 from keras_transformers.saving.limits import within
 
 Task: TypeAlias = Literal[
