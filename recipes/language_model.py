@@ -200,8 +200,7 @@ def build_model(config, vocab_size):
 def score(config, folder, model, documents, corpus):
     """Bits per byte and perplexity of held-out texts, of all together and of each."""
     rows, totals = [], collections.Counter()
-    if not model.compiled:  # any more, see `merge_adapter`
-        model.compile(jit_compile=True, **training.of_tokens(model))
+    model.compile(jit_compile=True, **training.of_tokens(model))
     for number, (document, text) in enumerate(zip(documents, corpus.texts, strict=True)):
         batches = windows(config, [document], model.padding_id)
         found = model.evaluate(batches, verbose=0, return_dict=True)
