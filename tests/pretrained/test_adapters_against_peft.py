@@ -73,7 +73,9 @@ class Both:
             rounded = self._of_theirs(theirs.base_model.model)
             exact = self._of_theirs(theirs.double().base_model.model)
         own = np.abs(rounded - exact).max() / max(1, np.abs(exact).max())
-        assert self.difference(theirs.base_model.model) < max(1e-5, 3 * own)
+        # Gemma 2's scores are the largest; its base, too, is compared to 1e-4.
+        limit = 1e-4 if "Gemma2" in self.case["class"] else 1e-5
+        assert self.difference(theirs.base_model.model) < max(limit, 3 * own)
 
     @property
     def _is_text(self):
