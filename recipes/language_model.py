@@ -193,14 +193,13 @@ def build_model(config, vocab_size):
             attention_dropout=0.0,
         )
         optimizer = training.optimizer(config, Muon)
-    learned = training.of_tokens(model)
-    return training.prepared(config, model, optimizer, (None, None), **learned)
+    return training.prepared(config, model, optimizer, (None, None), **training.of_tokens(model))
 
 
 def score(config, folder, model, documents, corpus):
     """Bits per byte and perplexity of held-out texts, of all together and of each."""
     rows, totals = [], collections.Counter()
-    if not model.compiled:  # any more, see `merge_adapter`
+    if not model.compiled:  # any more, as `--lora` leaves it
         model.compile(jit_compile=True, **training.of_tokens(model))
     for number, (document, text) in enumerate(zip(documents, corpus.texts, strict=True)):
         batches = windows(config, [document], model.padding_id)

@@ -64,8 +64,18 @@ class Both:
         return np.abs(found - expected).max() / max(1, np.abs(expected).max())
 
     def compare(self, theirs):
-        """Twelve blocks, or scores of 50, round more than an adapter does."""
-        assert self.difference(theirs.base_model.model) < max(1e-5, 3 * self.without)
+        """1e-5, or what theirs is from its own result in float64: random adapters round more."""
+        found = self.difference(theirs.base_model.model)
+        if found < max(1e-5, 3 * self.without):
+            return
+        assert self._is_text
+        with torch.no_grad():
+            rounded = self._of_theirs(theirs.base_model.model)
+            exact = self._of_theirs(theirs.double().base_model.model)
+        own = np.abs(rounded - exact).max() / max(1, np.abs(exact).max())
+        # Gemma 2's scores are the largest; its base, too, is compared to 1e-4.
+        limit = 1e-4 if "Gemma2" in self.case["class"] else 1e-5
+        assert self.difference(theirs.base_model.model) < max(limit, 3 * own)
 
     @property
     def _is_text(self):
