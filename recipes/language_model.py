@@ -2,14 +2,14 @@
 
     python -m recipes.language_model                                  # Shakespeare's works
     python -m recipes.language_model --train a.txt --valid b.txt --test c.txt
-    python -m recipes.language_model --train "shards/*.jsonl" ...     # a stream, larger than memory
+    python -m recipes.language_model --train "shards/*.jsonl" ...     # a stream
     python -m recipes.language_model --dataset tfds:NAME
     python -m recipes.language_model --pretrained gpt2                # published, in that folder
 
 Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
 https://arxiv.org/abs/2302.13971. Measured on three plays held out of Shakespeare's works, on two
-cores of an AMD EPYC with AVX-512: 1.82 bits a byte, perplexity 1,184 a word, after ten minutes of
-training (four epochs, seed 1; `python -m benchmarks.language_modeling`).
+cores of an AMD EPYC with AVX-512: 1.82 bits a byte, 1,184 a word, after ten minutes of training (four
+epochs, seed 1; `python -m benchmarks.language_modeling`).
 """
 
 import collections
