@@ -8,7 +8,7 @@
 
 Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
 https://arxiv.org/abs/2302.13971. Measured on three plays held out of Shakespeare's works, on two
-cores of an AMD EPYC with AVX-512: 1.82 bits a byte, perplexity 1,184 a word, after ten minutes (four
+cores of an AMD EPYC with AVX-512: 1.82 bits a byte, perplexity 1,184 a word, in ten minutes (four
 epochs, seed 1; `python -m benchmarks.language_modeling`).
 """
 
