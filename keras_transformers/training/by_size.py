@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-# Of `benchmarks/small_data.py`: epochs by the number of examples, and the peak of the rate.
-# At the smallest sizes a lower rate or twice the epochs brought nothing.
+# Of `benchmarks/small_data.py`: epochs by the number of examples, and the peak of the rate. That
+# for 20,000 texts is chosen, not measured. At the smallest sizes a lower rate or twice the epochs
+# brought nothing.
 EPOCHS = {"text": {200: 8, 2_000: 3, 20_000: 1}, "image": {100: 40, 1_000: 12, 10_000: 4}}
 RATES = {"text": 1e-4, "image": 1e-3}
 SMALL_BATCHES = 1_000  # examples below which a batch holds 16
