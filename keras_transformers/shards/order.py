@@ -45,7 +45,13 @@ class Position:
 
 
 class LeftOut(NamedTuple):
-    """A row that is not used: its file, its number there, and why."""
+    """A row that is not used: its file, its number there, and why.
+
+    Example:
+    >>> from keras_transformers.shards import LeftOut
+    >>> LeftOut("a.tsv", 3, "empty").line
+    3
+    """
 
     file: str
     line: int
@@ -53,13 +59,23 @@ class LeftOut(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The rows of a buffer, shuffled.
+    r"""The rows of a buffer, shuffled.
 
     Attributes:
         position: Where it begins.
         columns: A list of the values of each column.
         origins: int64 `(rows, 2)`: the number of the shard of each row, and of the row in it.
         left_out: What was read between them and is not used.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.shards import Shards
+    >>> from keras_transformers.tables import TEXTS
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    >>> block = next(Shards(folder / "*.jsonl", [TEXTS]).blocks())
+    >>> sorted(block.columns[0]), block.left_out
+    ([b'one', b'two'], [])
     """
 
     position: Position

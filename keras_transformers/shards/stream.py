@@ -23,6 +23,14 @@ class Encoded(NamedTuple):
         chunk: Tensors or ragged tensors, of the rows that are kept.
         left_out: Dict of reason -> bool `(rows,)`: which of all rows are left out for it.
         noted: The same of rows that are kept.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.shards import Encoded
+    >>> lengths = tf.constant([3, 0, 2])
+    >>> encoded = Encoded(lengths[lengths > 0], left_out={"empty": lengths == 0})
+    >>> encoded.chunk.numpy().tolist()
+    [3, 2]
     """
 
     chunk: Any

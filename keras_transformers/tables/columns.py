@@ -117,7 +117,8 @@ def positions_of(
     """The position of each column among names, None where it is not there.
 
     Columns that are wanted are found by their names; where none of the names is known and there
-    are as many as are wanted, they are in that order. All others are passed over.
+    are as many as are wanted, they are in that order. All others are passed over, but one that
+    says which part a row belongs to: rows to test with would be trained on.
 
     Args:
         where: File and line, for messages.
@@ -126,10 +127,15 @@ def positions_of(
         chosen: What the user said, see `chosen_columns`.
 
     Raises:
-        ValueError: If a chosen column is not there, or two have names of the same.
+        ValueError: If a chosen column is not there, two have names of the same, or one is "split".
     """
     if chosen is not None:
         return [_chosen_position(where, names, each) for each in chosen]
+    if "split" in map(plain, names):
+        raise ValueError(
+            f"{where}: the column 'split' is not followed; give a file for each part, or say with "
+            f"`columns` which to take whatever its part. The columns are {', '.join(names)}."
+        )
     positions: list[int | None] = [None] * len(columns)
     for position, name in enumerate(map(plain, names)):
         for i, column in enumerate(columns):

@@ -23,7 +23,7 @@ Row: TypeAlias = tuple[int, list[str] | Mapping[str, Any] | str]
 
 
 def read_bytes(path: StrPath, kind: str) -> bytes:
-    """The bytes of a file, unpacked where its name ends in `.gz`.
+    r"""The bytes of a file, unpacked where its name ends in `.gz`.
 
     Args:
         path: The file.
@@ -32,6 +32,14 @@ def read_bytes(path: StrPath, kind: str) -> bytes:
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it cannot be read, or is no whole gzip file.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import read_bytes
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tsv")
+    >>> _ = path.write_bytes(b"one\tuno\n")
+    >>> len(read_bytes(path, "a table"))
+    8
     """
     with opened(path, kind) as file:
         return file.read()
@@ -62,7 +70,13 @@ def checked(path: StrPath, kind: str) -> pathlib.Path:
 
 
 def ending(path: StrPath) -> str:
-    """The ending that says what a file is, in lower case, without that of gzip."""
+    """The ending that says what a file is, in lower case, without that of gzip.
+
+    Example:
+    >>> from keras_transformers.tables import ending
+    >>> ending("pairs.TSV.gz")
+    '.tsv'
+    """
     path = pathlib.Path(path)
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 

@@ -58,13 +58,13 @@ models.ViT(10, pooling="attention")  # wrong: a name that `from_variant` takes
 models.ViT.from_variant("B/16", droput=0.1)  # wrong: misspelt
 models.Swin.from_variant("T", stem="patches")  # wrong: no such keyword
 saving.load_wieghts(images, "weights.h5")  # wrong: misspelt
-precision.in_precision(images, "int4")  # wrong: no such precision
+precision.in_precision(images, "int3")  # wrong: no such precision
 inspection.attention_rollout(3)  # wrong: no weights
 training.WarmupLinear(1e-3, 100)  # wrong: without the number of all steps
 training.CheckpointAverage(last=5, mode="best")  # wrong: "max" or "min"
 training.BudgetedDecay(1e-3, minutes="5")  # wrong: no number
 training.score_labels(x, x)  # wrong: without the names
-text.read_pairs(["a.tsv"])  # wrong: a list of files
+text.read_pairs("a.tsv", colums=(0, 1))  # wrong: misspelt
 text.encode_pairs(["a"], ["b"], "tokenizer.model")  # wrong: a path where a tokenizer is due
 text.SentencePieceTokenizer.train(["a"], model_type="words")  # wrong: no such model
 vision.Preprocessing("224")  # wrong: no number

@@ -123,7 +123,7 @@ def test_tables_that_teach_nothing_are_refused(folder):
     with pytest.raises(ValueError, match="b.tsv: 0 images.*not in the training set.*no image is"):
         read_listed(tables)
     (folder / "labels.csv").write_text("file,labels,split\nmore/0.png,cat,train\n")
-    with pytest.raises(ValueError, match="labels.csv, line 1: there is no such column as 'split'"):
+    with pytest.raises(ValueError, match="labels.csv, line 1: the column 'split' is not followed"):
         read_listed({"train": folder / "labels.csv"})
 
 
