@@ -73,7 +73,7 @@ class Block(NamedTuple):
     >>> from keras_transformers.tables import TEXTS
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
-    >>> block = next(Shards(folder / "*.jsonl", [TEXTS]).blocks())
+    >>> block = next(Shards.find(f"{folder}/*.jsonl", [TEXTS]).blocks())
     >>> sorted(block.columns[0]), block.left_out
     ([b'one', b'two'], [])
     """
