@@ -21,8 +21,11 @@ PACKAGES += ["precision", "saving", "training"]
 if keras.backend.backend() == "tensorflow":
     PACKAGES += ["export", "loading", "predictors", "pretrained", "streams", "text", "vision"]
     PACKAGES += ["visualization"]
-# What Keras's own signatures say is a str, and is not one only; what a library makes as it runs.
-OF_OTHERS = re.compile(r'in function "(fit|compile|evaluate|predict)"|attribute of module "tensor')
+# What Keras's own signatures say is a str, and is not one only; what a library makes as it runs;
+# and a library that one page of the docs asks for.
+OF_OTHERS = re.compile(
+    r'in function "(fit|compile|evaluate|predict)"|attribute of module "tensor|Import "optuna"'
+)
 
 
 def public_names(module):

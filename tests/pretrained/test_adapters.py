@@ -207,7 +207,7 @@ def test_what_has_no_counterpart_is_refused_by_name(gpt2, key):
 LAYER = "base_model.model.transformer.h.0.mlp.c_fc"
 BROKEN = {
     "must change layers that the model has": {f"{LAYER}2.lora_A.weight": np.ones((4, 12))},
-    "must have shape .(4, 12|48, 4)": {f"{LAYER}.lora_A.weight": np.ones((4, 12)).T.copy()},
+    "must have shape .2, 12": {f"{LAYER}.lora_A.weight": np.ones((12, 2))},
     "names must .* end with": {f"{LAYER}.lora_E": np.ones((4, 1))},
     "names must begin": {"lora_A.weight": np.ones((4, 1))},
     "must have what is saved whole": {"base_model.model.score.weight": np.ones((2, 12))},
@@ -221,9 +221,7 @@ BROKEN = {
 def test_tensors_that_do_not_fit_are_refused_before_anything_is_changed(gpt2, message):
     changed = {name: value.astype("float32") for name, value in BROKEN[message].items()}
     save_file({**gpt2.tensors, **changed}, gpt2.folder / TENSORS)
-    (gpt2.folder / CONFIG).write_text(json.dumps({**gpt2.config, "rank_pattern": {}}))
-    if "c_fc" not in str(changed):  # of the rank that the file has
-        (gpt2.folder / CONFIG).write_text(json.dumps(gpt2.config))
+    (gpt2.folder / CONFIG).write_text(json.dumps(gpt2.config))
     with pytest.raises(ValueError, match=message):
         pretrained.load_adapter(gpt2.model, gpt2.folder)
     assert not adapted_layers(gpt2.model)

@@ -136,10 +136,10 @@ def test_the_page_of_a_run_has_images_of_its_test_set(tuned):
 
 
 def test_a_table_that_cannot_be_used_ends_in_a_sentence(tmp_path):
-    (tmp_path / "labels.csv").write_text("file,width\na.png,3\n")
+    (tmp_path / "labels.jsonl").write_text('{"file": "a.png", "width": 3}\n')
     result = command("swin", tmp_path / "run", "--smoke", "--dataset", tmp_path, *SEVERAL)
     assert result.returncode != 0 and "Traceback" not in result.stderr
-    assert "labels.csv, line 1: there is no column for labels" in result.stderr
+    assert "labels.jsonl, line 1: there is no column for labels" in result.stderr
 
 
 @pytest.mark.slow
