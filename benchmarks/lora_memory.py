@@ -74,6 +74,7 @@ def theirs(folder, rank, ids):
 
     torch.set_num_threads(os.cpu_count())
     source, target = (torch.tensor(x).long() for x in ids)
+    given, labels = target[:, :-1].contiguous(), target[:, 1:].contiguous()
 
     def load():
         model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
@@ -85,8 +86,8 @@ def theirs(folder, rank, ids):
     def step(made):
         model, optimizer = made
         optimizer.zero_grad()
-        given = {"input_ids": source, "attention_mask": torch.ones_like(source)}
-        loss = model(**given, decoder_input_ids=target[:, :-1], labels=target[:, 1:]).loss
+        sources = {"input_ids": source, "attention_mask": torch.ones_like(source)}
+        loss = model(**sources, decoder_input_ids=given, labels=labels).loss
         loss.backward()
         optimizer.step()
         return float(loss.detach())
