@@ -1,16 +1,25 @@
 """Puts runs side by side: the options in which they differ, and their metrics.
 
-python -m recipes.compare runs/translation runs/long
-python -m recipes.compare runs/vit runs/swin runs/mae
+    python -m recipes.compare runs/translation runs/long
+    python -m recipes.compare runs/vit runs/swin runs/mae
+
+Runs of translation with one test set are compared by paired bootstrap, too (Koehn 2004): how likely
+chance alone makes a difference from the first run as large as the one found. `--figure errors.png`
+draws where each is wrong.
 """
 
+import csv
 import dataclasses
 import json
 import pathlib
 
 import tyro
 
+from keras_transformers.training import compare_translations
+from keras_transformers.visualization import grouped_bars
+
 from .bad_input import ending_in_a_sentence, program
+from .translating import panels_of_reports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +27,8 @@ class Config:
     """What is compared."""
 
     runs: tyro.conf.Positional[tuple[str, ...]]  # folders of two runs or more
+    samples: int = 1000  # corpora drawn by the bootstrap
+    figure: str | None = None  # PNG to draw the errors of translations to
 
 
 def read(folder, name):
@@ -44,7 +55,7 @@ def _text(value):
     return f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1e4 else str(value)
 
 
-def compare(folders):
+def compare(folders, samples=1000):
     """The table, a str."""
     if len(folders) < 2:
         raise ValueError("Give the folders of two runs or more.")
@@ -52,9 +63,48 @@ def compare(folders):
     options = [read(folder, "config.json") for folder in folders]
     rows = [["", *folders], *rows_of(options, differing=True), [""] * (len(folders) + 1)]
     rows += rows_of(metrics)
+    if certain := significance(folders, samples):
+        rows += [[""] * (len(folders) + 1), *certain]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ([text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in rows)
     return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def significance(folders, samples):
+    """Rows of a text for each run, of its translations; none if there are no such of one test set.
+
+    A row has a metric's score with the half-width of its 95 % interval, or the chance of a
+    difference.
+    """
+    if not all(pathlib.Path(folder, "translations.tsv").is_file() for folder in folders):
+        return []
+    tables = [_translations(folder) for folder in folders]
+    sets = [[(row["source"], row["reference"]) for row in table] for table in tables]
+    if any(each != sets[0] for each in sets):
+        return [["other test sets", *("" for _ in folders)]]
+    names = [f"{i}. {folder}" for i, folder in enumerate(folders)]  # one may be given twice
+    systems = {
+        name: [row["translation"] for row in table]
+        for name, table in zip(names, tables, strict=True)
+    }
+    references = [reference for _, reference in sets[0]]
+    tokenize = {read(folder, "report.json")["tokenizer"] for folder in folders}
+    found = compare_translations(
+        systems, references, tokenize.pop() if len(tokenize) == 1 else None, samples
+    )
+    rows = []
+    for metric, scores in found.items():
+        each = scores.values()
+        rows.append([metric, *(f"{x.score:.2f} +- {x.half_width:.2f}" for x in each)])
+        chances = ("" if x.p_value is None else f"p = {x.p_value:.3f}" for x in each)
+        rows.append(["  beside the first", *chances])
+    return rows
+
+
+def _translations(folder):
+    """Dicts of source, reference and translation of a run."""
+    with open(pathlib.Path(folder, "translations.tsv"), newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def main():
@@ -62,7 +112,10 @@ def main():
     called = program("compare")
     config = tyro.cli(Config, prog=called, description=__doc__)
     with ending_in_a_sentence(called):
-        print(compare(config.runs))
+        print(compare(config.runs, config.samples))
+        if config.figure is not None:
+            reports = {folder: read(folder, "report.json") for folder in config.runs}
+            grouped_bars(panels_of_reports(reports), config.figure)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,10 @@ def run(config):
         history=history,
         curves=translating.CURVES,
         exports={"saved_model": translator.save},
-        figures={"cross_attention": partial(translating.draw, model, tokenizer, rows, *attention)},
+        figures={
+            "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
+            "errors": partial(translating.draw_errors, folder),
+        },
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
     )
 

@@ -1,12 +1,15 @@
 """How the translation recipes search, score and draw."""
 
+import dataclasses
+import json
+
 import keras
 
 from keras_transformers.export import Translator
 from keras_transformers.generation import generate_all
 from keras_transformers.inspection import attention_maps
-from keras_transformers.training import bleu_tokenizer, score_translations
-from keras_transformers.visualization import attention_heat_map
+from keras_transformers.training import bleu_tokenizer, count_words, report_translations
+from keras_transformers.visualization import attention_heat_map, grouped_bars
 
 from .data.translation import both
 
@@ -39,14 +42,46 @@ def score(folder, data, translator, tokenize=None):
     translations = translator.translate(data.test.sources)
     references = data.test.targets
     tokenize = tokenize or bleu_tokenizer(data.valid.targets)
-    bleu, chrf, signature = score_translations(translations, references, tokenize)
-    folder.write_json("bleu.json", {"tokenizer": tokenize, "signature": signature})
+    seen = count_words(data.train.targets) if data.shards is None else None
+    report = report_translations(data.test.sources, references, translations, seen, tokenize)
+    folder.write_json("report.json", {"tokenizer": tokenize, **dataclasses.asdict(report)})
     rows = list(zip(data.test.sources, references, translations, strict=True))
     folder.write_table("translations.tsv", ["source", "reference", "translation"], rows)
     for source, reference, translation in rows[:8]:
         print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
-    print(f"BLEU signature: {signature}")
-    return {"test_bleu": bleu, "test_chrf": chrf}, rows
+    for signature in report.signatures.values():
+        print(f"sacreBLEU {signature}")
+    return {f"test_{name}": score for name, score in report.scores.items()}, rows
+
+
+def panels_of_reports(reports):
+    """What `grouped_bars` draws of reports: where translations are wrong.
+
+    Args:
+        reports: Dict of a name -> `report.json` of a run.
+    """
+    panels = {
+        "chrF by words of the source": lambda of: {
+            row["words"]: row["chrf"] for row in of["by_length"]
+        },
+        "reference words found, in %, by times seen in training": lambda of: {
+            row["seen"]: 100 * row["found"] / row["words"] for row in of["by_frequency"]
+        },
+        "kept of what must come through, in %": lambda of: {
+            kind: 100 * kept / expected for kind, (kept, expected) in of["placeables"].items()
+        },
+        "translations that are": lambda of: of["faults"],
+    }
+    return {
+        title: {name: numbers(report) for name, report in reports.items()}
+        for title, numbers in panels.items()
+    }
+
+
+def draw_errors(folder, path):
+    """Draws the report of a run."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    grouped_bars(panels_of_reports({"run": report}), path)
 
 
 def draw(model, tokenizer, rows, match, title, path):

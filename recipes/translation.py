@@ -200,6 +200,7 @@ def run(config):
         figures={
             "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
             "position_similarity": partial(draw_positions, model),
+            "errors": partial(translating.draw_errors, folder),
         },
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
     )

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "caching": [],
     "event_files": [],
     "optimizer_kernels": [],
+    "placeables": [],
     "terminal": [],
     "layers": ["accelerators", "assertions"],
     "generation": ["layers.masks", "layers.portable"],
@@ -38,6 +39,7 @@ MAY_IMPORT = {
         "layers.rematerialization",  # what a block is
         "label_lists",
         "optimizer_kernels",
+        "placeables",
     ],
     "streams": [],
     "shards": ["streams", "tables"],

@@ -41,6 +41,12 @@ from keras_transformers.training.scripts import bleu_tokenizer, text_normalizati
 from keras_transformers.training.tokens import token_learning
 from keras_transformers.training.tracking import Tracker
 from keras_transformers.training.translation import TranslationScores, score_translations
+from keras_transformers.training.translation_report import (
+    TranslationReport,
+    count_words,
+    report_translations,
+)
+from keras_transformers.training.translation_significance import SystemScore, compare_translations
 
 __all__ = [
     "AdamW",
@@ -61,26 +67,31 @@ __all__ = [
     "Muon",
     "Perplexity",
     "SmoothedCrossEntropy",
+    "SystemScore",
     "Throughput",
     "TokenCrossEntropy",
     "TokenResults",
     "Tracker",
+    "TranslationReport",
     "TranslationScores",
     "WarmupLinear",
     "adapters_of",
     "add_lora",
     "best_threshold",
-    "block_depths",
     "bleu_tokenizer",
+    "block_depths",
     "calibration_error",
     "classification_accuracy",
     "classification_loss",
+    "compare_translations",
+    "count_words",
     "fine_tuning_numbers",
     "keep_freed_memory",
     "linear_cross_entropy",
     "merge",
     "orthogonalize",
     "remove_lora",
+    "report_translations",
     "score_boxes",
     "score_classes",
     "score_labels",

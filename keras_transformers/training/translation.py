@@ -76,7 +76,7 @@ class TranslationScores(keras.callbacks.Callback):
         self.references = list(references)
         self.every = every
         self.tokenize = tokenize or bleu_tokenizer(self.references)
-        _bleu(self.tokenize)  # or its absence would be found after an epoch
+        bleu_metric(self.tokenize)  # or its absence would be found after an epoch
         self.samples = samples
         self.prefix = prefix
         self.signature: str | None = None
@@ -146,7 +146,7 @@ def score_translations(
     >>> score_translations(["a b c d"], ["a b c d"])[0] > 99.9
     True
     """
-    metric = _bleu(tokenize or bleu_tokenizer(references))
+    metric = bleu_metric(tokenize or bleu_tokenizer(references))
     from sacrebleu.metrics import CHRF
 
     bleu = metric.corpus_score(translations, [references]).score
@@ -154,7 +154,7 @@ def score_translations(
     return bleu, chrf, str(metric.get_signature())
 
 
-def _bleu(tokenize: str) -> Any:
+def bleu_metric(tokenize: str) -> Any:
     """sacreBLEU's metric with a tokenizer."""
     try:
         from sacrebleu.metrics import BLEU  # only where translations are scored

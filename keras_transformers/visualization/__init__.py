@@ -1,6 +1,7 @@
 """Figures of training and of attention, drawn from plain arrays with matplotlib."""
 
 from keras_transformers.visualization.attention import attention_heat_map, images_with_attention
+from keras_transformers.visualization.bars import grouped_bars
 from keras_transformers.visualization.embeddings import (
     grid_position_similarity,
     patch_filters,
@@ -19,6 +20,7 @@ __all__ = [
     "comparison",
     "confusion_matrix",
     "grid_position_similarity",
+    "grouped_bars",
     "images_side_by_side",
     "images_with_attention",
     "images_with_boxes",

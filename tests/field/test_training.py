@@ -67,8 +67,8 @@ def test_a_translator_into_chinese(tmp_path):
     options = ("--smoke", "--vocab-size", 200, "--epochs", 30)  # one epoch may give empty answers
     metrics = run("translation", tmp_path / "run", *options, *files)
     assert "normalization none" in PRINTED[tmp_path / "run"]
-    about = json.loads((tmp_path / "run" / "bleu.json").read_text())
-    assert about["tokenizer"] == "zh" and "tok:zh" in about["signature"]
+    about = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert about["tokenizer"] == "zh" and "tok:zh" in about["signatures"]["bleu"]
     assert metrics["valid_chrf"] > 0
     tokenizer = keras_transformers.load(tmp_path / "run").tokenizer
     assert tokenizer.detokenize(tokenizer.tokenize("我，对吗？")).numpy().decode() == "我，对吗？"

@@ -1,0 +1,66 @@
+"""What must come through a translation unharmed: markup, placeholders, addresses, numbers."""
+
+import collections
+import re
+from collections.abc import Iterable
+
+# In this order: what one finds, those after it do not see.
+KINDS = {
+    "tag": (
+        r"</?[A-Za-z][\w:-]*"
+        r"(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"']+))?)*\s*/?>"
+    ),
+    "entity": r"&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);",
+    "address": r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    "placeholder": (
+        r"%(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t)?[diouxXeEfFgGscpa@]\b"
+        r"|%L?\d+\b|%n\b|\$\{[^{}\s]+\}|\{\{[^{}]+\}\}|\{[^{}\s]*\}|\$\w+\b"
+    ),
+    "number": r"\d+(?:[.,'\u00a0\u202f]\d+)*",
+}
+_PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in KINDS.items()))
+_BETWEEN_DIGITS = re.compile(r"[^\d]")
+
+
+def placeables(text: str) -> list[tuple[str, str]]:
+    """`(kind, text)` of each in a text, in order.
+
+    Kinds are "tag" (`<b>`, `</a>`), "entity" (`&amp;`), "address" (of the web or of mail),
+    "placeholder" (`%s`, `%1$d`, `%(name)s`, `{name}`, `{{name}}`, `${name}`, `$name`, Qt's `%1`)
+    and "number". A number is its digits alone, for languages write 1,234.5 in other ways.
+
+    Example:
+    >>> from keras_transformers.placeables import placeables
+    >>> placeables("<b>{name}</b> has 1,200 files (%d new)")[:4]
+    [('tag', '<b>'), ('placeholder', '{name}'), ('tag', '</b>'), ('number', '1200')]
+    """
+    found = [(str(match.lastgroup), match[0]) for match in _PATTERN.finditer(text)]
+    return [
+        (kind, _BETWEEN_DIGITS.sub("", what) if kind == "number" else what) for kind, what in found
+    ]
+
+
+def kept_placeables(triples: Iterable[tuple[str, str, str]]) -> dict[str, tuple[int, int]]:
+    """How many of what a reference took from its source a translation took, too.
+
+    Args:
+        triples: `(source, reference, translation)`; where there is no reference, give the source
+            twice.
+
+    Returns:
+        Dict of kind -> `(kept, expected)`, of the kinds that were expected.
+
+    Example:
+    >>> from keras_transformers.placeables import kept_placeables
+    >>> kept_placeables([("Open {name}", "{name} öffnen", "Öffne name")])
+    {'placeholder': (0, 1)}
+    """
+    kept: collections.Counter[str] = collections.Counter()
+    expected: collections.Counter[str] = collections.Counter()
+    for texts in triples:
+        source, reference, translation = (collections.Counter(placeables(x)) for x in texts)
+        wanted = source & reference
+        for (kind, what), count in wanted.items():
+            expected[kind] += count
+            kept[kind] += min(count, translation[kind, what])
+    return {kind: (kept[kind], expected[kind]) for kind in KINDS if expected[kind]}
