@@ -1,10 +1,12 @@
 """Claims about `recipes.compare`."""
 
+import dataclasses
 import json
 import sys
 
 import pytest
 
+from keras_transformers import training
 from recipes import compare
 
 
@@ -38,3 +40,31 @@ def test_what_cannot_be_compared_is_said(number, advice, tmp_path, monkeypatch):
     with pytest.raises(SystemExit) as refused:
         compare.main()
     assert str(refused.value).startswith("recipes.compare: ") and advice in str(refused.value)
+
+
+def of_translation(folder, translations, references):
+    name = write(folder, {"seed": translations[0]}, {"test_bleu": 1.0})
+    rows = [("source", "reference", "translation")]
+    rows += [(f"s{i}", *pair) for i, pair in enumerate(zip(references, translations, strict=True))]
+    (folder / "translations.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    report = training.report_translations(references, references, translations)
+    (folder / "report.json").write_text(
+        json.dumps({"tokenizer": "13a", **dataclasses.asdict(report)})
+    )
+    return name
+
+
+def test_translations_of_one_test_set_are_compared_by_chance_too(tmp_path, monkeypatch, capsys):
+    references = [f"the cat is on table {i}" for i in range(40)]
+    worse = [text.replace("table", "chair") if i % 2 else text for i, text in enumerate(references)]
+    one = of_translation(tmp_path / "one", worse, references)
+    other = of_translation(tmp_path / "other", references, references)
+    figure = tmp_path / "errors.png"
+    monkeypatch.setattr(sys, "argv", ["c", one, other, "--samples", "100", "--figure", str(figure)])
+    compare.main()
+    lines = capsys.readouterr().out.splitlines()
+    (bleu,) = [i for i, line in enumerate(lines) if line.startswith("bleu ")]
+    assert "+-" in lines[bleu] and lines[bleu + 1].split()[-3:] == ["p", "=", "0.010"]
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    third = of_translation(tmp_path / "third", worse[:30], references[:30])
+    assert "other test sets" in compare.compare([one, third])
