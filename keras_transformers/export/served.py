@@ -88,6 +88,10 @@ class Served(tf.Module):
                 )
         return requests
 
+    def _more_signatures(self) -> dict[str, Any]:
+        """A hook: what a SavedModel does besides, a dict of name -> `tf.function`."""
+        return {}
+
     @property
     def labels(self) -> list[str] | None:
         """Names of the classes, a list, or None."""
@@ -140,6 +144,7 @@ class Served(tf.Module):
             )
         path = pathlib.Path(path) if version is None else pathlib.Path(path, str(version))
         signatures = {"serving_default": self._portable, "xla": self._compiled}
+        signatures |= self._more_signatures()
         tf.saved_model.save(self, str(path), signatures=signatures)
         package = sys.modules[__name__.partition(".")[0]]
         about = {"kind": self.kind, "labels": self.labels, "version": package.__version__}

@@ -7,12 +7,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
-from keras_transformers.text.frames import rows_of
+from keras_transformers.predictors import TranslatorPredictor
+from keras_transformers.text.frames import in_marks
 
 LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
 RESULTS = {
@@ -80,21 +82,30 @@ class Translator(Served):
                 f"source, {self._marks}. Received: {self._lengths}"
             )
         self._search = BeamSearch() if search is None else without_draft("Translator", search)
+        self._scoring = GivenTranslations(self)
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+    @property
+    def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids before and behind a target: START, and the token of a language behind it; END."""
+        boundaries = self._search.constraints.boundaries
+        marks = (boundaries.start_of(self._tokenizer.start_id), boundaries.first)
+        return tuple(each for each in marks if each is not None), (self._tokenizer.end_id,)
+
+    def _sources(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Ids with marks, which texts are empty, and which are cut."""
         longest = self._lengths[-1]
         text, cut = bounded(text, longest)
         ids = self._tokenizer.tokenize(text)
         lengths, room = ids.row_lengths(), longest - sum(map(len, self._marks))
-        before, after = (rows_of(marks, ids.nrows()) for marks in self._marks)
-        sources = tf.concat([before, ids[:, :room], after], axis=1)
+        return in_marks(ids[:, :room], self._marks), lengths == 0, (lengths > room) | cut
 
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        sources, empty, cut = self._sources(text)
         found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)
-        empty = lengths == 0
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
-            "truncated": (lengths > room) | cut,
+            "truncated": cut,
         }
 
     def _translate(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
@@ -130,6 +141,17 @@ class Translator(Served):
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
         found = decode(self._model, source, self._search, request, stages)
         return found["tokens"], found["scores"]
+
+    def given(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
+        return self._scoring.compiled(text, translation)
+
+    def score(self, sentences: Sequence[str], translations: Sequence[str]) -> list[dict[str, Any]]:
+        """How probable translations are, token by token: see `TranslatorPredictor.score`."""
+        return TranslatorPredictor(self).score(sentences, translations)
+
+    def _more_signatures(self) -> dict[str, Any]:
+        return {"score": self._scoring.portable}
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
         """Translates a list of str to a list of str."""

@@ -14,7 +14,7 @@ from keras_transformers.fitting.text_classes import TextClassifierFitting
 from keras_transformers.generation.request import padding_of
 from keras_transformers.tables import LABELS, Chosen, names_column
 from keras_transformers.text import TextCorpus, masked, packed_documents, read_texts
-from keras_transformers.text.frames import marks_of, rows_of
+from keras_transformers.text.frames import in_marks, marks_of
 from keras_transformers.training import token_learning
 
 FEW = 10  # texts; of fewer, pieces are held out
@@ -30,8 +30,7 @@ class _OfTexts(TextClassifierFitting):
         """All texts with the marks that the model knows, as one ragged row of ids."""
         tokenizer = self.held.tokenizer
         ids = tokenizer.tokenize(tf.constant(corpus.texts, tf.string))
-        before, after = (rows_of(each, ids.nrows()) for each in self._marks())
-        return tf.data.Dataset.from_tensors(tf.concat([before, ids, after], axis=1))
+        return tf.data.Dataset.from_tensors(in_marks(ids, self._marks()))
 
     def _marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return marks_of(self.held.tokenizer)

@@ -11,7 +11,7 @@ from keras_transformers.streams import orders
 from keras_transformers.tables import Chosen
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
 from keras_transformers.text.boundaries import boundaries_for, within
-from keras_transformers.text.frames import rows_of
+from keras_transformers.text.frames import in_marks
 from keras_transformers.training import score_translations, token_learning
 
 LONGEST = 512  # ids on a side; longer pairs are left out, and counted
@@ -85,13 +85,12 @@ class TranslatorFitting(Fitted):
         """Ids with the marks that the model knows; pairs that are too long are left out."""
         tokenizer = self.held.tokenizer
         targets = tokenizer.for_targets() if hasattr(tokenizer, "target_proto") else tokenizer
-        marks = {"source": self._source_marks(), "target": self._target_marks()}
+        marks = {"source": self._source_marks(), "target": self.served().target_marks}
         texts = {"source": (tokenizer, corpus.sources), "target": (targets, corpus.targets)}
         found = {}
         for side, (of, strings) in texts.items():
             ids = of.tokenize(tf.constant(strings, tf.string))
-            before, after = (rows_of(each, ids.nrows()) for each in marks[side])
-            found[side] = tf.concat([before, ids, after], axis=1)
+            found[side] = in_marks(ids, marks[side])
         kept = _lengths(found) <= self._longest()
         if not kept.all():
             if asked.verbose:
@@ -108,16 +107,6 @@ class TranslatorFitting(Fitted):
             tokenizer, "source_marks", ((), (tokenizer.end_id,))
         )
         return found
-
-    def _target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What decoding starts with, and the token of a language behind it; END."""
-        tokenizer, search = self.held.tokenizer, self.held.options.get("search")
-        boundaries = None if search is None else search.constraints.boundaries
-        start = (
-            tokenizer.start_id if boundaries is None else boundaries.start_of(tokenizer.start_id)
-        )
-        first = None if boundaries is None else boundaries.first
-        return tuple(each for each in (start, first) if each is not None), (tokenizer.end_id,)
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
         """BLEU and chrF of translations by the search that answers."""

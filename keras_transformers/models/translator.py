@@ -3,15 +3,17 @@
 from typing import Any
 
 import keras
+from keras import ops
 
-from keras_transformers.annotations import Shape
+from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.parts import Prototype
 from keras_transformers.layers.traced import Traced
+from keras_transformers.models.decoding import log_probabilities
 from keras_transformers.models.settings import ModelSettings
 from keras_transformers.models.text_inputs import TakesIds
-from keras_transformers.models.without_logits import TrainsWithoutLogits
+from keras_transformers.models.without_logits import TrainsWithoutLogits, hidden_states
 
 
 class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite, keras.Model):
@@ -55,6 +57,25 @@ class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite
         """As `TrainsWithoutLogits.output_table`."""
         table = self.target_embedding
         return table, [] if table.bias is None else [table.bias]
+
+    def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
+        """How probable the tokens of given translations are, each after those before it.
+
+        Logits exist for a few positions at a time.
+
+        Args:
+            source: Ids `(batch, length)`.
+            target: Ids `(batch, length + 1)`, the first of which is START; END should be the last
+                real one.
+
+        Returns:
+            Float32 `(batch, length)`, of the tokens from the second on; 0 at padding.
+        """
+        following = target[:, 1:]
+        with hidden_states():
+            x = self({"source": source, "target": target[:, :-1]}, training=False)
+        found = log_probabilities(self.target_embedding.logits, x, following)
+        return ops.where(ops.equal(following, self.padding_id), 0.0, found)
 
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)

@@ -13,7 +13,8 @@ _HIDDEN: contextvars.ContextVar[bool] = contextvars.ContextVar("hidden", default
 
 
 @contextlib.contextmanager
-def _hidden(wanted: bool) -> Iterator[None]:
+def hidden_states(wanted: bool = True) -> Iterator[None]:
+    """Calls of models in this context give hidden states, where that is wanted."""
     token = _HIDDEN.set(wanted)
     try:
         yield
@@ -52,11 +53,11 @@ class TrainsWithoutLogits(ModelMixin):
         return found is not None and found[0].table_scale is None  # not of a quantised table
 
     def train_step(self, *args: Any) -> Any:
-        with _hidden(self._without_logits()):
+        with hidden_states(self._without_logits()):
             return super().train_step(*args)
 
     def test_step(self, *args: Any) -> Any:
-        with _hidden(self._without_logits()):
+        with hidden_states(self._without_logits()):
             return super().test_step(*args)
 
     def compute_loss(

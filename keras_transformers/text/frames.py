@@ -12,6 +12,12 @@ def rows_of(marks: Marks, number: tf.Tensor) -> tf.Tensor:
     return tf.tile(tf.constant([marks], tf.int32, [1, len(marks)]), [number, 1])
 
 
+def in_marks(ids: tf.RaggedTensor, marks: tuple[Marks, Marks]) -> tf.RaggedTensor:
+    """Ragged rows of ids with marks before and behind each."""
+    before, after = (rows_of(each, ids.nrows()) for each in marks)
+    return tf.concat([before, ids, after], axis=1)
+
+
 def marks_of(tokenizer: Any) -> tuple[Marks, Marks]:
     """The ids that a tokenizer puts before and after a text that is classified.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from keras_transformers.training.scripts import bleu_tokenizer
 from keras_transformers.training.translation import bleu_metric
@@ -81,10 +82,10 @@ def compare_translations(
         )
     from sacrebleu.significance import PairedTest
 
-    named = [(name, list(found)) for name, found in systems.items()]
+    named: list[Any] = [(name, list(found)) for name, found in systems.items()]
     chosen = {name: known[name] for name in metrics}
     test = PairedTest(named, chosen, [list(references)], test_type="bs", n_samples=samples)
-    _, table = test()
+    table: Any = test()[1]
     # sacreBLEU's chance is the smallest there is where nothing differs.
     (_, first), *others = named
     same = {name for name, found in others if found == first}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_transformers
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling, generate
 from keras_transformers.models import Transformer
@@ -109,3 +110,39 @@ def test_the_translator_follows_the_weights_of_the_moment(model, tokenizer):
 def test_lengths_that_do_not_increase_are_refused(model, tokenizer):
     with pytest.raises(ValueError, match="`source_lengths` must increase.*16, 8"):
         Translator(model, tokenizer, source_lengths=(16, 8))
+
+
+def float64_scores(model, tokenizer, source, translation):
+    """Log-probabilities of a translation and END, one position after the other."""
+    ids = {
+        "source": tokenizer.tokenize([source], end=True).to_tensor(),
+        "target": tokenizer.tokenize([translation], start=True, end=True).to_tensor(),
+    }
+    given, following = ids["target"][:, :-1], ids["target"][0, 1:].numpy()
+    logits = np.asarray(model({"source": ids["source"], "target": given})[0], "float64")
+    logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return logits[np.arange(len(following)), following]
+
+
+def test_given_translations_are_scored_token_by_token(served, model, tokenizer, tmp_path):
+    sources = [*LINES[:9], "the cat", "the"]
+    translations = [*LINES[:8], "a mat by the sea", "", "dog"]
+    rows = served.score(sources, translations)
+    portable = served._scoring.portable(tf.constant(sources), tf.constant(translations))
+    assert portable["log_probabilities"].shape == portable["tokens"].shape
+    for i, (source, translation) in enumerate(zip(sources, translations, strict=True)):
+        expected = float64_scores(model, tokenizer, source, translation)
+        pieces, found = zip(*rows[i]["tokens"], strict=True)
+        assert list(pieces) == [*tokenizer.pieces(tokenizer.tokenize(translation)), "</s>"]
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+        np.testing.assert_allclose(rows[i]["score"], expected.sum(), atol=1e-4)
+        np.testing.assert_allclose(portable["score"][i], expected.sum(), atol=1e-4)
+        assert not rows[i]["truncated"]
+    loaded = keras_transformers.load(served.save(tmp_path / "saved"))
+    for answer, row in zip(loaded.score(sources, translations), rows, strict=True):
+        assert answer["score"] == pytest.approx(row["score"], abs=1e-4)
+        assert [piece for piece, _ in answer["tokens"]] == [piece for piece, _ in row["tokens"]]
+    assert served.score([], []) == []
+    assert served.score(["the"], [" ".join(WORDS * 9)])[0]["truncated"]
+    with pytest.raises(ValueError, match="as long as each other"):
+        served.score(["the"], ["a", "b"])
