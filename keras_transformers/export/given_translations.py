@@ -58,10 +58,7 @@ class GivenTranslations(tf.Module):
     ) -> dict[str, tf.Tensor]:
         translator, number = self._translator_of(), tf.size(text)
         # No row at all is computed as an empty one, for rounds must know how wide results are.
-        text, translation = (
-            tf.cond(tf.equal(number, 0), lambda: tf.constant([""]), lambda x=x: x)
-            for x in (text, translation)
-        )
+        text, translation = _one_at_least(text), _one_at_least(translation)
         sources, _, cut = translator._sources(text)
         before, after = translator.target_marks
         lengths = [most_tokens(each) + len(before) for each in translator._lengths]
@@ -99,3 +96,7 @@ class GivenTranslations(tf.Module):
 
     def _log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         return self._translator_of()._model.log_probabilities(source, target)
+
+
+def _one_at_least(texts: tf.Tensor) -> tf.Tensor:
+    return tf.cond(tf.equal(tf.size(texts), 0), lambda: tf.constant([""]), lambda: texts)
