@@ -35,14 +35,9 @@ def is_conll(path: StrPath) -> bool:
     kind = ending(path)
     if kind != ".tsv":
         return kind in (".conll", ".txt")
-    rows = [line.split("\t") for line in _lines(path)]
-    named = len(rows[0]) > 1 and rows[0][0].strip().lower() in (
-        "text",
-        "sentence",
-        "tokens",
-        "words",
-    )
-    return not named and not any(len(row) > 1 and len(row[0].split()) > 1 for row in rows)
+    rows = [row for row in (line.split("\t") for line in _lines(path)) if len(row) > 1]
+    named = bool(rows) and rows[0][0].strip().lower() in ("text", "sentence", "tokens", "words")
+    return not named and not any(len(row[0].split()) > 1 for row in rows)
 
 
 def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:

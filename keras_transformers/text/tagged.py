@@ -114,8 +114,8 @@ def read_tagged(data: Any, columns: Chosen = None) -> TaggedCorpus:
 
     Example:
     >>> from keras_transformers.text import read_tagged
-    >>> rows = [{"tokens": ["Hi", "Bo"], "ner_tags": ["O", "B-PER"]}, {"tokens": ["a"], "ner_tags": []}]
-    >>> read_tagged(rows).summary()
+    >>> whole, broken = (["Hi", "Bo"], ["O", "B-PER"]), (["Hi"], [])
+    >>> read_tagged([whole, broken]).summary()
     'the list: 1 sentences of 2 words, 2 tags; left out: 1 with other numbers of words and tags'
     """
     noted: dict[str, int] = {}

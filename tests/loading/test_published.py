@@ -90,7 +90,7 @@ def test_another_pooling_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("make", "shape", "what"),
     [
-        (*bert("tagging", num_classes=3), "TextEncoder with a TaggingHead"),
+        (*bert("tagging", num_classes=1), "TextEncoder with a TaggingHead"),
         (vit_without_classes, (None, 16, 16, 3), "ViT without a head"),
         (masked_autoencoder, (None, 16, 16, 3), "MAE"),
     ],
