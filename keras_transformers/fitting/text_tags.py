@@ -90,7 +90,7 @@ class TextTaggerFitting(Fitted):
             return list(known or ())
         if len(found) < 2:
             raise ValueError(
-                f"{train.summary()}. There is nothing to tell apart: all have one tag."
+                f"{train.summary()}. There is nothing to tell apart: all words have one tag."
             )
         return found
 

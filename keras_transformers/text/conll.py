@@ -45,7 +45,8 @@ def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:
 
     Columns are separated by tabs, or, where most rows have none, by blanks. A blank line ends a
     sentence; a row of `-DOCSTART-` does, and is passed over. A row that begins with `#` is a
-    comment, and counted, if it has not as many columns as most, or a tag that no other row has.
+    comment, and counted, if it has not as many columns as most; or if `#` stands alone and has a
+    tag that no other row has.
 
     Args:
         path: The file, which may be packed, `.gz`.
@@ -69,11 +70,7 @@ def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:
     [(['Angela', 'smiles'], ['B-PER', 'O'])]
     """
     word, tag = _positions(path, columns)
-    lines = _lines(path)
-    separator = (
-        "\t" if 2 * sum("\t" in line for line in lines) > sum(map(bool, lines)) else "[ \t]+"
-    )
-    rows = [re.split(separator, line.strip(" \t")) if line.strip() else [] for line in lines]
+    rows = _rows(path)
     widths = collections.Counter(len(row) for row in rows if row)
     width = widths.most_common(1)[0][0] if widths else 0
     if width < 2 or not all(-width <= each < width for each in (word, tag)):
@@ -85,11 +82,7 @@ def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:
     known = {row[tag].strip() for row in whole if row[0][:1] != COMMENT}
     kept, left_out, comments = [], collections.Counter[str](), 0
     for sentence in _sentences(rows):
-        there = [
-            row
-            for row in sentence
-            if row[0][:1] != COMMENT or len(row) == width and row[tag] in known
-        ]
+        there = [row for row in sentence if not _is_comment(row, width, tag, known)]
         comments += len(sentence) - len(there)
         if any(len(row) != width for row in there):
             left_out["with a row of more or fewer columns than most"] += 1
@@ -100,10 +93,28 @@ def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:
     return kept, left_out, {"lines of comments passed over": comments} if comments else {}
 
 
+def _rows(path: StrPath) -> list[list[str]]:
+    """The cells of each line; none of lines that end a sentence."""
+    lines = _lines(path)
+    tabs = 2 * sum("\t" in line for line in lines) > sum(map(bool, lines))
+    separator = re.compile("\t" if tabs else "[ \t]+")
+    ends = [not line.strip() or line.startswith(DOCUMENT) for line in lines]
+    return [
+        [] if end else separator.split(line.strip(" \t"))
+        for line, end in zip(lines, ends, strict=True)
+    ]
+
+
+def _is_comment(row: list[str], width: int, tag: int, known: set[str]) -> bool:
+    """Whether a row is one, by its number of columns and the tags of other rows."""
+    alone = row[0].partition(" ")[0] == COMMENT
+    return row[0][:1] == COMMENT and (len(row) != width or alone and row[tag] not in known)
+
+
 def _sentences(rows: list[list[str]]) -> Iterator[list[list[str]]]:
     sentence: list[list[str]] = []
     for row in [*rows, []]:
-        if row and row[0].strip() != DOCUMENT:
+        if row:
             sentence.append([cell.strip() for cell in row])
         elif sentence:
             yield sentence
