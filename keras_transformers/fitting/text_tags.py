@@ -36,7 +36,7 @@ class TextTaggerFitting(Fitted):
         of = self.held
         return export.TextTagger(of.model, of.tokenizer, of.labels or (), **of.options)
 
-    def fit(  # type: ignore[override]
+    def fit(
         self, data: Any, valid: Any, asked: Asked, problem_type: str | None = None
     ) -> tuple[Fitted, dict[str, Any]]:
         """Trains on sentences and a tag for each of their words.

@@ -200,15 +200,17 @@ def holds_lists(data: Any, column: Column, chosen: Chosen = None) -> bool:
     >>> [holds_lists([{"text": text, "label": 1}], TEXTS) for text in ("a cat", ["a", "cat"])]
     [False, True]
     """
-    first, row = _first_row(data), {}
+    first = _first_row(data)
+    names: Sequence[str | int] = (0,)
     if isinstance(first, Mapping):
-        row = {plain(name): value for name, value in first.items()}
-    names: Sequence[Any] = column.names if row else (0,)
+        cells: dict[Any, Any] = dict(enumerate(first.values()))
+        cells |= {plain(name): value for name, value in first.items()}
+        names = column.names
+    else:
+        cells = dict(enumerate(first))
     if chosen is not None and not isinstance(chosen, str | int) and len(chosen) == 2:
-        names = [plain(chosen[0]) if row and isinstance(chosen[0], str) else chosen[0]]
-    cells = dict(enumerate(first.values() if isinstance(first, Mapping) else first))
-    found = [{**cells, **row}.get(name) for name in names]
-    return any(isinstance(text_of(each), list) for each in found)
+        names = [plain(chosen[0]) if isinstance(chosen[0], str) else chosen[0]]
+    return any(isinstance(text_of(cells.get(name)), list) for name in names)
 
 
 def _first_row(data: Any) -> list[Any] | Mapping[str, Any]:

@@ -31,6 +31,7 @@ def masked_autoencoder(folder):
 ANSWERING = {
     "mask_filler": bert("masked_language"),
     "text_classifier": bert("classification", num_classes=2),
+    "text_tagger": bert("tagging", num_classes=3),
     "sentence_encoder": bert(),
     "image_classifier": folders.MADE["vit"],
     "translator": folders.MADE["translation"],
