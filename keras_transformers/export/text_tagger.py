@@ -11,6 +11,7 @@ from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for
 from keras_transformers.generation.request import padding_of
 from keras_transformers.text import WordAligner, words_of
+from keras_transformers.text.words import given_words
 
 
 class _Tags(NamedTuple):
@@ -145,8 +146,5 @@ class TextTagger(Served):
         >>> tagger.tags([["a", "cat"], ["a"]])
         [['O', 'O'], ['O']]
         """
-        flat = tf.constant([word for sentence in words for word in sentence], tf.string)
-        lengths = tf.constant([len(sentence) for sentence in words], tf.int64)
-        given = tf.RaggedTensor.from_row_lengths(flat, lengths)
-        found = self._tagged(given, self._rounds).tags.to_list()
+        found = self._tagged(given_words(words), self._rounds).tags.to_list()
         return [[tag.decode() for tag in sentence] for sentence in found]

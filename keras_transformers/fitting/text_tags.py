@@ -13,6 +13,7 @@ from keras_transformers.models import TaggingHead
 from keras_transformers.tables import Chosen
 from keras_transformers.text import TaggedCorpus, WordAligner, bucketed_texts, read_tagged
 from keras_transformers.text.boundaries import boundaries_for, within
+from keras_transformers.text.words import given_words
 from keras_transformers.training import score_tags, token_learning
 
 TAGGING = "tagging"  # the kind of problem
@@ -144,7 +145,7 @@ class _Rows:
     def of(cls, held: Held, corpus: TaggedCorpus) -> Self:
         numbers = {tag: number for number, tag in enumerate(held.labels or ())}
         tags = [numbers[tag] for sentence in corpus.tags for tag in sentence]
-        words = tf.ragged.constant(corpus.words, tf.string, ragged_rank=1)
+        words = given_words(corpus.words)
         found = WordAligner(held.tokenizer, _longest(held))(words)
         first, pieces = (each.flat_values.numpy() for each in (found.firsts, found.pieces))
         starts = found.ids.row_starts().numpy()[words.value_rowids().numpy()]

@@ -1,5 +1,6 @@
 """Words of texts, where they stand, and which of a model's positions are theirs."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -61,6 +62,20 @@ def words_of(strings: Strings) -> Words:
             for each in (parts.flat_values, ends - lengths, ends)
         )
     )
+
+
+def given_words(sentences: Sequence[Sequence[str]]) -> tf.RaggedTensor:
+    """Sentences that are lists of words, as a string RaggedTensor `(sentences, None)`.
+
+    Example:
+    >>> from keras_transformers.text.words import given_words
+    >>> given_words([["to", "be"], []]).to_list()
+    [[b'to', b'be'], []]
+    """
+    # `tf.ragged.constant` takes a hundred times as long.
+    flat = tf.constant([word for sentence in sentences for word in sentence], tf.string)
+    lengths = tf.constant([len(sentence) for sentence in sentences], tf.int64)
+    return tf.RaggedTensor.from_row_lengths(flat, lengths)
 
 
 class Alignment(NamedTuple):

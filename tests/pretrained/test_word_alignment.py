@@ -7,6 +7,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
+import keras_transformers
 from keras_transformers import pretrained
 from keras_transformers.text import (
     FastTokenizer,
@@ -14,6 +15,7 @@ from keras_transformers.text import (
     WordAligner,
     WordPieceTokenizer,
 )
+from tests.pretrained import folders
 from tests.pretrained.test_tokenizer_files import GOLDEN
 
 hf = pytest.importorskip("transformers")
@@ -105,7 +107,7 @@ MADE = {each.__name__: each for each in (bert, roberta, roberta_fast, roberta_fa
 
 
 @pytest.mark.parametrize("name", MADE)
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize("in_graph", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ids_and_first_pieces_are_those_of_the_package(name, in_graph, tmp_path):
     ours, theirs = MADE[name](tmp_path)
     aligner = WordAligner(ours, 24)
@@ -121,6 +123,34 @@ def test_ids_and_first_pieces_are_those_of_the_package(name, in_graph, tmp_path)
         pieces = [whole.word_ids(i).count(n) for n in range(len(words))]
         assert found.pieces[i].numpy().tolist() == pieces
     assert -1 in found.firsts[4].numpy()  # which is cut
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta"])
+def test_a_published_tagger_gives_words_the_published_tags(kind, tmp_path):
+    torch = pytest.importorskip("torch")
+    _, tokenizer = {"Bert": bert, "Roberta": roberta}[kind](tmp_path)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 24, "max_position_embeddings": 300, "initializer_range": 0.9}
+    names = dict(enumerate(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
+    torch.manual_seed(1)
+    config = getattr(hf, f"{kind}Config")(vocab_size=len(tokenizer), id2label=names, **sizes)
+    model = getattr(hf, f"{kind}ForTokenClassification")(config).eval()
+    model.save_pretrained(tmp_path / "published")
+    tokenizer.save_pretrained(tmp_path / "published")
+    predictor = keras_transformers.load(tmp_path / "published")
+    assert (predictor.kind, predictor.labels) == ("text_tagger", [*names.values()])
+    words = SENTENCES[:3]
+    encoded = tokenizer(words, is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        numbers = model(**encoded).logits.argmax(-1).numpy()
+    expected = []
+    for i, sentence in enumerate(words):
+        of_word = encoded.word_ids(i)
+        first = [of_word.index(n) if n in of_word else None for n in range(len(sentence))]
+        expected.append(["" if at is None else names[numbers[i, at]] for at in first])
+    with folders.eagerly():
+        found = predictor._fitting("evaluate").served().tags(words)
+    assert found == expected and len({tag for tags in found for tag in tags}) > 3
 
 
 def test_pieces_of_our_own_sentencepiece_are_those_of_each_word():
