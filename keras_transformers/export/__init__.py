@@ -14,6 +14,7 @@ from keras_transformers.export.functions import (
     sentence_encoder,
     text_classifier,
     text_generator,
+    text_tagger,
     translator,
     zero_shot_classifier,
 )
@@ -25,6 +26,7 @@ from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
 from keras_transformers.export.text_regressor import TextRegressor
+from keras_transformers.export.text_tagger import TextTagger
 from keras_transformers.export.translation import Translator
 from keras_transformers.export.zero_shot import ZeroShotClassifier
 
@@ -38,6 +40,7 @@ __all__ = [
     "TextClassifier",
     "TextGenerator",
     "TextRegressor",
+    "TextTagger",
     "Translator",
     "ZeroShotClassifier",
     "detector",
@@ -48,6 +51,7 @@ __all__ = [
     "sentence_encoder",
     "text_classifier",
     "text_generator",
+    "text_tagger",
     "translator",
     "zero_shot_classifier",
 ]

@@ -17,6 +17,7 @@ from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.served import Saving
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
+from keras_transformers.export.text_tagger import TextTagger
 from keras_transformers.export.translation import Translator
 from keras_transformers.export.zero_shot import ZeroShotClassifier
 from keras_transformers.generation.request import Decodable
@@ -196,6 +197,28 @@ def image_classifier(
     ['label', 'probabilities', 'probability']
     """
     return ImageClassifier(model, labels, preprocessing, problem_type).save(path, **saving)
+
+
+def text_tagger(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    labels: Sequence[str],
+    lengths: Sequence[int] | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a tagger of the words of raw text. See `TextTagger` and its `save`.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.TextEncoder.from_variant("tiny", 14, head=models.TaggingHead(2))
+    >>> path = export.text_tagger(model, tokenizer, tempfile.mkdtemp(), ["O", "B-CAT"], (8,))
+    >>> (path / "saved_model.pb").exists()
+    True
+    """
+    return TextTagger(model, tokenizer, labels, lengths).save(path, **saving)
 
 
 def detector(

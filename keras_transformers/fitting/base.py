@@ -124,7 +124,7 @@ class Fitted:
         if unknown := sorted(set(options) - set(self.choices)):
             raise TypeError(
                 f"fit: a {self.kind} has no option {', '.join(unknown)}; it has "
-                f"{', '.join(self.choices)}."
+                f"{', '.join(self.choices) or 'none'}."
             )
         return self.fit(data, valid, Asked(**asked), **options)
 

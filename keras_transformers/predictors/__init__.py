@@ -16,6 +16,7 @@ from keras_transformers.predictors.texts import (
     TextGeneratorPredictor,
     TextPredictor,
     TextRegressorPredictor,
+    TextTaggerPredictor,
     TranslatorPredictor,
 )
 from keras_transformers.predictors.zero_shot import ZeroShotClassifierPredictor
@@ -35,6 +36,7 @@ __all__ = [
     "TextGeneratorPredictor",
     "TextPredictor",
     "TextRegressorPredictor",
+    "TextTaggerPredictor",
     "TranslatorPredictor",
     "ZeroShotClassifierPredictor",
 ]
@@ -49,6 +51,7 @@ OF_EVERY_KIND = (
     TextClassifierPredictor,
     TextGeneratorPredictor,
     TextRegressorPredictor,
+    TextTaggerPredictor,
     TranslatorPredictor,
     ZeroShotClassifierPredictor,
 )

@@ -9,7 +9,14 @@ A byte order mark and Windows line ends do no harm.
 from keras_transformers.tables.accounts import account
 from keras_transformers.tables.columns import LABELS, PAIRS, TEXTS, Chosen, Column
 from keras_transformers.tables.files import ENDINGS, ending, read_bytes
-from keras_transformers.tables.rows import names_column, read_rows, read_table, rows_of, table_rows
+from keras_transformers.tables.rows import (
+    holds_lists,
+    names_column,
+    read_rows,
+    read_table,
+    rows_of,
+    table_rows,
+)
 
 __all__ = [
     "ENDINGS",
@@ -20,6 +27,7 @@ __all__ = [
     "Column",
     "account",
     "ending",
+    "holds_lists",
     "names_column",
     "read_bytes",
     "read_rows",

@@ -38,6 +38,7 @@ from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.tags import TagScores, score_tags
 from keras_transformers.training.tokens import token_learning
 from keras_transformers.training.tracking import Tracker
 from keras_transformers.training.translation import TranslationScores, score_translations
@@ -69,6 +70,7 @@ __all__ = [
     "SmoothedCrossEntropy",
     "SystemScore",
     "Throughput",
+    "TagScores",
     "TokenCrossEntropy",
     "TokenResults",
     "Tracker",
@@ -95,6 +97,7 @@ __all__ = [
     "score_boxes",
     "score_classes",
     "score_labels",
+    "score_tags",
     "score_translations",
     "set_adapter",
     "several_hot",

@@ -31,6 +31,7 @@ def masked_autoencoder(folder):
 ANSWERING = {
     "mask_filler": bert("masked_language"),
     "text_classifier": bert("classification", num_classes=2),
+    "text_tagger": bert("tagging", num_classes=3),
     "sentence_encoder": bert(),
     "image_classifier": folders.MADE["vit"],
     "translator": folders.MADE["translation"],
@@ -90,7 +91,7 @@ def test_another_pooling_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("make", "shape", "what"),
     [
-        (*bert("tagging", num_classes=3), "TextEncoder with a TaggingHead"),
+        (*bert("tagging", num_classes=1), "TextEncoder with a TaggingHead"),
         (vit_without_classes, (None, 16, 16, 3), "ViT without a head"),
         (masked_autoencoder, (None, 16, 16, 3), "MAE"),
     ],
