@@ -17,8 +17,8 @@ from keras_transformers.predictors.texts import (
     TextPredictor,
     TextRegressorPredictor,
     TextTaggerPredictor,
-    TranslatorPredictor,
 )
+from keras_transformers.predictors.translations import TranslatorPredictor
 from keras_transformers.predictors.zero_shot import ZeroShotClassifierPredictor
 
 __all__ = [

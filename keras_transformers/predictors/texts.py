@@ -1,9 +1,6 @@
 """Predictors that take text."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
-
-import tensorflow as tf
 
 from keras_transformers.entities import Entity, entities_of, mark_entities
 from keras_transformers.predictors.base import Predictor, named_probabilities, received
@@ -32,88 +29,6 @@ class TextPredictor(Predictor):
             raise ValueError(f"must be text in UTF-8. {received(item)}") from None
 
 
-class TranslatorPredictor(TextPredictor):
-    """Translates: a str for each text; with `details` a dict.
-
-    That has `translation`, `score` and `truncated`, whether the end of the text was cut off.
-
-    Example:
-    >>> import tensorflow as tf
-    >>> from keras_transformers.predictors import TranslatorPredictor
-    >>> def upper(text):
-    ...     truncated, scores = tf.zeros(len(text), tf.bool), tf.zeros(len(text))
-    ...     return {"translation": tf.strings.upper(text), "score": scores, "truncated": truncated}
-    >>> translator = TranslatorPredictor(upper)
-    >>> translator.predict("open the door"), translator.predict(["open", b"shut"])
-    ('OPEN THE DOOR', ['OPEN', 'SHUT'])
-    >>> translator.predict("open", details=True)
-    {'translation': 'OPEN', 'score': 0.0, 'truncated': False}
-    """
-
-    kind = "translator"
-
-    def score(
-        self,
-        texts: Sequence[str | bytes],
-        translations: Sequence[str | bytes],
-        batch_size: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """How probable given translations are, by the model.
-
-        Args:
-            texts, translations: Lists of one length.
-            batch_size: Pairs of a request; by default 1,024.
-
-        Returns:
-            A dict for each pair: `score`, the logarithm of the translation's probability, the sum
-            over its tokens and END; `tokens`, a list of `(piece, log-probability)`, END the last;
-            and `truncated`, whether a text or its translation was cut.
-
-        Raises:
-            ValueError: If the lists differ in length, or one holds something that is no text.
-            AttributeError: If what was exported cannot score.
-        """
-        sides = [texts, translations]
-        if any(isinstance(side, str | bytes) for side in sides) or len(texts) != len(translations):
-            shown = [side if isinstance(side, str | bytes) else len(side) for side in sides]
-            raise ValueError(
-                "score: `texts` and `translations` must be lists as long as each other. "
-                f"{received(shown)}"
-            )
-        given, size = self._given(), batch_size or self.rows
-        encoded = [[self._encoded(item) for item in side] for side in sides]
-        rows: list[dict[str, Any]] = []
-        for start in range(0, len(texts), size):
-            part = (tf.constant(side[start : start + size], tf.string) for side in encoded)
-            found = {name: tensor.numpy() for name, tensor in given(*part).items()}
-            names = ("score", "log_probabilities", "tokens", "truncated")
-            for score, values, tokens, cut in zip(*(found[x] for x in names), strict=True):
-                pieces = [_text(piece) for piece in tokens if piece]
-                pairs = list(zip(pieces, map(float, values), strict=False))
-                rows.append({"score": float(score), "tokens": pairs, "truncated": bool(cut)})
-        return rows
-
-    def _given(self) -> Callable[..., Any]:
-        """The function of texts and translations."""
-        signatures = getattr(vars(self).get("loaded"), "signatures", {})
-        if "score" in signatures:
-            run = signatures["score"]
-            return lambda text, translation: run(text=text, translation=translation)
-        given: Callable[..., Any] | None = getattr(self._run, "given", None)
-        if given is None:
-            raise AttributeError(
-                f"score: {self._source} has no signature 'score'; export it by this version."
-            )
-        return given
-
-    def _answer(self, row: dict[str, Any], details: bool) -> Any:
-        translation = _text(row["translation"])
-        if not details:
-            return translation
-        score, truncated = float(row["score"]), bool(row["truncated"])
-        return {"translation": translation, "score": score, "truncated": truncated}
-
-
 class TextGeneratorPredictor(TextPredictor):
     """Goes on with a text: a str, prompt and continuation; with `details` a dict.
 
@@ -131,8 +46,8 @@ class TextGeneratorPredictor(TextPredictor):
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         if not details:
-            return _text(row["text"])
-        texts = {name: _text(row[name]) for name in ("text", "continuation")}
+            return text_of(row["text"])
+        texts = {name: text_of(row[name]) for name in ("text", "continuation")}
         return texts | {name: bool(row[name]) for name in ("finished", "truncated")}
 
 
@@ -156,10 +71,10 @@ class MaskFillerPredictor(TextPredictor):
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         pairs = zip(row["candidates"], row["probabilities"], strict=True)
         return {
-            "text": _text(row["text"]),
+            "text": text_of(row["text"]),
             # Without a mask they are empty and of probability 0.
             "candidates": [
-                {"token": _text(token), "probability": float(p)} for token, p in pairs if p > 0
+                {"token": text_of(token), "probability": float(p)} for token, p in pairs if p > 0
             ],
             "truncated": bool(row["truncated"]),
         }
@@ -229,7 +144,7 @@ class TextTaggerPredictor(TextPredictor):
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         number = int(row["number"])
-        words, tags = ([_text(each) for each in row[name][:number]] for name in ("words", "tags"))
+        words, tags = ([text_of(each) for each in row[name][:number]] for name in ("words", "tags"))
         probabilities = row["probabilities"][:number].tolist()
         if not details:
             return [list(each) for each in zip(words, tags, probabilities, strict=True)]
@@ -301,7 +216,7 @@ class QuestionAnswererPredictor(TextPredictor):
         return [super(QuestionAnswererPredictor, self)._encoded(text) for text in item]
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
-        answer = _text(row["answer"])
+        answer = text_of(row["answer"])
         if not details:
             return answer
         found = {"answer": answer, "score": float(row["score"])}
@@ -322,6 +237,6 @@ def _entity(entity: Entity, words: list[dict[str, Any]]) -> dict[str, Any]:
     return {**about, "start": start, "end": end}
 
 
-def _text(value: bytes) -> str:
+def text_of(value: bytes) -> str:
     """A str; a generator may stop inside a character."""
     return value.decode("utf-8", "replace")
