@@ -211,6 +211,8 @@ def test_numbers_are_learned_at_unit_scale_and_given_as_they_were():
     before = np.asarray(dense(x))
     scale.fold_into(dense)
     np.testing.assert_allclose(np.asarray(dense(x)), before * scale.spread + scale.mean, rtol=1e-5)
+    scale.take_out_of(dense)  # as the next `fit` does
+    np.testing.assert_allclose(np.asarray(dense(x)), before, atol=1e-5)
 
 
 def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
