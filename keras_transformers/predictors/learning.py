@@ -55,7 +55,8 @@ class Learning:
         of the best epoch stay.
 
         Args:
-            data: Path of a `.tsv`, `.csv`, `.jsonl` or `.parquet` file; of a folder of images by
+            data: Path of a `.tsv`, `.csv`, `.jsonl` or `.parquet` file, or a pattern of several, as
+                "shards/*.jsonl", of at most 1 GiB together; of a folder of images by
                 class; of a text file; a DataFrame, a Hugging Face dataset, a `tf.data.Dataset`, a
                 dict of columns, a tuple of them, or an iterable of tuples or dicts. See
                 `tables.read_rows` for which columns are taken. A dict with `train` and `validation`

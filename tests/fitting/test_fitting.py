@@ -298,3 +298,15 @@ def test_fewer_bits_answer_nearly_the_same_and_are_saved(tmp_path):
         assert abs(after["probability"] - before) < 0.03 and after["probability"] != before
         again = keras_transformers.load(predictor.save(tmp_path / "own"))
         assert again.predict(TEXT) == after
+
+
+def test_a_translator_learns_from_a_pattern_of_files(tmp_path):
+    texts = sentences(24)
+    for number in range(3):
+        rows = [json.dumps({"source": each, "target": each}) for each in texts[number::3]]
+        (tmp_path / f"{number}.jsonl").write_text("\n".join(rows))
+    with folders.eagerly():
+        predictor = loaded("translator", tmp_path / "marian")
+        assert predictor.fit(f"{tmp_path}/*.jsonl", epochs=1, **FAST)["val_loss"][0] > 0
+        with pytest.raises(FileNotFoundError, match="No file fits"):
+            predictor.fit(f"{tmp_path}/*.tsv")
