@@ -8,6 +8,7 @@ from keras_transformers.export.detector import Detector
 from keras_transformers.export.functions import (
     detector,
     image_classifier,
+    image_encoder,
     mask_filler,
     question_answerer,
     segmenter,
@@ -17,6 +18,7 @@ from keras_transformers.export.functions import (
     translator,
     zero_shot_classifier,
 )
+from keras_transformers.export.image_encoder import ImageEncoder
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
 from keras_transformers.export.question_answerer import QuestionAnswerer
@@ -31,6 +33,7 @@ from keras_transformers.export.zero_shot import ZeroShotClassifier
 __all__ = [
     "Detector",
     "ImageClassifier",
+    "ImageEncoder",
     "MaskFiller",
     "QuestionAnswerer",
     "Segmenter",
@@ -42,6 +45,7 @@ __all__ = [
     "ZeroShotClassifier",
     "detector",
     "image_classifier",
+    "image_encoder",
     "mask_filler",
     "question_answerer",
     "segmenter",

@@ -9,6 +9,7 @@ import keras
 from keras_transformers.annotations import ClassProblem, StrPath, Tokenizer
 from keras_transformers.export.convertible import Conversion
 from keras_transformers.export.detector import Detector
+from keras_transformers.export.image_encoder import ImageEncoder
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
 from keras_transformers.export.question_answerer import QuestionAnswerer
@@ -196,6 +197,22 @@ def image_classifier(
     ['label', 'probabilities', 'probability']
     """
     return ImageClassifier(model, labels, preprocessing, problem_type).save(path, **saving)
+
+
+def image_encoder(
+    model: keras.Model, path: StrPath, preprocessing: Preprocessing, **saving: Unpack[Saving]
+) -> pathlib.Path:
+    """Exports an encoder from encoded images to vectors. See `ImageEncoder` and its `save`.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import export, models, vision
+    >>> model = models.ViT.from_variant("Ti/14", None, image_size=28, num_layers=1)
+    >>> model.build((None, 28, 28, 3))
+    >>> export.image_encoder(model, tempfile.mkdtemp(), vision.Preprocessing(28)).is_dir()
+    True
+    """
+    return ImageEncoder(model, preprocessing).save(path, **saving)
 
 
 def detector(

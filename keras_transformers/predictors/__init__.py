@@ -5,6 +5,7 @@ from keras_transformers.predictors.images import (
     ArrayClassifierPredictor,
     DetectorPredictor,
     ImageClassifierPredictor,
+    ImageEncoderPredictor,
     ImagePredictor,
     SegmenterPredictor,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "ArrayClassifierPredictor",
     "DetectorPredictor",
     "ImageClassifierPredictor",
+    "ImageEncoderPredictor",
     "ImagePredictor",
     "MaskFillerPredictor",
     "Predictor",
@@ -42,6 +44,7 @@ OF_EVERY_KIND = (
     ArrayClassifierPredictor,
     DetectorPredictor,
     ImageClassifierPredictor,
+    ImageEncoderPredictor,
     MaskFillerPredictor,
     QuestionAnswererPredictor,
     SegmenterPredictor,

@@ -47,8 +47,8 @@ class Predictor(Learning):
 
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier", "array_classifier", "zero_shot_classifier", "detector" or
-            "segmenter".
+            "image_classifier", "image_encoder", "array_classifier", "zero_shot_classifier",
+            "detector" or "segmenter".
         takes: "text" or "image".
         also_takes: What its function takes besides, a tuple.
         labels: As given.

@@ -93,6 +93,12 @@ def _image_classifier(precision="float32"):
     return export.ImageClassifier(model, ["cat", "dog", "bird"])
 
 
+def _image_encoder():
+    model = models.ViT.from_variant("Ti/14", None, image_size=28, num_layers=2)
+    model.build((None, 28, 28, 3))
+    return export.ImageEncoder(model, Preprocessing(28))
+
+
 def _detector():
     model = models.DETR.from_variant("mini", num_classes=2, num_queries=7)
     model.build((None, 64, 64, 3))
@@ -116,6 +122,7 @@ MAKE = {
     ),
     "sentence encoder": lambda: export.SentenceEncoder(_encoder(), word_pieces(), lengths=(8, 16)),
     "image classifier, vit": _image_classifier,
+    "image encoder": _image_encoder,
     "detector": _detector,
 }
 
@@ -133,7 +140,7 @@ IN_FEWER_BITS = {
 
 def requests(served):
     """What an export is asked: many at once, one, none."""
-    if served.kind in ("image_classifier", "detector"):
+    if served.kind in ("image_classifier", "image_encoder", "detector"):
         return [images(), images()[:1], []]
     texts = MASKED if served.kind == "mask_filler" else TEXTS
     return [texts, texts[:1], texts[5:9], []]
