@@ -44,10 +44,10 @@ class Learning:
         """Trains the model on data; what it answers from then on, it has learned.
 
         A classifier whose classes are not those of the data gets a new head for these, as does an
-        encoder of sentences or images, or a language model or a filler of masks whose data have labels; the
-        predictor is then of another `kind`. Translators learn from pairs of source and target,
-        language models and fillers of masks from texts, classifiers from texts or images and their
-        labels.
+        encoder of sentences or images, or a language model or a filler of masks whose data have
+        labels; the predictor is then of another `kind`. Translators learn from pairs of source and
+        target, language models and fillers of masks from texts, classifiers from texts or images
+        and their labels.
 
         AdamW trains all weights. Peak of the learning rate, epochs and batch follow from the number
         of examples, see `training.fine_tuning_numbers`; after a warm-up the rate decays to 0.
