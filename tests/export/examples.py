@@ -10,7 +10,7 @@ from keras_transformers import export, models
 from keras_transformers.generation import BeamSearch, Greedy, Sampling
 from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer, encode_pairs, packed
-from keras_transformers.training import SmoothedCrossEntropy
+from keras_transformers.training import SmoothedCrossEntropy, token_learning
 from keras_transformers.vision import Preprocessing
 from tests.writers import writer_of_all_parts
 
@@ -72,6 +72,17 @@ def _generator(search, style):
     return export.TextGenerator(model, tokenizer(), search, 11, (4, 8))
 
 
+def _taught_generator(precision):
+    """One that has learned the lines by heart."""
+    ids = tokenizer().tokenize(LINES, start=True, end=True).to_tensor(tokenizer().pad_id).numpy()
+    model = models.LanguageModel.from_variant("tiny", tokenizer().vocab_size, num_layers=1)
+    learning = token_learning(model.padding_id)
+    model.compile(keras.optimizers.Adam(1e-2), jit_compile=True, **learning)
+    model.fit(ids[:, :-1], ids[:, 1:], batch_size=len(ids), epochs=100, verbose=0)
+    copy = in_precision(model, precision)
+    return export.TextGenerator(copy, tokenizer(), BeamSearch(2), 11, (4, 8))
+
+
 def _encoder(head=None, **settings):
     return models.TextEncoder.from_variant(
         "tiny", word_pieces().vocab_size, head=head, num_layers=1, **settings
@@ -131,6 +142,7 @@ IN_FEWER_BITS = {
     f"{name}, {precision}": functools.partial(make, precision)
     for name, make in {
         "translator": _taught_translator,
+        "text generator": _taught_generator,
         "text classifier": _text_classifier,
         "image classifier": _image_classifier,
     }.items()
