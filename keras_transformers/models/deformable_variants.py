@@ -14,9 +14,10 @@ from keras_transformers.models.deformable_queries import (
     PointProposals,
     PointQueries,
 )
-from keras_transformers.models.detr_backbone import BackboneName, residual_network
+from keras_transformers.models.detr_backbone import BackboneName
 from keras_transformers.models.detr_levels import FeatureMaps
-from keras_transformers.models.settings import check_changes, check_choice, refuse_beside, variant
+from keras_transformers.models.set_detector_variants import parts_of_variant
+from keras_transformers.models.settings import refuse_beside
 
 # Zhu et al. 2021, section 5 and appendix A.4.
 NUMBERS: dict[str, Any] = {"num_heads": 8, "mlp_dim": 1024, "dropout": 0.1}
@@ -100,31 +101,12 @@ def arguments_of_variant(name: str, changes: Mapping[str, Any]) -> dict[str, Any
         ValueError: If there is no such variant or kind of queries, or the changes have both a part
             and numbers that make it.
     """
-    check_changes("DeformableDETR", changes, DeformableDETROptions)
-    settings = variant("DeformableDETR", name, VARIANTS, changes)
-    whole = {
-        "backbone": isinstance(settings["backbone"], FeatureMaps | dict),
-        "num_layers": settings.get("num_layers") is not None,
-        "queries": not isinstance(settings["queries"], str),
-        "blocks": settings.get("blocks") is not None,
-    }
-    flat = {part: {each: settings.pop(each) for each in names} for part, names in FLAT.items()}
-    for part in (part for part in FLAT if whole[part]):
-        beside = {each: changes.get(each) for each in FLAT[part]}
-        refuse_beside("DeformableDETR.from_variant", part, **beside)
-    if not whole["backbone"]:
-        backbone = settings["backbone"]
-        if isinstance(backbone, str):
-            backbone = residual_network(backbone, changes.get("dtype"))
-        settings["backbone"] = FeatureMaps(backbone, **flat["backbone"])
-    if not whole["num_layers"]:
-        settings["num_layers"] = tuple(flat["num_layers"].values())
-    if not whole["queries"]:
-        check_choice("DeformableDETR", settings, "queries", QUERIES)
-        settings["queries"] = QUERIES[settings["queries"]](flat["queries"]["num_queries"])
-    if not whole["blocks"]:
+    settings, numbers = parts_of_variant(
+        "DeformableDETR", name, changes, VARIANTS, DeformableDETROptions, FLAT, QUERIES, FeatureMaps
+    )
+    if numbers is not None:
         levels = getattr(settings["backbone"], "num_levels", 4)
-        settings["blocks"] = default_blocks(num_levels=levels, **flat["blocks"])
+        settings["blocks"] = default_blocks(num_levels=levels, **numbers)
     return settings
 
 

@@ -7,7 +7,7 @@ import keras
 
 from keras_transformers.annotations import Config, LayerOptions, Part
 from keras_transformers.detection import SetCriterion
-from keras_transformers.models.detr_backbone import BackboneName, FeatureMap, residual_network
+from keras_transformers.models.detr_backbone import BackboneName, FeatureMap
 from keras_transformers.models.detr_queries import (
     AnchorQueries,
     LearnedQueries,
@@ -16,7 +16,7 @@ from keras_transformers.models.detr_queries import (
 )
 from keras_transformers.models.detr_references import ReferenceQueries
 from keras_transformers.models.detr_settings import NUMBERS, default_blocks
-from keras_transformers.models.settings import check_changes, check_choice, refuse_beside, variant
+from keras_transformers.models.set_detector_variants import parts_of_variant
 
 # Carion et al. 2020, section 4.
 PAPER: dict[str, Any] = {
@@ -89,34 +89,12 @@ def arguments_of_variant(name: str, changes: Mapping[str, Any]) -> dict[str, Any
         ValueError: If there is no such variant or kind of queries, or the changes have both a part
             and numbers that make it.
     """
-    check_changes("DETR", changes, DETROptions)
-    settings = variant("DETR", name, VARIANTS, changes)
-    whole = {
-        "backbone": isinstance(settings["backbone"], FeatureMap | dict),
-        "num_layers": settings.get("num_layers") is not None,
-        "queries": not isinstance(settings["queries"], str),
-        "blocks": settings.get("blocks") is not None,
-    }
-    flat = {part: {each: settings.pop(each) for each in names} for part, names in FLAT.items()}
-    for part in (part for part in FLAT if whole[part]):
-        beside = {each: changes.get(each) for each in FLAT[part]}
-        refuse_beside("DETR.from_variant", part, **beside)
-    if not whole["backbone"]:
-        backbone = settings["backbone"]
-        if isinstance(backbone, str):
-            backbone = residual_network(backbone, changes.get("dtype"))
-        settings["backbone"] = FeatureMap(backbone, **flat["backbone"])
-    if not whole["num_layers"]:
-        settings["num_layers"] = tuple(flat["num_layers"].values())
-    if not whole["queries"]:
-        check_choice("DETR", settings, "queries", QUERIES)
-        settings["queries"] = QUERIES[settings["queries"]](flat["queries"]["num_queries"])
-    if not whole["blocks"]:
-        if flat["blocks"].pop("norm_first"):
-            references = getattr(settings["queries"], "references", False)
-            settings["blocks"] = default_blocks(
-                **flat["blocks"], norm_first=True, references=references
-            )
-        else:
-            settings |= flat["blocks"]
+    settings, numbers = parts_of_variant(
+        "DETR", name, changes, VARIANTS, DETROptions, FLAT, QUERIES, FeatureMap
+    )
+    if numbers is not None and numbers.pop("norm_first"):
+        references = getattr(settings["queries"], "references", False)
+        settings["blocks"] = default_blocks(**numbers, norm_first=True, references=references)
+    elif numbers is not None:
+        settings |= numbers
     return settings

@@ -31,7 +31,8 @@ def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dic
         tied = [joined(parts[other]) for other in mapping.instead if other in parts]
         if not any(np.array_equal(joined([part]), each) for each in tied):
             parts[name].append(part)
-    return {name: joined(found) for name, found in parts.items()}
+    # One by one out of `parts`, so that what is joined is not held twice.
+    return {name: joined(parts.pop(name)) for name in list(parts)}
 
 
 def joined(parts: Sequence[tuple[Layout, Array]]) -> Array:
