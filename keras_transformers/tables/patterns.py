@@ -50,6 +50,11 @@ def files_of(path: StrPath) -> list[pathlib.Path]:
     Raises:
         FileNotFoundError: If there are none.
         ValueError: If they are too large together.
+
+    Example:
+    >>> from keras_transformers.tables import files_of
+    >>> [path.name for path in files_of("data/pairs.tsv")]
+    ['pairs.tsv']
     """
     if not is_pattern(path):
         return [pathlib.Path(path)]
