@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "layers.low_rank",
         "layers.low_rank_settings",
         "layers.rematerialization",  # what a block is
+        "entities",
         "label_lists",
         "optimizer_kernels",
     ],
@@ -45,7 +46,8 @@ MAY_IMPORT = {
     "tables": [],
     "splits": [],
     "label_lists": [],
-    "text": ["layers.masks", "shards", "streams", "tables", "splits", "label_lists"],
+    "entities": [],
+    "text": ["entities", "layers.masks", "shards", "streams", "tables", "splits", "label_lists"],
     "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
     "visualization": [],
     "inspection": [],
@@ -65,7 +67,7 @@ MAY_IMPORT = {
         "training.adapters",
         "training.adapter_targets",
     ],
-    "predictors": ["array_files"],
+    "predictors": ["array_files", "entities"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
     "fitting": [
         "models",
@@ -107,6 +109,7 @@ ON_EVERY_BACKEND = tuple(
         "inspection",
         "precision",
         "saving",
+        "entities",
         "label_lists",
     )
 )

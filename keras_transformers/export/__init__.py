@@ -6,16 +6,19 @@ loading process.
 
 from keras_transformers.export.detector import Detector
 from keras_transformers.export.functions import (
-    detector,
-    image_classifier,
-    image_encoder,
     mask_filler,
     question_answerer,
-    segmenter,
     sentence_encoder,
     text_classifier,
     text_generator,
+    text_tagger,
     translator,
+)
+from keras_transformers.export.functions_of_images import (
+    detector,
+    image_classifier,
+    image_encoder,
+    segmenter,
     zero_shot_classifier,
 )
 from keras_transformers.export.image_encoder import ImageEncoder
@@ -27,6 +30,7 @@ from keras_transformers.export.sentence_encoder import SentenceEncoder
 from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
 from keras_transformers.export.text_regressor import TextRegressor
+from keras_transformers.export.text_tagger import TextTagger
 from keras_transformers.export.translation import Translator
 from keras_transformers.export.zero_shot import ZeroShotClassifier
 
@@ -41,6 +45,7 @@ __all__ = [
     "TextClassifier",
     "TextGenerator",
     "TextRegressor",
+    "TextTagger",
     "Translator",
     "ZeroShotClassifier",
     "detector",
@@ -52,6 +57,7 @@ __all__ = [
     "sentence_encoder",
     "text_classifier",
     "text_generator",
+    "text_tagger",
     "translator",
     "zero_shot_classifier",
 ]

@@ -11,6 +11,7 @@ from keras_transformers.fitting.text_classes import (
     TextClassifierFitting,
     TextRegressorFitting,
 )
+from keras_transformers.fitting.text_tags import TextTaggerFitting
 from keras_transformers.fitting.translations import TranslatorFitting
 
 OF_EVERY_KIND = (
@@ -21,6 +22,7 @@ OF_EVERY_KIND = (
     MaskFillerFitting,
     TextClassifierFitting,
     TextRegressorFitting,
+    TextTaggerFitting,
     TranslatorFitting,
 )
 FITTINGS: dict[str, type[Fitted]] = {each.kind: each for each in OF_EVERY_KIND}
@@ -36,6 +38,7 @@ __all__ = [
     "MaskFillerFitting",
     "TextClassifierFitting",
     "TextRegressorFitting",
+    "TextTaggerFitting",
     "TranslatorFitting",
     "counted",
     "fit_epochs",

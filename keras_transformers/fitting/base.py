@@ -127,7 +127,7 @@ class Fitted:
         if unknown := sorted(set(options) - set(self.choices)):
             raise TypeError(
                 f"fit: a {self.kind} has no option {', '.join(unknown)}; it has "
-                f"{', '.join(self.choices)}."
+                f"{', '.join(self.choices) or 'none'}."
             )
         model = self.held.model
         if self.held.adapter is None and is_quantised(model) and not adapters_of(model):

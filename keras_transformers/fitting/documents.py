@@ -49,7 +49,6 @@ class _OfTexts(TextClassifierFitting):
     ) -> tuple[Fitted, dict[str, Any]]:
         """Trains on texts, or as `TextClassifierFitting` where there are labels too."""
         data, valid = parts_of(data, valid)
-        data = _listed(data)
         if options or names_column(data, LABELS, asked.columns):
             return super().fit(data, valid, asked, **options)
         train = read_texts(data, asked.columns)
@@ -170,11 +169,6 @@ def masked_documents(
         dynamic=seed is not None,
         epoch=epoch,
     )
-
-
-def _listed(data: Any) -> Any:
-    """What can be gone through twice."""
-    return list(data) if hasattr(data, "__next__") else data
 
 
 def in_parts(corpus: TextCorpus, words: int) -> TextCorpus:

@@ -13,12 +13,14 @@ from keras_transformers.annotations import Array, ProblemType
 from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import Scale, Targets, row_weights, targets_of
+from keras_transformers.fitting.text_tags import TAGGING, TextTaggerFitting
 from keras_transformers.layers.adapted import adapter_of
 from keras_transformers.models import ClassificationHead, LanguageModel
 from keras_transformers.models.settings import SEVERAL
 from keras_transformers.tables import Chosen
 from keras_transformers.text import bucketed_texts, framed
 from keras_transformers.text.boundaries import boundaries_for, within
+from keras_transformers.text.tagged import holds_tags
 from keras_transformers.training import (
     classification_accuracy,
     classification_loss,
@@ -46,6 +48,17 @@ class TextClassifierFitting(Fitted):
     def served(self) -> Any:
         of = self.held
         return export.TextClassifier(of.model, of.tokenizer, of.labels or (), **of.options)
+
+    def trained(
+        self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Fitted, dict[str, Any]]:
+        """Trains as `fit` does, or where each word of a text has a tag, as `TextTaggerFitting`."""
+        data, valid = parts_of(data, valid)
+        data = list(data) if hasattr(data, "__next__") else data  # it is gone through twice
+        problem = options.get("problem_type")
+        if problem == TAGGING or problem is None and holds_tags(data, asked["columns"]):
+            return TextTaggerFitting(self.held).trained(data, valid, asked, options)
+        return super().trained(data, valid, asked, options)
 
     def fit(
         self,

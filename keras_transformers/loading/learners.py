@@ -1,5 +1,6 @@
 """Folders as what learns: published weights, what `save` has written, and the runs of recipes."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from keras_transformers.fitting import (
     MaskFillerFitting,
     TextClassifierFitting,
     TextRegressorFitting,
+    TextTaggerFitting,
     TranslatorFitting,
     read_held,
 )
@@ -80,8 +82,10 @@ def _of_texts(folder: pathlib.Path, model: Any) -> Fitted | None:
         models.LanguageHead: LanguageModelFitting,
         models.MaskedLanguageHead: MaskFillerFitting,
         models.ClassificationHead: TextClassifierFitting,
+        models.TaggingHead: TextTaggerFitting,
     }
-    if head not in made:
+    # ELECTRA's discriminator gives each token one number: whether it was exchanged.
+    if head not in made or head is models.TaggingHead and model.head.num_classes == 1:
         return None
     held = Held(
         model, pretrained.load_tokenizer(folder), pooler_activation=_pooler_activation(folder)
@@ -94,20 +98,12 @@ def _of_texts(folder: pathlib.Path, model: Any) -> Fitted | None:
     elif made[head] is EncoderFitting:
         options = pretrained.load_pooling(folder)
         options["lengths"] = lengths_within(model, options.get("lengths", LENGTHS))
-    elif made[head] is TextClassifierFitting:
+    elif head is models.ClassificationHead:
         if model.head.problem_type == "regression" and model.head.num_classes == 1:
             return TextRegressorFitting(held)
-        return TextClassifierFitting(
-            Held(
-                model,
-                held.tokenizer,
-                labels=pretrained.class_names(folder),
-                pooler_activation=held.pooler_activation,
-            )
-        )
-    return made[head](
-        Held(model, held.tokenizer, options=options, pooler_activation=held.pooler_activation)
-    )
+    if head in (models.ClassificationHead, models.TaggingHead):
+        held = dataclasses.replace(held, labels=pretrained.class_names(folder))
+    return made[head](dataclasses.replace(held, options=options))
 
 
 def _pooler_activation(folder: pathlib.Path) -> str:

@@ -22,6 +22,7 @@ KNOWN_BY = {
     "boxes": "detector",
     "no_answer": "question_answerer",
     "map": "segmenter",
+    "tags": "text_tagger",
 }
 
 

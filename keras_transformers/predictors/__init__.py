@@ -17,6 +17,7 @@ from keras_transformers.predictors.texts import (
     TextGeneratorPredictor,
     TextPredictor,
     TextRegressorPredictor,
+    TextTaggerPredictor,
     TranslatorPredictor,
 )
 from keras_transformers.predictors.zero_shot import ZeroShotClassifierPredictor
@@ -37,6 +38,7 @@ __all__ = [
     "TextGeneratorPredictor",
     "TextPredictor",
     "TextRegressorPredictor",
+    "TextTaggerPredictor",
     "TranslatorPredictor",
     "ZeroShotClassifierPredictor",
 ]
@@ -52,6 +54,7 @@ OF_EVERY_KIND = (
     TextClassifierPredictor,
     TextGeneratorPredictor,
     TextRegressorPredictor,
+    TextTaggerPredictor,
     TranslatorPredictor,
     ZeroShotClassifierPredictor,
 )

@@ -46,9 +46,9 @@ class Predictor(Learning):
         source: What they are read from, for messages.
 
     Attributes:
-        kind: "translator", "text_generator", "mask_filler", "text_classifier", "sentence_encoder",
-            "image_classifier", "image_encoder", "array_classifier", "zero_shot_classifier",
-            "detector" or "segmenter".
+        kind: "translator", "text_generator", "mask_filler", "text_classifier", "text_regressor",
+            "text_tagger", "sentence_encoder", "question_answerer", "image_classifier",
+            "image_encoder", "array_classifier", "zero_shot_classifier", "detector" or "segmenter".
         takes: "text" or "image".
         also_takes: What its function takes besides, a tuple.
         labels: As given.

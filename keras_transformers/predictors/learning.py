@@ -47,7 +47,8 @@ class Learning:
         encoder of sentences or images, or a language model or a filler of masks whose data have
         labels; the predictor is then of another `kind`. Translators learn from pairs of source and
         target, language models and fillers of masks from texts, classifiers from texts or images
-        and their labels.
+        and their labels. Where texts are lists of words, or a file is `.conll`, tags of words are
+        learned.
 
         AdamW trains all weights. Peak of the learning rate, epochs and batch follow from the number
         of examples, see `training.fine_tuning_numbers`; after a warm-up the rate decays to 0.
@@ -70,7 +71,9 @@ class Learning:
             callbacks: More of Keras's callbacks.
             verbose: As of `model.fit`; 0 also says nothing of what was read.
             **options: Of classifiers `problem_type`, `label_separator`, of texts `class_weights`,
-                of images `augmentation`; of translators `label_smoothing`.
+                of images `augmentation`; of translators `label_smoothing`. For texts
+                `problem_type="tagging"` says that blanks stand between words and between their
+                tags, or that a file has a word and its tag in each row, see `text.read_tagged`.
 
         Returns:
             The history: a dict of lists with a number for each epoch.
@@ -99,8 +102,9 @@ class Learning:
 
         Returns:
             Dict of numbers: BLEU and chrF of translators; accuracy and macro F1 of classifiers, or
-            F1s where there can be several labels; errors and correlation where a number is found;
-            perplexity and accuracy per token of language models and fillers of masks.
+            F1s where there can be several labels; accuracy of words, and F1 of entities, of
+            taggers; errors and correlation where a number is found; perplexity and accuracy per
+            token of language models and fillers of masks.
         """
         scores: dict[str, float] = self._fitting("evaluate").evaluate(data, columns)
         return scores

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from keras_transformers.entities import Entity, entities_of, mark_entities
 from keras_transformers.predictors.base import Predictor, named_probabilities, received
 
 
@@ -148,6 +149,43 @@ class TextRegressorPredictor(TextPredictor):
         return {"value": value, "truncated": bool(row["truncated"])} if details else value
 
 
+class TextTaggerPredictor(TextPredictor):
+    """Tags the words of a text: a list of `[word, tag, probability]`; with `details` a dict.
+
+    That has `words`, dicts of `word`, `tag`, `probability`, `start` and `end`, so that a word is
+    `text[start:end]`; `entities`, where tags mark such: dicts of `text`, with blanks for other
+    white space, `type`, `probability`, the mean of its words', `start` and `end`; and `truncated`.
+    A word has the tag "" if it is behind what the model takes, or no piece of its vocabulary.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import TextTaggerPredictor
+    >>> def tag(text):
+    ...     words, tags = tf.constant([["Bo", "sat"]]), tf.constant([["B", "O"]])
+    ...     probabilities, number = tf.constant([[0.75, 0.5]]), tf.constant([2])
+    ...     return {"words": words, "tags": tags, "probabilities": probabilities, "number": number}
+    >>> TextTaggerPredictor(tag).predict("Bo sat")
+    [['Bo', 'B', 0.75], ['sat', 'O', 0.5]]
+    """
+
+    kind = "text_tagger"
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        number = int(row["number"])
+        words, tags = ([_text(each) for each in row[name][:number]] for name in ("words", "tags"))
+        probabilities = row["probabilities"][:number].tolist()
+        if not details:
+            return [list(each) for each in zip(words, tags, probabilities, strict=True)]
+        starts, ends = (row[name][:number].tolist() for name in ("starts", "ends"))
+        names = ("word", "tag", "probability", "start", "end")
+        columns = (words, tags, probabilities, starts, ends)
+        found = [dict(zip(names, each, strict=True)) for each in zip(*columns, strict=True)]
+        answer = {"words": found, "truncated": bool(row["truncated"])}
+        if mark_entities(self.labels or tags):
+            answer["entities"] = [_entity(each, found) for each in entities_of(tags)]
+        return answer
+
+
 class SentenceEncoderPredictor(TextPredictor):
     """Gives a vector for a text: a list of floats; with `details` a dict.
 
@@ -213,6 +251,18 @@ class QuestionAnswererPredictor(TextPredictor):
         found |= {"start": int(row["start"]), "end": int(row["end"])}
         no_answer, truncated = float(row["no_answer"]), bool(row["truncated"])
         return {**found, "no_answer": no_answer, "truncated": truncated}
+
+
+def _entity(entity: Entity, words: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is said of the words of an entity."""
+    there = words[entity.start : entity.end]
+    start, end = there[0]["start"], there[-1]["end"]
+    text, probability = "", 0.0
+    for each in there:
+        text = text.ljust(each["start"] - start) + each["word"]
+        probability += each["probability"] / len(there)
+    about = {"text": text, "type": entity.type, "probability": probability}
+    return {**about, "start": start, "end": end}
 
 
 def _text(value: bytes) -> str:

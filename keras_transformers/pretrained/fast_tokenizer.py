@@ -119,6 +119,12 @@ def as_gpt2(folder: pathlib.Path, fast: Any) -> tuple[dict[str, int], list[tuple
     return model["vocab"], pairs
 
 
+def begins_with_blank(fast: Any) -> bool:
+    """Whether `tokenizer.json` has byte pairs of texts before which a blank is put."""
+    before = fast.get("pre_tokenizer") or {}
+    return before.get("type") == "ByteLevel" and bool(before.get("add_prefix_space", True))
+
+
 def the_model(folder: pathlib.Path, fast: Any, kind: str) -> dict[str, Any]:
     """The model of `tokenizer.json`; ValueError for another kind."""
     model = fast.get("model") or {}

@@ -11,6 +11,7 @@ from keras_transformers.pretrained.clip_tokenizer import definition_of
 from keras_transformers.pretrained.fast_tokenizer import (
     as_bert,
     as_gpt2,
+    begins_with_blank,
     in_order,
     is_berts,
     is_gpt2s,
@@ -106,6 +107,8 @@ def load_tokenizer(
     name = class_of(folder, settings)
     fast = read_json(folder, TOKENIZER) if TOKENIZER in there else {}
     kind = _kind(there, fast, name)
+    if kind == BYTE_PAIRS and settings.get("add_prefix_space") and begins_with_blank(fast):
+        kind = FAST  # as of RoBERTa's taggers, whose texts begin with a blank
     if kind is None:
         raise FileNotFoundError(
             f"{folder} must have a tokenizer: {'; '.join(NEEDED.values())}. "

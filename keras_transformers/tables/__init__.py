@@ -10,7 +10,14 @@ from keras_transformers.tables.accounts import account
 from keras_transformers.tables.columns import LABELS, PAIRS, TEXTS, Chosen, Column
 from keras_transformers.tables.files import ENDINGS, ending, read_bytes
 from keras_transformers.tables.patterns import files_of, fitting_files, is_pattern
-from keras_transformers.tables.rows import names_column, read_rows, read_table, rows_of, table_rows
+from keras_transformers.tables.rows import (
+    holds_lists,
+    names_column,
+    read_rows,
+    read_table,
+    rows_of,
+    table_rows,
+)
 
 __all__ = [
     "ENDINGS",
@@ -24,6 +31,7 @@ __all__ = [
     "files_of",
     "fitting_files",
     "is_pattern",
+    "holds_lists",
     "names_column",
     "read_bytes",
     "read_rows",

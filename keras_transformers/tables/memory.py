@@ -67,15 +67,25 @@ def _of_columns(columns: Mapping[Any, Any], named: bool = True) -> Iterator[Any]
 
 def _of_hugging_face(data: Any) -> Iterator[Mapping[str, Any]]:
     """Rows of a dataset of `datasets`, with the names of classes for their numbers."""
-    names = {
-        key: feature.names
-        for key, feature in (data.features or {}).items()
-        if getattr(feature, "names", None) and not isinstance(feature, dict)
-    }
+    names = {key: _names_of(feature) for key, feature in (data.features or {}).items()}
+    names = {key: found for key, found in names.items() if found}
     for row in data:
-        numbers = {key: row[key] for key in names if isinstance(row.get(key), int)}
-        # -1 is what test sets have in the place of a label.
-        yield {**row, **{key: names[key][n] if n >= 0 else None for key, n in numbers.items()}}
+        yield {**row, **{key: _named(row.get(key), names[key]) for key in names}}
+
+
+def _names_of(feature: Any) -> Any:
+    """The names of a `ClassLabel`, or of a list of such; None of others."""
+    if isinstance(feature, list) and len(feature) == 1:  # as older versions write a list
+        feature = feature[0]
+    inner = feature if isinstance(feature, dict) else getattr(feature, "feature", feature)
+    return None if isinstance(inner, dict) else getattr(inner, "names", None)
+
+
+def _named(value: Any, names: Any) -> Any:
+    """A number's name, or those in a list; -1 is what test sets have in the place of a label."""
+    if isinstance(value, list):
+        return [_named(each, names) for each in value]
+    return (names[value] if value >= 0 else None) if isinstance(value, int) else value
 
 
 def _of_tensors(data: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables.columns import Chosen, Column, plain
+from keras_transformers.tables.columns import Chosen, Column, plain, text_of
 from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
 from keras_transformers.tables.finder import Finder
 from keras_transformers.tables.memory import name_of, rows_in_memory
@@ -193,19 +193,49 @@ def names_column(data: Any, column: Column, chosen: Chosen = None) -> bool:
     """
     if chosen is not None:
         return not isinstance(chosen, str | int) and len(chosen) == 2
+    first = _first_row(data)
+    if isinstance(first, Mapping):
+        return any(plain(name) in column.names for name in first)
+    return len(first) == 2 or any(plain(cell) in column.names for cell in first)
+
+
+def holds_lists(data: Any, column: Column, chosen: Chosen = None) -> bool:
+    """Whether the first of two columns of a table has lists, by its first row.
+
+    Args:
+        data: See `read_rows`; not an iterator, whose first row would be gone.
+        column: The column, with the names that it may have.
+        chosen: Names or positions of the two columns.
+
+    Example:
+    >>> from keras_transformers.tables import TEXTS, holds_lists
+    >>> [holds_lists([{"text": text, "label": 1}], TEXTS) for text in ("a cat", ["a", "cat"])]
+    [False, True]
+    """
+    first = _first_row(data)
+    names: Sequence[str | int] = (0,)
+    if isinstance(first, Mapping):
+        cells: dict[Any, Any] = dict(enumerate(first.values()))
+        cells |= {plain(name): value for name, value in first.items()}
+        names = column.names
+    else:
+        cells = dict(enumerate(first))
+    if chosen is not None and not isinstance(chosen, str | int) and len(chosen) == 2:
+        names = [plain(chosen[0]) if isinstance(chosen[0], str) else chosen[0]]
+    return any(isinstance(text_of(cells.get(name)), list) for name in names)
+
+
+def _first_row(data: Any) -> list[Any] | Mapping[str, Any]:
+    """The first row of a table; an empty one where there is none that can be read."""
     if isinstance(data, str | pathlib.PurePath):
         path = files_of(data)[0]
         if ending(path) not in ENDINGS:
-            return False
+            return []
         rows = rows_of_file(path, "text")
     else:
         rows = rows_in_memory(data, 2, "texts")
     _, first = next(iter(rows), (0, ""))
-    if isinstance(first, str):
-        return False
-    if isinstance(first, Mapping):
-        return any(plain(name) in column.names for name in first)
-    return len(first) == 2 or any(plain(cell) in column.names for cell in first)
+    return [] if isinstance(first, str) else first
 
 
 def _counted(

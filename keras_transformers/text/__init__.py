@@ -23,13 +23,16 @@ from keras_transformers.text.streaming import (
     row_of_labels,
 )
 from keras_transformers.text.subword_sampling import SubwordSampler
+from keras_transformers.text.tagged import TaggedCorpus, read_tagged
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
+from keras_transformers.text.words import Alignment, WordAligner, Words, words_of
 
 __all__ = [
     "AddedToken",
+    "Alignment",
     "BytePairTokenizer",
     "FairseqTokenizer",
     "FastTokenizer",
@@ -41,8 +44,11 @@ __all__ = [
     "SentencePieceTokenizer",
     "SiglipTokenizer",
     "SubwordSampler",
+    "TaggedCorpus",
     "TextCorpus",
+    "WordAligner",
     "WordPieceTokenizer",
+    "Words",
     "balanced_lengths",
     "bucketed",
     "bucketed_texts",
@@ -58,9 +64,11 @@ __all__ = [
     "read_documents",
     "read_labelled",
     "read_pairs",
+    "read_tagged",
     "read_texts",
     "real_token_share",
     "row_of_labels",
     "sliding_windows",
     "with_offsets",
+    "words_of",
 ]

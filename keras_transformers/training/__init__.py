@@ -38,6 +38,7 @@ from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
+from keras_transformers.training.tags import TagScores, score_tags
 from keras_transformers.training.tokens import token_learning
 from keras_transformers.training.tracking import Tracker
 from keras_transformers.training.translation import TranslationScores, score_translations
@@ -62,6 +63,7 @@ __all__ = [
     "Perplexity",
     "SmoothedCrossEntropy",
     "Throughput",
+    "TagScores",
     "TokenCrossEntropy",
     "TokenResults",
     "Tracker",
@@ -84,6 +86,7 @@ __all__ = [
     "score_boxes",
     "score_classes",
     "score_labels",
+    "score_tags",
     "score_translations",
     "set_adapter",
     "several_hot",

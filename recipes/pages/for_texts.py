@@ -137,6 +137,22 @@ def text_classifier(predictor, folder):
     connect(classify, [text], [answer], note, [ask.click, text.submit])
 
 
+def text_tagger(predictor, folder):
+    """Text -> the same, in which entities, or words, have the colour of their tag."""
+    with gr.Row():
+        with gr.Column():
+            text = gr.Textbox(label="Text", lines=6, elem_id="input", autofocus=True)
+            ask = button("Tag")
+        with gr.Column():
+            answer = gr.HighlightedText(label="Tags", elem_id="answer", show_legend=True)
+            note = message()
+
+    def tag(text):
+        yield texts.tag(predictor, text)
+
+    connect(tag, [text], [answer], note, [ask.click, text.submit])
+
+
 def sentence_encoder(predictor, folder):
     """Two texts -> how alike they are."""
     with gr.Row():

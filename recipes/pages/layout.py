@@ -14,8 +14,10 @@ PAGES = {
     "text_generator": for_texts.text_generator,
     "mask_filler": for_texts.mask_filler,
     "text_classifier": for_texts.text_classifier,
+    "text_tagger": for_texts.text_tagger,
     "sentence_encoder": for_texts.sentence_encoder,
     "image_classifier": for_pictures.image_classifier,
+    "image_encoder": for_pictures.image_encoder,
     "detector": for_pictures.detector,
 }
 KEPT = 3600  # seconds that uploads and drawn pictures are kept

@@ -1,4 +1,4 @@
-"""Pages for texts: what is masked, classes, and how alike two of them are."""
+"""Pages for texts: what is masked, classes, tags, and how alike two of them are."""
 
 import math
 
@@ -32,6 +32,24 @@ def classify(predictor, text):
     """
     found = predictor.predict(text_of(text))
     return most_probable(found), cut(found)
+
+
+def tag(predictor, text):
+    """A text in parts, pairs of str and the tag of its words, or None; and a sentence.
+
+    Words of an entity stand in one part; where tags mark none, each word that has a tag.
+
+    Raises:
+        ValueError: If there is no text.
+    """
+    found = predictor.predict(text_of(text), details=True)
+    words = [{**word, "type": word["tag"]} for word in found["words"] if word["tag"]]
+    parts, end = [], 0
+    for each in found.get("entities", words):
+        parts += [(text[end : each["start"]], None)] if each["start"] > end else []
+        parts.append((text[each["start"] : each["end"]], each["type"]))
+        end = each["end"]
+    return parts + ([(text[end:], None)] if end < len(text) else []), cut(found)
 
 
 def similarity(predictor, first, second):

@@ -132,6 +132,9 @@ MAKE = {
         _encoder("masked_language"), word_pieces(), lengths=(8, 16)
     ),
     "sentence encoder": lambda: export.SentenceEncoder(_encoder(), word_pieces(), lengths=(8, 16)),
+    "text tagger": lambda: export.TextTagger(
+        _encoder("tagging", **CLASSES), word_pieces(), ["O", "B-CAT", "I-CAT"], lengths=(8, 16)
+    ),
     "image classifier, vit": _image_classifier,
     "image encoder": _image_encoder,
     "detector": _detector,

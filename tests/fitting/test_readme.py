@@ -17,6 +17,7 @@ NAMED = {
     "Helsinki-NLP/opus-mt-en-de": "translator",
     "sentence-transformers/all-MiniLM-L6-v2": "sentence_encoder",
     "google-bert/bert-base-uncased": "mask_filler",
+    "google-bert/bert-base-cased": "mask_filler",
     "google/vit-base-patch16-224": "image_classifier",
 }
 
@@ -39,6 +40,9 @@ def test_three_lines_lead_to_a_tuned_exported_model(tmp_path, monkeypatch):
     rows = [[i, t, label] for i, (t, label) in enumerate(zip(texts, royal(texts), strict=True))]
     with open("reviews.csv", "w", newline="") as file:
         csv.writer(file).writerows([["id", "text", "label"], *rows])
+    names = {"king": "B-PER", "queen": "B-PER"}
+    lines = [[f"{word} {names.get(word, 'O')}" for word in text.split()] for text in texts]
+    pathlib.Path("train.conll").write_text("\n\n".join(map("\n".join, lines)))
     images(pathlib.Path("photos"), 50)
     stars = np.random.default_rng(0).integers(1, 6, 60)
     frame = pandas.DataFrame({"day": range(60), "body": texts, "stars": stars})
@@ -50,10 +54,12 @@ def test_three_lines_lead_to_a_tuned_exported_model(tmp_path, monkeypatch):
                 "translator": "the king",
                 "reviews": "the king",
                 "stars": "the king",
+                "tags": "the king",
                 "photos": "photos/dark/0.png",
             }.items()
         ]
     assert isinstance(answers[0], str)
     assert set(answers[1]["probabilities"]) == {"plain", "royal"}
     assert set(answers[2]["probabilities"]) == set("12345")
-    assert set(answers[3]["probabilities"]) == {"dark", "light"}
+    assert [word for word, tag, _ in answers[3] if tag in ("O", "B-PER")] == ["the", "king"]
+    assert set(answers[4]["probabilities"]) == {"dark", "light"}

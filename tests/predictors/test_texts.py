@@ -103,6 +103,11 @@ def test_answers_of_every_kind_go_through_json():
         "probability": [0.75],
         "embedding": [[0.5, 2.0]],
         "value": [4.5],
+        "words": [["Bo", ""]],
+        "tags": [["B-PER", ""]],
+        "starts": [[3, 0]],
+        "ends": [[5, 0]],
+        "number": [1],
     }
     found = {name: tf.constant(value) for name, value in found.items()}
     given = {}
@@ -118,8 +123,23 @@ def test_answers_of_every_kind_go_through_json():
     assert given["text_generator"][0] == "Tür"
     assert given["mask_filler"][0]["candidates"] == [{"token": "a", "probability": 0.75}]
     assert given["text_classifier"][0]["probabilities"] == {"x": 0.75, "y": 0.0}
+    word = {"word": "Bo", "tag": "B-PER", "probability": 0.75, "start": 3, "end": 5}
+    assert given["text_tagger"] == [[["Bo", "B-PER", 0.75]], {"words": [word], "truncated": True}]
     assert given["text_regressor"] == [4.5, {"value": 4.5, "truncated": True}]
     assert given["sentence_encoder"] == [[0.5, 2.0], {"embedding": [0.5, 2.0], "truncated": True}]
+
+
+def test_entities_are_given_where_the_tags_mark_them():
+    words, tags = [["New", "York", "and", "Rome"]], [["B-LOC", "I-LOC", "O", "B-LOC"]]
+    found = {"words": words, "tags": tags, "probabilities": [[0.5, 1.0, 1.0, 0.75]]}
+    found |= {"starts": [[0, 5, 10, 14]], "ends": [[3, 9, 13, 18]]}
+    found = {name: tf.constant(value) for name, value in found.items()}
+    found |= {"number": tf.constant([4]), "truncated": tf.constant([False])}
+    made = predictors.TextTaggerPredictor(lambda text: found, ["O", "B-LOC", "I-LOC"])
+    entities = made.predict("New  York and Rome", details=True)["entities"]
+    one = {"text": "New  York", "type": "LOC", "probability": 0.75, "start": 0, "end": 9}
+    other = {"text": "Rome", "type": "LOC", "probability": 0.75, "start": 14, "end": 18}
+    assert entities == [one, other]
 
 
 def test_every_exporter_has_a_predictor_and_every_predictor_an_exporter():

@@ -18,6 +18,7 @@ from keras_transformers.predictors import (
     MaskFillerPredictor,
     SentenceEncoderPredictor,
     TextClassifierPredictor,
+    TextTaggerPredictor,
 )
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.vision import Preprocessing
@@ -187,6 +188,25 @@ def test_a_text_is_classified():
 
     found = texts.classify(TextClassifierPredictor(classify, ["a", "b"]), "to be")
     assert found == ({"b": 0.75, "a": 0.25}, "")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_tagged_text_is_given_in_parts(marked):
+    tags = ["B-LOC", "I-LOC", "O", "O"] if marked else ["ADJ", "NOUN", "VERB", ""]
+
+    def tag(text):
+        found = {"words": ["New", "York", "is", "."], "tags": tags, "probabilities": [0.5] * 4}
+        found |= {"starts": [1, 6, 11, 13], "ends": [4, 10, 13, 14], "number": 4}
+        return {name: tf.constant([value]) for name, value in found.items()} | {
+            "truncated": tf.constant([True])
+        }
+
+    parts, note = texts.tag(TextTaggerPredictor(tag), " New  York is.")
+    assert "".join(part for part, _ in parts) == " New  York is."
+    tagged = [pair for pair in parts if pair[1]]
+    words = [("New", "ADJ"), ("York", "NOUN"), ("is", "VERB")]
+    assert tagged == ([("New  York", "LOC")] if marked else words)
+    assert note == "The text is longer than the model reads: its end was cut off."
 
 
 def test_similarity_is_the_cosine():

@@ -1,0 +1,146 @@
+"""Claims about sentences with tags: what is read of what people have, and what is left out."""
+
+import gzip
+import json
+
+import pytest
+
+from keras_transformers.tables import TEXTS, holds_lists
+from keras_transformers.text import TaggedCorpus, read_tagged, words_of
+from keras_transformers.text.tagged import holds_tags
+
+WORDS = [["Angela", "Merkel", "smiles"], ["Berlin", "."]]
+TAGS = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
+CLASSES = ["O", "B-LOC", "B-PER", "I-PER"]
+
+
+def same(corpus, words=WORDS, tags=TAGS):
+    return (corpus.words, corpus.tags) == (words, tags)
+
+
+def test_conll_files_of_two_and_of_more_columns(tmp_path):
+    rows = [[f"{w} NN x {t}" for w, t in zip(*both, strict=True)]
+            for both in zip(WORDS, TAGS, strict=True)]  # fmt: skip
+    text = "-DOCSTART- -X- -X- O\n\n" + "\n\n".join("\n".join(each) for each in rows)
+    for name, content in {
+        "a.conll": text.encode(),
+        "b.txt": b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode(),
+        "c.tsv": text.replace(" ", "\t").encode(),
+        "d.conll.gz": gzip.compress(f"\n\n{text}\n \n\n".encode()),
+        "e.tsv": text.replace(" NN x ", "\t").encode(),
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        corpus = read_tagged(tmp_path / name)
+        assert same(corpus) and corpus.left_out == {} and corpus.classes() == CLASSES
+        assert holds_tags(tmp_path / name) == (".conll" in name)
+    assert read_tagged(tmp_path / "a.conll", (0, 1)).classes() == ["NN"]
+
+
+def test_words_of_conll_files_hold_what_is_no_blank(tmp_path):
+    """A no-break space, a line separator of Unicode, `#`; of tabs also blanks."""
+    path = tmp_path / "a.conll"
+    path.write_text("10\xa0000 O\na\u2028b O\n#tag B-X\n# O\n", encoding="utf-8")
+    assert read_tagged(path).words == [["10\xa0000", "a\u2028b", "#tag", "#"]]
+    path.write_text("New York\tB-LOC\nis\tO\n")
+    assert read_tagged(path).words == [["New York", "is"]]
+
+
+def test_broken_sentences_of_conll_files_are_counted_and_comments_told(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_bytes(
+        b"# id 5 domain=en\n# text = Hi\nHi _ _ O\n\nx O\ny _ _ O\n\n\xff _ _ O\n\nz _ _ B-X\n"
+    )
+    corpus = read_tagged(path)
+    assert same(corpus, [["Hi"], ["z"]], [["O"], ["B-X"]])
+    assert corpus.left_out == {
+        "with a row of more or fewer columns than most": 1,
+        "with invalid UTF-8": 1,
+    }
+    assert corpus.noted == {"lines of comments passed over": 2}
+    assert "left out: 1 with a row of more" in corpus.summary()
+
+
+def test_what_is_no_conll_file_is_refused(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("Hi\nthere\n")
+    with pytest.raises(ValueError, match="a word and its tag, separated by .* have 1 columns"):
+        read_tagged(path)
+    path.write_text("Hi O\n")
+    with pytest.raises(ValueError, match=r"`columns` are \(0, 2\)"):
+        read_tagged(path, (0, 2))
+    with pytest.raises(ValueError, match=r"two positions, of word and tag.*Received: \('a', 'b'\)"):
+        read_tagged(path, ("a", "b"))
+    path.write_text(" \n")
+    with pytest.raises(ValueError, match="is empty; give a file with a word and its tag"):
+        read_tagged(path)
+    with pytest.raises(FileNotFoundError, match="none.conll does not exist"):
+        read_tagged(tmp_path / "none.conll")
+
+
+def test_tables_of_lists_and_of_texts(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = [{"id": i, "tokens": w, "ner_tags": t} for i, (w, t) in
+            enumerate(zip(WORDS, TAGS, strict=True))]  # fmt: skip
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    joined = [*zip(map(" ".join, WORDS), map(" ".join, TAGS), strict=True)]
+    (tmp_path / "b.tsv").write_text("\n".join(map("\t".join, joined)))
+    (tmp_path / "c.tsv").write_text("text\ttags\n" + "\n".join(map("\t".join, joined)))
+    for data in (
+        rows,
+        tmp_path / "a.jsonl",
+        pandas.DataFrame(rows),
+        (WORDS, TAGS),
+        {"words": WORDS, "tags": TAGS},
+        [*zip(WORDS, TAGS, strict=True)],
+    ):
+        assert same(read_tagged(data)) and holds_tags(data)
+    for data in (joined, tmp_path / "b.tsv", tmp_path / "c.tsv"):
+        assert same(read_tagged(data)) and not holds_tags(data)
+
+
+def test_numbers_of_a_dataset_have_their_names():
+    datasets = pytest.importorskip("datasets")
+    numbers = datasets.Sequence(datasets.ClassLabel(names=["O", "B-LOC", "B-PER", "I-PER"]))
+    features = {"tokens": datasets.Sequence(datasets.Value("string")), "ner_tags": numbers}
+    features |= {"pos_tags": datasets.Sequence(datasets.ClassLabel(names=["NN"]))}
+    columns = {"tokens": WORDS, "ner_tags": TAGS, "pos_tags": [[0] * 3, [0] * 2]}
+    data = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+    assert same(read_tagged(data)) and holds_tags(data)
+    assert read_tagged(data, ("tokens", "pos_tags")).classes() == ["NN"]
+    bare = [{"tokens": ["a", "b", "c"], "tags": [10, 9, 0]}]
+    assert read_tagged(bare).classes() == ["0", "9", "10"]
+
+
+def test_rows_that_cannot_be_used_are_counted():
+    rows = [(["a", "b"], ["O"]), ([], []), (["a"], [" "]), (["a"], None), (["a"], ["O"])]
+    corpus = read_tagged(rows)
+    assert same(corpus, [["a"]], [["O"]])
+    assert corpus.left_out == {
+        "without text for 'tags'": 1,
+        "with other numbers of words and tags": 1,
+        "empty": 1,
+        "with an empty tag": 1,
+    }
+    known = TaggedCorpus("toy", WORDS, TAGS).within(["O", "B-LOC"])
+    assert same(known, WORDS[1:], TAGS[1:])
+    assert known.left_out == {"with a tag that is not in the training set": 1}
+    with pytest.raises(ValueError, match="There is nothing to learn from: each row must hold"):
+        read_tagged(rows[:3])
+
+
+def test_lists_are_found_by_the_name_or_position_that_is_given():
+    rows = [{"id": 1, "body": ["a"], "marks": ["O"]}]
+    assert holds_lists(rows, TEXTS, ("body", "marks")) and not holds_lists(rows, TEXTS)
+    assert holds_lists([(1, ["a"], ["O"])], TEXTS, (1, 2)) and not holds_lists([], TEXTS)
+
+
+def test_raw_text_is_split_as_by_the_basic_tokenizer_of_bert():
+    hf = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
+    basic = hf.BasicTokenizer(do_lower_case=False)
+    texts = ["It's 1889 (U.S. office), isn't it?", "Überall  in\tTokyo: 東京都 costs $5,000.00!",
+             "  around \n", "новый-день, γειά… naïve¡ 🙂ok", ""]  # fmt: skip
+    found = words_of(texts)
+    for text, *parts in zip(texts, *(each.to_list() for each in found), strict=True):
+        words = [word.decode() for word in parts[0]]
+        assert words == basic.tokenize(text)
+        assert words == [text[start:end] for start, end in zip(*parts[1:], strict=True)]
