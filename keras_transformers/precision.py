@@ -6,6 +6,7 @@ from typing import Literal
 
 import keras
 
+from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.saving.limits import within
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
@@ -55,7 +56,7 @@ def in_precision(
         )
     if not model.built:
         raise ValueError(f"in_precision: `model` must be built. Received: '{model.name}', unbuilt")
-    if any(layer.quantization_mode for layer in model._flatten_layers()):
+    if is_quantised(model):
         raise ValueError(
             "in_precision: `model` must have weights in floating-point numbers. Received: "
             f"'{model.name}', quantised"
@@ -73,9 +74,24 @@ def in_precision(
         copy.build_from_config(model.get_build_config())
     for ours, theirs in zip(copy.weights, model.weights, strict=True):  # one in memory at a time
         ours.assign(theirs.value)
+    for ours, theirs in zip(copy._flatten_layers(), model._flatten_layers(), strict=True):
+        if isinstance(ours, LowRank):
+            ours.take_kept(theirs)
     if precision in QUANTISED:
         _quantise(copy, precision)
     return copy
+
+
+def is_quantised(model: keras.Model) -> bool:
+    """Whether layers of a model have weights in 8 bits or fewer.
+
+    Example:
+    >>> import keras
+    >>> from keras_transformers.precision import is_quantised
+    >>> is_quantised(keras.Sequential([keras.layers.Dense(1)]))
+    False
+    """
+    return any(layer.quantization_mode for layer in model._flatten_layers())
 
 
 def _quantise(model: keras.Model, precision: str) -> None:

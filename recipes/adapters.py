@@ -3,6 +3,7 @@
 import math
 
 from keras_transformers import pretrained
+from keras_transformers.precision import is_quantised
 from keras_transformers.training import adapters_of, add_lora, merge, remove_lora
 
 from .published import is_published
@@ -24,7 +25,8 @@ def merge_adapter(config, folder, model, name=None):
     """Writes a model's adapter, if it has one, and adds it to the kernels.
 
     What follows is scored and exported: a model without adapters, be it in `model.keras`, too. It
-    is not compiled, for its optimizer was of the adapter.
+    is not compiled, for its optimizer was of the adapter. Beside quantised kernels the adapter
+    stays, for their rounding would lose it.
     """
     if not adapters_of(model):
         return
@@ -32,6 +34,8 @@ def merge_adapter(config, folder, model, name=None):
     if is_published(started_from):
         with folder.exporting("adapter" if name is None else f"adapter-{name}") as path:
             pretrained.save_adapter(model, path, base=started_from)
+    if is_quantised(model):
+        return
     merge(model)
     remove_lora(model)
     best = folder / "model.keras"

@@ -124,7 +124,7 @@ def load_data(config):
     of = config.data
     data = load_documents(of.dataset, of.train, of.valid, of.test)
     if config.run.smoke:
-        data = data.sample(train=3, valid=1, test=1)
+        data = data.sample(train=3 if data.shards is None else 1000, valid=1, test=1)
         cut = {
             name: dataclasses.replace(
                 corpus, texts=[text[:SMOKE_CHARACTERS] for text in corpus.texts]

@@ -7,6 +7,7 @@ import pathlib
 from keras_transformers import pretrained, saving
 from keras_transformers.models.image_model import ImageModel
 from keras_transformers.models.set_detector import SetDetector
+from keras_transformers.precision import is_quantised
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.text import WordPieceTokenizer
 
@@ -133,9 +134,9 @@ def publishing(folder, model, tokenizer=None, classes=None, preprocessing=None):
         folder: What the model started from, `--pretrained`.
 
     Returns:
-        Function of the path; None where there is nothing to publish.
+        Function of the path; None where there is nothing to publish, as of quantised weights.
     """
-    if not is_published(folder):
+    if not is_published(folder) or is_quantised(model):  # which no such folder holds
         return None
     return functools.partial(_publish, model, tokenizer, classes, preprocessing)
 

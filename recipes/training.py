@@ -12,6 +12,7 @@ import numpy as np
 from keras_transformers import distribution, fitting
 from keras_transformers.fitting import counted
 from keras_transformers.layers import rematerialized_blocks
+from keras_transformers.precision import is_quantised
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
@@ -76,6 +77,9 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
         shape: Of its inputs, if it may not be built.
         new: Parts of paths of weights that are new, and learn beside an adapter.
         **options: Of `model.compile`: loss and metrics.
+
+    Raises:
+        ValueError: If the weights are quantised, and there is no `--lora`.
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
     alone = config.run.devices is None or keras.backend.backend() == "jax"
@@ -84,6 +88,11 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     by_depth.tell_optimizer(config, model, optimizer)
     if config.run.lora is not None:
         adapt(config, model, new)
+    elif is_quantised(model):
+        raise ValueError(
+            f"--pretrained: {config.model.pretrained} has weights of few bits, which are not "
+            "trained; with --lora, a rank, adapters are trained beside them."
+        )
     return fitting.prepared(model, optimizer, alone, **options)
 
 

@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
     "visualization": [],
     "inspection": [],
-    "precision": ["saving"],
+    "precision": ["layers", "saving"],
     "saving": [],
     "__main__": [],
     "models": ["layers", "detection", "assertions"],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers import tables
 from keras_transformers.label_lists import numbered
 from keras_transformers.tables import LABELS, Column, read_table
 from keras_transformers.text import read_labelled, read_pairs
@@ -237,3 +238,29 @@ def test_texts_are_read_from_every_kind_of_table(tmp_path):
     (tmp_path / "c.csv").write_text("target,source\neine Katze,a cat\n")
     pairs = read_pairs(tmp_path / "c.csv")
     assert (pairs.sources, pairs.targets, pairs.lines) == (["a cat"], ["eine Katze"], 1)
+
+
+def test_the_files_of_a_pattern_are_read_one_after_the_other(tmp_path):
+    rows = [[f"text {i}", "ab"[i % 2]] for i in range(24)]
+    for number in (1, 2, 0):
+        table = written("csv", rows[number::3], tmp_path, ["opinion", "verdict"])
+        (tmp_path / f"{number}.csv").write_bytes(table)
+    found = tables.read_rows(f"{tmp_path}/*.csv", (tables.TEXTS, tables.LABELS), "text and class")
+    found = found.without_names()  # which are not known, and stand in each of the files
+    expected = [each for number in range(3) for each in rows[number::3]]
+    assert [values for _, values in found.kept] == expected
+    assert (found.name, found.read) == ("*.csv", 27)
+    assert found.left_out == {"taken for names of columns": 3}
+    assert tables.names_column(f"{tmp_path}/*.csv", tables.LABELS)
+    (tmp_path / "a[1].csv").write_bytes(written("csv", rows[:2], tmp_path))
+    one = tables.read_rows(tmp_path / "a[1].csv", (tables.TEXTS, tables.LABELS), "text and class")
+    assert one.read == 2  # a file that is called like a pattern
+
+
+def test_a_pattern_that_nothing_fits_or_too_much_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"No file fits .*/\*\.jsonl"):
+        tables.read_rows(f"{tmp_path}/*.jsonl", [tables.TEXTS], "texts")
+    (tmp_path / "a.jsonl").write_text('{"text": "a cat"}')
+    monkeypatch.setattr("keras_transformers.tables.patterns.IN_MEMORY", 16)
+    with pytest.raises(ValueError, match="The 1 files that fit .* must have at most .* GiB"):
+        tables.read_rows(f"{tmp_path}/*.jsonl", [tables.TEXTS], "texts")

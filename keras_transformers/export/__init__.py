@@ -6,18 +6,22 @@ loading process.
 
 from keras_transformers.export.detector import Detector
 from keras_transformers.export.functions import (
-    detector,
-    image_classifier,
     mask_filler,
     question_answerer,
-    segmenter,
     sentence_encoder,
     text_classifier,
     text_generator,
     text_tagger,
     translator,
+)
+from keras_transformers.export.functions_of_images import (
+    detector,
+    image_classifier,
+    image_encoder,
+    segmenter,
     zero_shot_classifier,
 )
+from keras_transformers.export.image_encoder import ImageEncoder
 from keras_transformers.export.images import ImageClassifier
 from keras_transformers.export.mask_filler import MaskFiller
 from keras_transformers.export.question_answerer import QuestionAnswerer
@@ -33,6 +37,7 @@ from keras_transformers.export.zero_shot import ZeroShotClassifier
 __all__ = [
     "Detector",
     "ImageClassifier",
+    "ImageEncoder",
     "MaskFiller",
     "QuestionAnswerer",
     "Segmenter",
@@ -45,6 +50,7 @@ __all__ = [
     "ZeroShotClassifier",
     "detector",
     "image_classifier",
+    "image_encoder",
     "mask_filler",
     "question_answerer",
     "segmenter",

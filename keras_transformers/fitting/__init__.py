@@ -4,7 +4,7 @@ from keras_transformers.fitting.base import Asked, Fitted
 from keras_transformers.fitting.documents import LanguageModelFitting, MaskFillerFitting
 from keras_transformers.fitting.folder import read_held, write_held
 from keras_transformers.fitting.held import Held
-from keras_transformers.fitting.images import ImageClassifierFitting
+from keras_transformers.fitting.images import ImageClassifierFitting, ImageEncoderFitting
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared
 from keras_transformers.fitting.text_classes import (
     EncoderFitting,
@@ -17,6 +17,7 @@ from keras_transformers.fitting.translations import TranslatorFitting
 OF_EVERY_KIND = (
     EncoderFitting,
     ImageClassifierFitting,
+    ImageEncoderFitting,
     LanguageModelFitting,
     MaskFillerFitting,
     TextClassifierFitting,
@@ -32,6 +33,7 @@ __all__ = [
     "Fitted",
     "Held",
     "ImageClassifierFitting",
+    "ImageEncoderFitting",
     "LanguageModelFitting",
     "MaskFillerFitting",
     "TextClassifierFitting",

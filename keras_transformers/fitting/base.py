@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import keras
+import numpy as np
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.fitting.folder import write_held
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared, uncompiled
-from keras_transformers.precision import in_precision
+from keras_transformers.precision import in_precision, is_quantised
 from keras_transformers.tables import Chosen
 from keras_transformers.training import (
     AdamW,
@@ -23,6 +24,7 @@ from keras_transformers.training import (
     merge,
     unmerge,
 )
+from keras_transformers.training.adapter_targets import adapted_layers
 
 WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
 CLIP_NORM = 1.0
@@ -120,11 +122,18 @@ class Fitted:
 
         Raises:
             TypeError: If there is no such option.
+            ValueError: If the weights are quantised and there are no adapters to train.
         """
         if unknown := sorted(set(options) - set(self.choices)):
             raise TypeError(
                 f"fit: a {self.kind} has no option {', '.join(unknown)}; it has "
                 f"{', '.join(self.choices) or 'none'}."
+            )
+        model = self.held.model
+        if self.held.adapter is None and is_quantised(model) and not adapters_of(model):
+            raise ValueError(
+                "fit: weights of few bits stay as they are; `add_lora` first, and adapters "
+                f"learn beside them. Received: a quantised {type(model).__name__} without adapters"
             )
         return self.fit(data, valid, Asked(**asked), **options)
 
@@ -144,6 +153,7 @@ class Fitted:
     def export(self, path: StrPath, **options: Any) -> pathlib.Path:
         """Writes what answers, see `save` of the exporter; an adapter is merged meanwhile."""
         model = self.held.model
+        kernels = _adapted_kernels(model)
         try:
             merge(model)
         except ValueError:  # there is none, or its kernels have few bits: it is computed beside
@@ -152,6 +162,16 @@ class Fitted:
             return pathlib.Path(self.served().save(path, **options))
         finally:
             unmerge(model)
+            for kernel, value in kernels:  # to the bit
+                kernel.assign(value)
+
+
+def _adapted_kernels(model: Any) -> list[tuple[Any, Array]]:
+    """Kernels that an adapter changes, with their values; of quantised ones none."""
+    found = [layer.kernel_variable() for layer in adapted_layers(model).values()]
+    return [
+        (each, np.array(keras.ops.convert_to_numpy(each))) for each in found if each is not None
+    ]
 
 
 def with_adapter(held: Held, has_new_head: bool) -> Held:

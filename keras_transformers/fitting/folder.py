@@ -46,6 +46,7 @@ def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:
     held.model.save(folder / MODEL)
     about: dict[str, Any] = {"kind": kind, "labels": held.labels}
     about["pooler_activation"] = held.pooler_activation
+    about["adapter"] = None if held.adapter is None else dict(held.adapter)
     about["options"] = {name: _plain(value) for name, value in held.options.items()}
     if held.tokenizer is not None:
         about["languages"] = _write_tokenizer(held.tokenizer, folder)
@@ -74,6 +75,8 @@ def read_held(folder: StrPath) -> tuple[str, Held]:
         labels, activation = about["labels"], str(about["pooler_activation"])
         if (search := options.get("search")) is not None:
             options["search"] = _search(search)
+        adapter = about.get("adapter")
+        adapter = None if adapter is None else {**adapter}
         preprocessing = about.get("preprocessing")
         if preprocessing is not None:
             from keras_transformers.vision import Preprocessing
@@ -88,6 +91,7 @@ def read_held(folder: StrPath) -> tuple[str, Held]:
         labels,
         options,
         activation,
+        adapter,
     )
 
 

@@ -139,6 +139,27 @@ class ImageClassifierFitting(Fitted):
         return {**numbers, "rows": len(corpus)}
 
 
+class ImageEncoderFitting(ImageClassifierFitting):
+    """A model of images without a head, which answers with vectors and learns classes.
+
+    Example:
+    >>> from keras_transformers.fitting import ImageEncoderFitting
+    >>> ImageEncoderFitting.kind
+    'image_encoder'
+    """
+
+    kind = "image_encoder"
+
+    def served(self) -> Any:
+        return export.ImageEncoder(self.held.model, self.held.preprocessing, **self.held.options)
+
+    def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
+        raise ValueError(
+            "evaluate: an encoder of images has no classes to be right or wrong about; `fit` gives "
+            "it some."
+        )
+
+
 def split(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:
     """What is learned from, and what `splits.held_out` chooses: of every class the same share."""
     strata = None if corpus.several else corpus.labels.tolist()

@@ -33,6 +33,11 @@ class Scale:
         layer.kernel.assign(layer.kernel * self.spread)
         layer.bias.assign(layer.bias * self.spread + self.mean)
 
+    def take_out_of(self, layer: Any) -> None:
+        """Makes a layer that gives the numbers themselves give them as they are learned."""
+        layer.kernel.assign(layer.kernel / self.spread)
+        layer.bias.assign((layer.bias - self.mean) / self.spread)
+
 
 @dataclasses.dataclass(frozen=True)
 class Targets:

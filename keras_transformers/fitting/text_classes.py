@@ -14,6 +14,7 @@ from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, part
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import Scale, Targets, row_weights, targets_of
 from keras_transformers.fitting.text_tags import TAGGING, TextTaggerFitting
+from keras_transformers.layers.adapted import adapter_of
 from keras_transformers.models import ClassificationHead, LanguageModel
 from keras_transformers.models.settings import SEVERAL
 from keras_transformers.tables import Chosen
@@ -91,7 +92,9 @@ class TextClassifierFitting(Fitted):
         train, watched = in_two(asked, train, watched, Targets.split)
         held = self._with_head(train)
         numbers = asked.numbers(len(train), "text")
-        scale = train.scale()
+        scale = _scale(held, train)
+        if train.problem_type == REGRESSION and held.model is self.held.model:
+            scale.take_out_of(held.model.head.classes)  # `fit` has folded one in before
         parts = [_Rows.of(held, each, scale) for each in (train, watched)]
         weighted = dataclasses.replace(parts[0], weights=row_weights(train, class_weights))
         if asked.verbose and any(each.cut for each in parts):
@@ -204,6 +207,14 @@ class EncoderFitting(TextClassifierFitting):
             "evaluate: an encoder of sentences has no classes to be right or wrong about; "
             "`fit` gives it some."
         )
+
+
+def _scale(held: Held, train: Targets) -> Scale:
+    """That of numbers, where the last layer is trained, and so can take it in afterwards."""
+    classes = held.model.head.classes
+    if classes.quantization_mode or adapter_of(classes) or not classes.kernel.trainable:
+        return Scale()
+    return train.scale()
 
 
 def _longest(held: Held) -> int:

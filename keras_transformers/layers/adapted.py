@@ -123,6 +123,10 @@ class _AdaptedProduct(Adapted):
         """Sizes of the axes of an input that the kernel is multiplied with."""
         raise NotImplementedError
 
+    def whole_kernel_shape(self) -> tuple[int, ...]:
+        """Shape of `W` as the layer has it where it is not quantised."""
+        return self.kernel_shape()
+
 
 @contextlib.contextmanager
 def _bare(layer: Any) -> Iterator[None]:
@@ -153,15 +157,15 @@ class AdaptedEinsumDense(_AdaptedProduct, keras.layers.EinsumDense):
 
     def kernel_shape(self) -> tuple[int, int]:
         number = len(contracted(self.equation) or "")
-        shape = self._whole_kernel_shape()
+        shape = self.whole_kernel_shape()
         return math.prod(shape[:number]), math.prod(shape[number:])
 
-    def _whole_kernel_shape(self) -> tuple[int, ...]:
+    def whole_kernel_shape(self) -> tuple[int, ...]:
         found = getattr(self, "original_kernel_shape", None) or self._kernel.shape
         return tuple(found)
 
     def _input_shape(self) -> tuple[int, ...]:
-        return self._whole_kernel_shape()[: len(contracted(self.equation) or "")]
+        return self.whole_kernel_shape()[: len(contracted(self.equation) or "")]
 
 
 def contracted(equation: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Array
+from keras_transformers.annotations import Array, Tensor
 from keras_transformers.layers.adapted import (
     Adapted,
     AdaptedDense,
@@ -37,6 +37,16 @@ def adaptable(layer: Any) -> bool:
 def kernel_of(layer: Any) -> Any:
     """The variable that an adapter of a layer changes, has it one or not; None of a quantised."""
     return KINDS.get(type(layer), type(layer)).kernel_variable(layer)
+
+
+def float_kernel_of(layer: Any) -> Tensor:
+    """The kernel of a quantised layer as the numbers it stands for, in the shape that it had."""
+    kind = type(layer)
+    adapted = _as_adapted(layer)
+    try:
+        return ops.reshape(adapted.float_kernel(), adapted.whole_kernel_shape())
+    finally:
+        layer.__class__ = kind
 
 
 def add_adapter(

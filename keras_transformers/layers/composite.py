@@ -1,6 +1,6 @@
 """What is saved of the layers inside a layer: how they were quantised, and which are frozen."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 import keras
@@ -100,6 +100,20 @@ class PolicyOfParts(keras.dtype_policies.DTypePolicyMap):
     def __getitem__(self, path: str) -> Any:
         found = _of_tail(path, self)
         return self.default_policy if found is None else super().__getitem__(found)
+
+
+def without_policies(config: Any, paths: Sequence[str]) -> Any:
+    """A configuration, and all those inside it, whose layers of some paths are not quantised."""
+    if isinstance(config, list | tuple):
+        return type(config)(without_policies(each, paths) for each in config)
+    if not isinstance(config, dict):
+        return config
+    kept = {key: without_policies(value, paths) for key, value in config.items()}
+    if config.get("class_name") == PolicyOfParts.__name__:
+        policies = config["config"]["policy_map"].items()
+        known = {key: each for key, each in policies if not any(_same(key, p) for p in paths)}
+        kept["config"] = {**config["config"], "policy_map": known}
+    return kept
 
 
 def _of_tail(path: str, known: Container[str]) -> str | None:

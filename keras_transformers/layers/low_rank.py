@@ -223,6 +223,14 @@ class LowRank(keras.layers.Layer):
             for j, key in enumerate(sorted(arrays[name]))
         }
 
+    def take_kept(self, other: "LowRank") -> None:
+        """Takes over what another with the same adapters keeps besides variables."""
+        theirs = other._kept()
+        for name, (arrays, key) in self._kept().items():
+            found, same = theirs[name]
+            arrays[key] = np.array(found[same])
+        self.gain = None if other.gain is None else np.array(other.gain)
+
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
         for name, (arrays, key) in self._kept().items():

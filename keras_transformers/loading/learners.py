@@ -14,6 +14,7 @@ from keras_transformers.fitting import (
     Fitted,
     Held,
     ImageClassifierFitting,
+    ImageEncoderFitting,
     LanguageModelFitting,
     MaskFillerFitting,
     TextClassifierFitting,
@@ -60,13 +61,14 @@ def fitting_of(
         words = pretrained.load_tokenizer(folder, languages)
         search = _search_of_translator(folder, words, languages)
         return TranslatorFitting(Held(model, words, options={"search": search}))
+    if isinstance(model, models.MAE):
+        model = model.encoder  # with which its paper goes on
     if isinstance(model, models.ViT | models.Swin | models.PVT):
+        preprocessing = pretrained.load_preprocessing(folder)
         if not model.get_config().get("num_classes"):
-            return None
+            return ImageEncoderFitting(Held(model, preprocessing=preprocessing))
         names = pretrained.class_names(folder)
-        return ImageClassifierFitting(
-            Held(model, preprocessing=pretrained.load_preprocessing(folder), labels=names)
-        )
+        return ImageClassifierFitting(Held(model, preprocessing=preprocessing, labels=names))
     if not isinstance(model, models.LanguageModel | models.TextEncoder):
         return None
     return _of_texts(folder, model)

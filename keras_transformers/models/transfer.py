@@ -1,12 +1,15 @@
 """How a model takes over the weights of another that was made for another task."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import ModelMixin, Shape
+from keras_transformers.layers.adapted import is_altered
+from keras_transformers.layers.adapting import float_kernel_of
+from keras_transformers.layers.composite import without_policies
 
 
 class Transferable(ModelMixin):
@@ -25,13 +28,15 @@ class Transferable(ModelMixin):
             **changes: Constructor arguments that differ, most often `num_classes`, of images also
                 `image_size`, of texts `head`; and `dropout` and `drop_path` of the blocks. A head
                 of the same kind and size is taken over, another starts anew, as does a pooling that
-                was not there; tables of positions are resized.
+                was not there; tables of positions are resized. Of a quantised model, a head and a
+                pooling get floating-point numbers, so that they can be trained.
 
         Returns:
             A built model of the same class, with nothing frozen.
 
         Raises:
-            ValueError: If a weight other than those gets another shape, or this model is not built.
+            ValueError: If a weight other than those gets another shape, or this model is not built,
+                or has adapters that are not merged.
 
         Example:
         >>> import numpy as np
@@ -45,7 +50,9 @@ class Transferable(ModelMixin):
         """
         config = {**self.get_config(), **changes}
         config.pop("frozen_blocks", None)
-        model = type(self).from_config(config)
+        _check_without_adapters(self)
+        heads = [layer.path for layer in _in_few_bits(self, self.anew).values()]
+        model = type(self).from_config(without_policies(config, heads))
         model.build(self._shape_to_build(model))
         take_over(model, self, self.anew)
         return model
@@ -55,7 +62,7 @@ class Transferable(ModelMixin):
         return (None, None)
 
 
-def take_over(model: Any, source: Any, anew: Iterable[str] = ()) -> None:
+def take_over(model: Any, source: Any, anew: Sequence[str] = ()) -> None:
     """Gives a built model the weights that another has under the same paths.
 
     A table of positions that was made for another grid is resized, by the `assign_resized` of the
@@ -81,7 +88,9 @@ def take_over(model: Any, source: Any, anew: Iterable[str] = ()) -> None:
         if path in tables and tables[path].grid != table.grid:
             table.assign_resized(ops.convert_to_numpy(tables[path].weights[0]), tables[path].grid)
             resized.add(f"{path}/{table.weights[0].name}")
-    mine = {_path_in(source, weight): weight for weight in source.weights}
+    mine: dict[str, Any] = {_path_in(source, weight): weight for weight in source.weights}
+    for path, layer in _in_few_bits(source, anew).items():
+        mine[f"{path}/kernel"] = float_kernel_of(layer)
     for weight in model.weights:
         path = _path_in(model, weight)
         found = mine.get(path)
@@ -95,6 +104,22 @@ def take_over(model: Any, source: Any, anew: Iterable[str] = ()) -> None:
                 f"of shape {None if found is None else tuple(found.shape)} as "
                 f"{tuple(weight.shape)}"
             )
+
+
+def _check_without_adapters(model: Any) -> None:
+    if any(is_altered(layer) for layer in model._flatten_layers()):
+        raise ValueError(
+            f"{type(model).__name__} '{model.name}': `transferred` must be called on a model "
+            "without adapters, which would be lost; `training.merge` and `training.remove_lora` "
+            "add them to its kernels. Received: one with adapters"
+        )
+
+
+def _in_few_bits(model: Any, anew: Sequence[str]) -> dict[str, Any]:
+    """Path -> layer, of the quantised ones among those that may start anew."""
+    layers = model._flatten_layers(include_self=False)
+    found = {_path_in(model, layer): layer for layer in layers if layer.quantization_mode}
+    return {path: layer for path, layer in found.items() if path.startswith(tuple(anew))}
 
 
 def _tables(model: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from keras_transformers.predictors.images import (
     ArrayClassifierPredictor,
     DetectorPredictor,
     ImageClassifierPredictor,
+    ImageEncoderPredictor,
     ImagePredictor,
     SegmenterPredictor,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "ArrayClassifierPredictor",
     "DetectorPredictor",
     "ImageClassifierPredictor",
+    "ImageEncoderPredictor",
     "ImagePredictor",
     "MaskFillerPredictor",
     "Predictor",
@@ -44,6 +46,7 @@ OF_EVERY_KIND = (
     ArrayClassifierPredictor,
     DetectorPredictor,
     ImageClassifierPredictor,
+    ImageEncoderPredictor,
     MaskFillerPredictor,
     QuestionAnswererPredictor,
     SegmenterPredictor,

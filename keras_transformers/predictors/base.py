@@ -48,7 +48,7 @@ class Predictor(Learning):
     Attributes:
         kind: "translator", "text_generator", "mask_filler", "text_classifier", "text_regressor",
             "text_tagger", "sentence_encoder", "question_answerer", "image_classifier",
-            "array_classifier", "zero_shot_classifier", "detector" or "segmenter".
+            "image_encoder", "array_classifier", "zero_shot_classifier", "detector" or "segmenter".
         takes: "text" or "image".
         also_takes: What its function takes besides, a tuple.
         labels: As given.

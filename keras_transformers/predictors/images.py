@@ -80,6 +80,24 @@ class ImageClassifierPredictor(ImagePredictor):
         return named_probabilities(row, self.labels)
 
 
+class ImageEncoderPredictor(ImagePredictor):
+    """Gives a vector for an image: a list of floats; with `details` a dict that has `embedding`.
+
+    Example:
+    >>> import numpy as np, tensorflow as tf
+    >>> from keras_transformers.predictors import ImageEncoderPredictor
+    >>> encode = lambda image: {"embedding": tf.ones((len(image), 2))}
+    >>> ImageEncoderPredictor(encode).predict(np.zeros((28, 28), "uint8"))
+    [1.0, 1.0]
+    """
+
+    kind = "image_encoder"
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        vector = row["embedding"].tolist()
+        return {"embedding": vector} if details else vector
+
+
 class ArrayClassifierPredictor(ImageClassifierPredictor):
     """Classifies arrays of more channels than images have: as `ImageClassifierPredictor`.
 

@@ -44,10 +44,11 @@ class Learning:
         """Trains the model on data; what it answers from then on, it has learned.
 
         A classifier whose classes are not those of the data gets a new head for these, as does an
-        encoder of sentences, or a language model or a filler of masks whose data have labels; the
-        predictor is then of another `kind`. Translators learn from pairs of source and target,
-        language models and fillers of masks from texts, classifiers from texts or images and their
-        labels. Where texts are lists of words, or a file is `.conll`, tags of words are learned.
+        encoder of sentences or images, or a language model or a filler of masks whose data have
+        labels; the predictor is then of another `kind`. Translators learn from pairs of source and
+        target, language models and fillers of masks from texts, classifiers from texts or images
+        and their labels. Where texts are lists of words, or a file is `.conll`, tags of words are
+        learned.
 
         AdamW trains all weights. Peak of the learning rate, epochs and batch follow from the number
         of examples, see `training.fine_tuning_numbers`; after a warm-up the rate decays to 0.
@@ -55,7 +56,8 @@ class Learning:
         of the best epoch stay.
 
         Args:
-            data: Path of a `.tsv`, `.csv`, `.jsonl` or `.parquet` file; of a folder of images by
+            data: Path of a `.tsv`, `.csv`, `.jsonl` or `.parquet` file, or a pattern of several, as
+                "shards/*.jsonl", of at most 1 GiB together; of a folder of images by
                 class; of a text file; a DataFrame, a Hugging Face dataset, a `tf.data.Dataset`, a
                 dict of columns, a tuple of them, or an iterable of tuples or dicts. See
                 `tables.read_rows` for which columns are taken. A dict with `train` and `validation`
@@ -110,16 +112,24 @@ class Learning:
     def quantize(self, mode: str = "int8") -> None:
         """Stores the weights of dense layers and tables in fewer bits.
 
+        Those of "int8" and "int4" are not trained any more: `add_lora` beside it, before or after,
+        and the next `fit` trains adapters and a new head alone (QLoRA). What has adapters is
+        quantised no more, unless `training.merge` and `training.remove_lora` make it plain.
+
         Args:
             mode: One of those of `precision.in_precision`: "int8", ...
+
+        Raises:
+            ValueError: If there is no such mode, or the model is quantised or has adapters.
         """
         self._become(self._fitting("quantize").quantized(mode))
 
     def add_lora(self, rank: int = 8, **options: Any) -> None:
         """Makes the next `fit` train low-rank adapters instead of all weights.
 
-        They are made then, for a new head comes first, which is trained beside them. `save` keeps
-        them apart, `export` merges them into the weights that it writes.
+        They are made then, for a new head comes first, which is trained beside them; what is fitted
+        after that trains the same ones, with the same classes. `save` keeps them apart, `export`
+        merges them into the weights that it writes, unless these are quantised.
 
         Args:
             rank: Of the adapters.

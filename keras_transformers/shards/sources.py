@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import glob
 import itertools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any, Self
 from keras_transformers.annotations import StrPath
 from keras_transformers.shards.files import ENDINGS, DatasetPart, FilePart, Part
 from keras_transformers.shards.order import Block, Pass, Position
-from keras_transformers.tables import Chosen, Column, account, ending
+from keras_transformers.tables import Chosen, Column, account, ending, fitting_files
 
 OPEN_FILES = 8  # shards that rows are taken from in turn
 BUFFER = 65_536  # rows that are shuffled together
@@ -107,7 +106,7 @@ class Shards:
         elif path.is_file():
             files = [path]
         else:
-            files = [pathlib.Path(file) for file in glob.glob(str(pattern), recursive=True)]
+            files = fitting_files(pattern)
         files = sorted(file for file in files if file.is_file() and file.name[0] != ".")
         if not files:
             raise FileNotFoundError(f"No file fits {pattern}; give shards.")

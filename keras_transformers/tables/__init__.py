@@ -9,6 +9,7 @@ A byte order mark and Windows line ends do no harm.
 from keras_transformers.tables.accounts import account
 from keras_transformers.tables.columns import LABELS, PAIRS, TEXTS, Chosen, Column
 from keras_transformers.tables.files import ENDINGS, ending, read_bytes
+from keras_transformers.tables.patterns import files_of, fitting_files, is_pattern
 from keras_transformers.tables.rows import (
     holds_lists,
     names_column,
@@ -27,6 +28,9 @@ __all__ = [
     "Column",
     "account",
     "ending",
+    "files_of",
+    "fitting_files",
+    "is_pattern",
     "holds_lists",
     "names_column",
     "read_bytes",

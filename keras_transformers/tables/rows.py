@@ -10,6 +10,7 @@ from keras_transformers.tables.columns import Chosen, Column, plain, text_of
 from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
 from keras_transformers.tables.finder import Finder
 from keras_transformers.tables.memory import name_of, rows_in_memory
+from keras_transformers.tables.patterns import files_of
 
 FEWEST = 10  # rows from which on it tells something that a label is in one alone
 
@@ -34,19 +35,22 @@ class Rows(NamedTuple):
         return len(self.kept) + sum(self.left_out.values())
 
     def without_names(self) -> Self:
-        """The rows without a first line that names columns by names which are not known.
+        """The rows without first lines that name columns by names which are not known.
 
-        It does in a `.csv` or `.tsv` file if what it has in the place of a label is in no other
-        line, and all others are numbers, or each is in two lines or more of at least ten.
+        They do in `.csv` or `.tsv` files if what they have in the place of a label is the same and
+        in no other line, and all others are numbers, or each is in two lines or more of at least
+        ten.
         """
         if ending(self.name) not in (".csv", ".tsv") or not self.kept or self.kept[0][0] != 1:
             return self
-        (_, (*_, first)), rest = self.kept[0], self.kept[1:]
+        *_, first = self.kept[0][1]
+        rest = [row for row in self.kept if row[0] != 1 or row[1][-1] != first]
+        named = len(self.kept) - len(rest)
         counts = collections.Counter(str(values[-1]) for _, values in rest)
         repeated = len(rest) >= FEWEST and min(counts.values()) > 1
         if isinstance(first, list) or first in counts or not (repeated or _only_numbers(counts)):
             return self
-        left_out = self.left_out + collections.Counter({"taken for names of columns": 1})
+        left_out = self.left_out + collections.Counter({"taken for names of columns": named})
         return self._replace(kept=rest, left_out=left_out) if not _only_numbers([first]) else self
 
 
@@ -144,9 +148,11 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     """The wanted columns of whatever people hold tables in.
 
     Args:
-        data: Path of a file, see `read_table`; a pandas or Polars DataFrame; a Hugging Face
-            dataset; a dict of columns; a tuple of them, each a list or an array; an iterable of
-            tuples or dicts; a `tf.data.Dataset` of such, of single rows or of batches.
+        data: Path of a file, see `read_table`, or a pattern such as "shards/*.jsonl", whose files
+            are read one after the other and must have at most 1 GiB together; a pandas or Polars
+            DataFrame; a Hugging Face dataset; a dict of columns; a tuple of them, each a list or an
+            array; an iterable of tuples or dicts; a `tf.data.Dataset` of such, of single rows or of
+            batches.
         columns, layout, chosen: As for `read_table`.
 
     Returns:
@@ -154,7 +160,8 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
 
     Raises:
         TypeError: If it is none of these.
-        ValueError: As `read_table`.
+        FileNotFoundError: If there is no such file, or none that the pattern fits.
+        ValueError: As `read_table`, or if the files of a pattern are too large.
 
     Example:
     >>> from keras_transformers.tables import PAIRS, read_rows
@@ -163,7 +170,12 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     [(1, ['a cat', 'eine Katze'])]
     """
     if isinstance(data, str | pathlib.PurePath):
-        return Rows(pathlib.Path(data).name, *read_table(data, columns, layout, chosen))
+        kept, left_out = list[tuple[int, list[Any]]](), collections.Counter[str]()
+        for path in files_of(data):
+            rows, counts = read_table(path, columns, layout, chosen)
+            kept.extend(rows)
+            left_out.update(counts)
+        return Rows(pathlib.Path(data).name, kept, left_out)
     name = name_of(data)
     found = Finder(name, columns, chosen, "value", "row")
     return Rows(name, *_counted(found.values(rows_in_memory(data, len(columns), layout))))
@@ -216,9 +228,10 @@ def holds_lists(data: Any, column: Column, chosen: Chosen = None) -> bool:
 def _first_row(data: Any) -> list[Any] | Mapping[str, Any]:
     """The first row of a table; an empty one where there is none that can be read."""
     if isinstance(data, str | pathlib.PurePath):
-        if ending(data) not in ENDINGS:
+        path = files_of(data)[0]
+        if ending(path) not in ENDINGS:
             return []
-        rows = rows_of_file(data, "text")
+        rows = rows_of_file(path, "text")
     else:
         rows = rows_in_memory(data, 2, "texts")
     _, first = next(iter(rows), (0, ""))

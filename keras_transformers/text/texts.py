@@ -12,7 +12,16 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered
 from keras_transformers.splits import held_out
 from keras_transformers.tables import ENDINGS as TABLES
-from keras_transformers.tables import LABELS, TEXTS, Chosen, account, ending, read_bytes, read_rows
+from keras_transformers.tables import (
+    LABELS,
+    TEXTS,
+    Chosen,
+    account,
+    ending,
+    files_of,
+    read_bytes,
+    read_rows,
+)
 
 ENDINGS = (".txt", ".txt.gz")
 
@@ -159,13 +168,13 @@ def read_labelled(
 
 
 def read_documents(path: StrPath) -> TextCorpus:
-    r"""Reads a text file, or a folder of them, each one document: `.txt`, plain or gzip, in UTF-8.
+    r"""Reads a text file, or several, each one document: `.txt`, plain or gzip, in UTF-8.
 
-    Of a folder, files that are empty, broken or not UTF-8 are left out and counted; other names are
-    passed over. Windows line ends become "\n".
+    Of several, files that are empty, broken or not UTF-8 are left out and counted; files with other
+    names are passed over. Windows line ends become "\n".
 
     Args:
-        path: The file or folder.
+        path: The file, the folder, or a pattern such as "books/*.txt".
 
     Returns:
         A `TextCorpus` without labels.
@@ -183,18 +192,19 @@ def read_documents(path: StrPath) -> TextCorpus:
     ['A cat sat.']
     """
     path = pathlib.Path(path)
-    if not path.is_dir():
+    files = sorted(path.rglob("*")) if path.is_dir() else files_of(path)
+    if files == [path]:
         return TextCorpus(path.name, [_document(path)])
     left_out: collections.Counter[str] = collections.Counter()
     texts = []
-    for file in sorted(path.rglob("*")):
+    for file in files:
         if file.name.endswith(ENDINGS) and file.is_file():
             try:
                 texts.append(_document(file))
             except ValueError:
                 left_out["empty, broken or not in UTF-8"] += 1
     corpus = TextCorpus(path.name, texts, left_out=dict(left_out))
-    return corpus.checked(f"the folder must hold {' or '.join(ENDINGS)} files in UTF-8")
+    return corpus.checked(f"{path} must hold {' or '.join(ENDINGS)} files in UTF-8")
 
 
 def read_texts(data: Any, columns: Chosen = None) -> TextCorpus:
@@ -217,7 +227,7 @@ def read_texts(data: Any, columns: Chosen = None) -> TextCorpus:
     'the list: 1 texts, 3 words; left out: 1 blank'
     """
     if isinstance(data, str | pathlib.PurePath) and (
-        pathlib.Path(data).is_dir() or ending(data) not in TABLES
+        pathlib.Path(data).is_dir() or ending(files_of(data)[0]) not in TABLES
     ):
         return read_documents(data)
     rows = read_rows(data, (TEXTS,), "texts", columns)

@@ -45,6 +45,21 @@ def image_classifier(predictor, folder):
     connect(classify, [picture], [answer, shown], note, triggers, preprocess=False)
 
 
+def image_encoder(predictor, folder):
+    """Two pictures -> how alike they are."""
+    with gr.Row():
+        first, second = position(), position("Second picture", "other")
+    ask = button("Compare")
+    answer = gr.Textbox(label="Cosine similarity, from -1 to 1", elem_id="answer")
+    note = message()
+
+    def compare(first, second):
+        opened = [pictures.opened(upload and upload["path"]) for upload in (first, second)]
+        yield f"{pictures.similarity(predictor, *opened):.3f}", ""
+
+    connect(compare, [first, second], [answer], note, [ask.click], preprocess=False)
+
+
 def detector(predictor, folder):
     """Picture -> boxes, above a score that can be moved."""
     threshold = examples.threshold(folder)
@@ -88,15 +103,15 @@ def detector(predictor, folder):
     connect(again, [everything, bar], outputs, note, [bar.change], **options)
 
 
-def position():
+def position(label="Picture", elem_id="input"):
     """Where a picture is put."""
     return gr.Image(
-        label="Picture",
+        label=label,
         type="filepath",
         image_mode=None,
         sources=["upload", "clipboard"],
         height=320,
-        elem_id="input",
+        elem_id=elem_id,
     )
 
 

@@ -17,6 +17,7 @@ PAGES = {
     "text_tagger": for_texts.text_tagger,
     "sentence_encoder": for_texts.sentence_encoder,
     "image_classifier": for_pictures.image_classifier,
+    "image_encoder": for_pictures.image_encoder,
     "detector": for_pictures.detector,
 }
 KEPT = 3600  # seconds that uploads and drawn pictures are kept

@@ -36,6 +36,13 @@ def classify(predictor, picture):
     return most_probable(predictor.predict(picture))
 
 
+def similarity(predictor, first, second):
+    """The cosine of the angle between the vectors of two pictures."""
+    one, other = np.array(predictor.predict([first, second]))
+    length = np.linalg.norm(one) * np.linalg.norm(other)
+    return float(one @ other / length) if length else 0.0
+
+
 def attention(predictor, picture):
     """The picture as the model sees it, with what the answer draws on over it, and how it is found.
 

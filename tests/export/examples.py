@@ -10,7 +10,7 @@ from keras_transformers import export, models
 from keras_transformers.generation import BeamSearch, Greedy, Sampling
 from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer, encode_pairs, packed
-from keras_transformers.training import SmoothedCrossEntropy
+from keras_transformers.training import SmoothedCrossEntropy, token_learning
 from keras_transformers.vision import Preprocessing
 from tests.writers import writer_of_all_parts
 
@@ -72,6 +72,17 @@ def _generator(search, style):
     return export.TextGenerator(model, tokenizer(), search, 11, (4, 8))
 
 
+def _taught_generator(precision):
+    """One that has learned the lines by heart."""
+    ids = tokenizer().tokenize(LINES, start=True, end=True).to_tensor(tokenizer().pad_id).numpy()
+    model = models.LanguageModel.from_variant("tiny", tokenizer().vocab_size, num_layers=1)
+    learning = token_learning(model.padding_id)
+    model.compile(keras.optimizers.Adam(1e-2), jit_compile=True, **learning)
+    model.fit(ids[:, :-1], ids[:, 1:], batch_size=len(ids), epochs=100, verbose=0)
+    copy = in_precision(model, precision)
+    return export.TextGenerator(copy, tokenizer(), BeamSearch(2), 11, (4, 8))
+
+
 def _encoder(head=None, **settings):
     return models.TextEncoder.from_variant(
         "tiny", word_pieces().vocab_size, head=head, num_layers=1, **settings
@@ -91,6 +102,12 @@ def _image_classifier(precision="float32"):
     model.build((None, 28, 28, 3))
     model = model if precision == "float32" else in_precision(model, precision)
     return export.ImageClassifier(model, ["cat", "dog", "bird"])
+
+
+def _image_encoder():
+    model = models.ViT.from_variant("Ti/14", None, image_size=28, num_layers=2)
+    model.build((None, 28, 28, 3))
+    return export.ImageEncoder(model, Preprocessing(28))
 
 
 def _detector():
@@ -119,6 +136,7 @@ MAKE = {
         _encoder("tagging", **CLASSES), word_pieces(), ["O", "B-CAT", "I-CAT"], lengths=(8, 16)
     ),
     "image classifier, vit": _image_classifier,
+    "image encoder": _image_encoder,
     "detector": _detector,
 }
 
@@ -127,6 +145,7 @@ IN_FEWER_BITS = {
     f"{name}, {precision}": functools.partial(make, precision)
     for name, make in {
         "translator": _taught_translator,
+        "text generator": _taught_generator,
         "text classifier": _text_classifier,
         "image classifier": _image_classifier,
     }.items()
@@ -136,7 +155,7 @@ IN_FEWER_BITS = {
 
 def requests(served):
     """What an export is asked: many at once, one, none."""
-    if served.kind in ("image_classifier", "detector"):
+    if served.kind in ("image_classifier", "image_encoder", "detector"):
         return [images(), images()[:1], []]
     texts = MASKED if served.kind == "mask_filler" else TEXTS
     return [texts, texts[:1], texts[5:9], []]

@@ -239,6 +239,7 @@ WHOLE = {  # function -> what it takes besides the path
     "mask_filler": lambda s: (s._model, s._tokenizer),
     "sentence_encoder": lambda s: (s._model, s._tokenizer),
     "image_classifier": lambda s: (s._model, s.labels),
+    "image_encoder": lambda s: (s._model, s._preprocessing),
     "detector": lambda s: (s._model, s.labels, s._preprocessing),
 }
 
@@ -249,7 +250,7 @@ def test_every_function_of_export_passes_version_and_warm_up_on(name, tmp_path, 
     taken = []
     monkeypatch.setattr(type(served), "save", lambda self, path, **saving: taken.append(saving))
     model, *rest = WHOLE[served.kind](served)
-    of_images = served.kind in ("image_classifier", "detector")
+    of_images = served.kind in ("image_classifier", "image_encoder", "detector")
     arguments = [model, tmp_path, *rest] if of_images else [model, rest[0], tmp_path, *rest[1:]]
     getattr(export, served.kind)(*arguments, version=2, warmup=[["a"]])
     assert taken == [{"version": 2, "warmup": [["a"]]}]

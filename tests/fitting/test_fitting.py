@@ -14,7 +14,7 @@ from keras_transformers.fitting.targets import Scale, problem_of, row_weights, t
 from keras_transformers.text import encode_pairs
 from keras_transformers.text.boundaries import boundaries_for, within
 from tests.loading.saved import save_shouter
-from tests.loading.test_published import ANSWERING, PICTURE, publish
+from tests.loading.test_published import ANSWERING, PICTURE, WITHOUT_CLASSES, publish
 from tests.pretrained import folders
 
 WORDS = "the king and the queen to be or not".split()
@@ -211,6 +211,8 @@ def test_numbers_are_learned_at_unit_scale_and_given_as_they_were():
     before = np.asarray(dense(x))
     scale.fold_into(dense)
     np.testing.assert_allclose(np.asarray(dense(x)), before * scale.spread + scale.mean, rtol=1e-5)
+    scale.take_out_of(dense)  # as the next `fit` does
+    np.testing.assert_allclose(np.asarray(dense(x)), before, atol=1e-5)
 
 
 def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
@@ -232,6 +234,25 @@ def test_every_length_has_a_boundary_and_batches_hold_as_many_as_asked():
     assert all(each % 8 == 0 for each in boundaries)
     assert abs(tokens - 32 * lengths.mean()) <= 32
     assert boundaries_for([3], 1) == ((8,), 8) and within((8, 64), 50) == (8, 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITHOUT_CLASSES)
+def test_an_encoder_of_images_becomes_a_classifier(name, tmp_path):
+    (tmp_path / "own").mkdir()
+    published = publish(tmp_path / "own", WITHOUT_CLASSES[name], (None, 16, 16, 3))
+    folder = images(tmp_path / "images")
+    with folders.eagerly():
+        predictor = keras_transformers.load(published)
+        again = keras_transformers.load(predictor.save(tmp_path / "saved"))
+        assert again.predict(PICTURE) == predictor.predict(PICTURE)
+        again.quantize("int4")
+        again.add_lora(2)
+        for each in (predictor, again):
+            history = each.fit(folder, epochs=3, **(FAST | {"learning_rate": 1e-2}))
+            assert min(history["loss"][1:]) < history["loss"][0]
+            assert (each.kind, each.labels) == ("image_classifier", ["dark", "light"])
+        assert predictor.evaluate(folder)["accuracy"] > 0.9
 
 
 def test_images_come_from_tables_and_from_memory(tmp_path):
@@ -296,3 +317,15 @@ def test_fewer_bits_answer_nearly_the_same_and_are_saved(tmp_path):
         assert abs(after["probability"] - before) < 0.03 and after["probability"] != before
         again = keras_transformers.load(predictor.save(tmp_path / "own"))
         assert again.predict(TEXT) == after
+
+
+def test_a_translator_learns_from_a_pattern_of_files(tmp_path):
+    texts = sentences(24)
+    for number in range(3):
+        rows = [json.dumps({"source": each, "target": each}) for each in texts[number::3]]
+        (tmp_path / f"{number}.jsonl").write_text("\n".join(rows))
+    with folders.eagerly():
+        predictor = loaded("translator", tmp_path / "marian")
+        assert predictor.fit(f"{tmp_path}/*.jsonl", epochs=1, **FAST)["val_loss"][0] > 0
+        with pytest.raises(FileNotFoundError, match="No file fits"):
+            predictor.fit(f"{tmp_path}/*.tsv")

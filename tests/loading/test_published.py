@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import models, pretrained, vision
@@ -18,12 +19,18 @@ def bert(head=None, **options):
     return functools.partial(folders.bert, head=head, **options), TEXT
 
 
+def dinov2(folder):
+    pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
+    return models.ViT.from_variant("S/4", None, **folders.PICTURES, layer_scale=1.0, registers=2)
+
+
 def vit_without_classes(folder):
     pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
     return models.ViT(None, **folders.PICTURES)
 
 
 def masked_autoencoder(folder):
+    pretrained.save_preprocessing(vision.Preprocessing(16, crop=False), folder)
     encoder = models.ViT(None, **folders.PICTURES)
     return models.MAE(encoder, decoder_dim=8, decoder_heads=2, decoder_layers=1)
 
@@ -40,6 +47,9 @@ ANSWERING = {
 }
 OFTEN = ("mask_filler", "text_classifier", "sentence_encoder", "image_classifier")
 TRIED = [pytest.param(kind, marks=() if kind in OFTEN else pytest.mark.slow) for kind in ANSWERING]
+
+
+WITHOUT_CLASSES = {"vit": vit_without_classes, "dinov2": dinov2, "mae": masked_autoencoder}
 
 
 def publish(folder, make, shape, classes=None):
@@ -66,6 +76,17 @@ def test_classes_have_their_published_names(tmp_path):
     assert list(loaded.predict(PICTURE)["probabilities"]) == names
 
 
+@pytest.mark.parametrize("name", WITHOUT_CLASSES)
+def test_a_model_of_images_without_classes_answers_with_its_features(name, tmp_path):
+    loaded = keras_transformers.load(publish(tmp_path, WITHOUT_CLASSES[name], (None, 16, 16, 3)))
+    assert (loaded.kind, loaded.labels) == ("image_encoder", None)
+    pixels = loaded.preprocessing.normalize(loaded.preprocessing.resize(tf.constant(PICTURE)))[None]
+    expected = np.asarray(loaded.model.represent(pixels))[0]
+    np.testing.assert_allclose(loaded.predict(PICTURE), expected, atol=1e-4)
+    with pytest.raises(ValueError, match="evaluate: an encoder of images has no classes"):
+        loaded.evaluate([(PICTURE, "cat")])
+
+
 @pytest.mark.parametrize("mode", ["mean_tokens", "cls_token"])
 def test_a_sentence_encoder_pools_as_published(mode, tmp_path):
     folder = publish(tmp_path, *bert())
@@ -89,12 +110,7 @@ def test_another_pooling_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "shape", "what"),
-    [
-        (*bert("tagging", num_classes=1), "TextEncoder with a TaggingHead"),
-        (vit_without_classes, (None, 16, 16, 3), "ViT without a head"),
-        (masked_autoencoder, (None, 16, 16, 3), "MAE"),
-    ],
+    ("make", "shape", "what"), [(*bert("tagging", num_classes=1), "TextEncoder with a TaggingHead")]
 )
 def test_a_model_without_an_answer_is_refused(make, shape, what, tmp_path):
     with pytest.raises(ValueError, match=f"{what}, which answers no text and no image"):

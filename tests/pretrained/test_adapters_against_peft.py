@@ -68,7 +68,6 @@ class Both:
         found = self.difference(theirs.base_model.model)
         if found < max(1e-5, 3 * self.without):
             return
-        assert self._is_text
         with torch.no_grad():
             rounded = self._of_theirs(theirs.base_model.model)
             exact = self._of_theirs(theirs.double().base_model.model)
@@ -91,7 +90,7 @@ class Both:
             pictures, ids = pairs_of(case)
             x = torch.tensor(pictures).permute(0, 3, 1, 2)
             return model(torch.tensor(ids), x).logits_per_image.numpy()
-        x = torch.tensor(images(case)).permute(0, 3, 1, 2)
+        x = torch.tensor(images(case)).permute(0, 3, 1, 2).to(next(model.parameters()).dtype)
         if isinstance(ours, MAE):
             return model(x, noise=torch.tensor(self.published.found["noise"])).logits.numpy()
         result = model(x)

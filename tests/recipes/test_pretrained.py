@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from keras_transformers import pretrained
+from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.adapter_tensors import read_adapter
+from keras_transformers.training import adapters_of
 from tests.pretrained.folders import MADE
+from tests.pretrained.test_quantised import GPTQ, gptq
+from tests.pretrained.test_quantised import folders as of_few_bits
 from tests.recipes.command import command, run
 
 OFTEN = "text_classification"
@@ -67,3 +71,30 @@ def test_a_run_with_adapters_publishes_them_and_a_model_that_has_them_merged(rec
     [adapter] = output.glob("adapter*")
     found = read_adapter(adapter)
     assert found.settings.rank == 2 and found.changed
+
+
+@pytest.mark.slow
+def test_beside_weights_of_few_bits_adapters_learn_and_nothing_else_is_offered(tmp_path):
+    (tmp_path / "llama").mkdir()
+    made, _ = MADE["language_model"]
+    size = made(tmp_path / "llama").embedding.vocab_size
+    tokenizer = pretrained.load_tokenizer(tmp_path / "llama")
+    sizes = {"hidden_dim": 16, "num_heads": 2, "num_key_value_heads": 1, "mlp_dim": 24}
+    model = LanguageModel.from_variant(
+        "small", size, style="modern", num_layers=1, padding_id=-1, **sizes
+    )
+    model.build((None, None))
+    whole = pretrained.save(model, tmp_path / "llama", family="llama")
+    few, _ = of_few_bits(whole, tmp_path, "llama", GPTQ, gptq)
+    pretrained.save_tokenizer(tokenizer, few)
+    refused = command("language_model", tmp_path / "x", "--smoke", "--pretrained", few)
+    assert "weights of few bits, which are not trained; with --lora" in refused.stderr
+    assert refused.returncode != 0 and "Traceback" not in refused.stderr
+    output = tmp_path / "run"
+    run("language_model", output, "--smoke", "--pretrained", few, "--lora", 2)
+    tuned, before = keras.models.load_model(output / "model.keras"), pretrained.load(few)
+    values = {weight.path.partition("/")[2]: weight for weight in tuned.weights}
+    for weight in before.weights:
+        np.testing.assert_array_equal(weight, values[weight.path.partition("/")[2]])
+    assert adapters_of(tuned)["default"].rank == 2 and read_adapter(output / "adapter").changed
+    assert (output / "saved_model").is_dir() and not (output / "published").exists()

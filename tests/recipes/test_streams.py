@@ -74,8 +74,8 @@ def test_a_share_of_a_stream_is_refused(folder, tmp_path):
 @pytest.mark.parametrize(
     ("recipe", "shards", "valid", "vocabulary"),
     [
-        ("translation", "pairs", "valid_pairs.tsv", 60),
-        ("language_model", "texts", "valid.txt", 300),
+        ("translation", "pairs", "valid_pairs.tsv", 45),
+        ("language_model", "texts", "valid.txt", 275),
         ("masked_language_model", "texts", "valid.txt", 100),
         ("text_classification", "labelled", "valid_labelled.tsv", 100),
     ],

@@ -199,7 +199,7 @@ def test_text_files_are_documents(tmp_path):
 
 
 def test_what_is_no_stream_is_refused(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match="No file fits .*; give shards"):
+    with pytest.raises(FileNotFoundError, match="No file fits"):
         Shards.find(f"{tmp_path}/*.tsv", PAIRS)
     (tmp_path / "a.md").write_text("a")
     with pytest.raises(ValueError, match="a.md: a shard must end in .txt, .tsv"):

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from keras_transformers.text import TextCorpus, read_documents, read_labelled
+from keras_transformers.text import TextCorpus, read_documents, read_labelled, read_texts
 
 GOOD = b"a cat\tanimal\na rose\tplant\n"
 
@@ -83,7 +83,7 @@ def test_a_document_that_cannot_be_read_is_refused(tmp_path, content, message):
 
 
 def test_a_folder_without_documents_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="nothing to learn from: the folder must hold .txt"):
+    with pytest.raises(ValueError, match="nothing to learn from: .* must hold .txt"):
         read_documents(tmp_path)
 
 
@@ -112,3 +112,13 @@ def test_texts_can_have_several_classes_or_none(tmp_path):
     path.write_text("hello\t\nmiaow\t\n", "utf-8")
     with pytest.raises(ValueError, match="no text has a class"):
         read_labelled(path, separator=",")
+
+
+def test_the_documents_of_a_pattern_are_read(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.txt").write_text("" if name == "c" else f"A text called {name}.")
+    corpus = read_texts(f"{tmp_path}/*.txt")
+    assert corpus.texts == ["A text called a.", "A text called b."]
+    assert corpus.left_out == {"empty, broken or not in UTF-8": 1}
+    with pytest.raises(FileNotFoundError, match="No file fits"):
+        read_texts(f"{tmp_path}/*.md")

@@ -1,0 +1,67 @@
+"""SavedModels that give a vector for an encoded image."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformers.export.images import decoded_pixels
+from keras_transformers.export.rounds import Rounds
+from keras_transformers.export.served import Served
+from keras_transformers.vision import Preprocessing
+
+
+class ImageEncoder(Served):
+    """A model of images without a head and its preprocessing as one function to vectors.
+
+    It takes `image` string `(batch,)` as `ImageClassifier` does and gives a dict of `embedding`
+    float32 `(batch, hidden_dim)`, what a head would see. The model's weights are shared, not
+    copied.
+
+    Args:
+        model: A model of `models` with `num_classes=None`, `ViT` or `Swin`, or any Keras model from
+            normalised images to vectors.
+        preprocessing: The `vision.Preprocessing` that the model was trained with.
+
+    Raises:
+        ValueError: If the model gives no vectors, or images have other than 1 or 3 channels.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.export import ImageEncoder
+    >>> from keras_transformers.models import ViT
+    >>> from keras_transformers.vision import Preprocessing
+    >>> model = ViT.from_variant("Ti/14", num_classes=None, image_size=28, num_layers=1)
+    >>> model.build((None, 28, 28, 3))
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> tuple(ImageEncoder(model, Preprocessing(28))(png[None])["embedding"].shape)
+    (1, 192)
+    """
+
+    kind = "image_encoder"
+
+    def __init__(self, model: keras.Model, preprocessing: Preprocessing) -> None:
+        super().__init__("image_encoder", tf.TensorSpec([None], tf.string, name="image"))
+        shape = (*preprocessing.image_size, preprocessing.channels)
+        if preprocessing.channels not in (1, 3):
+            raise ValueError(
+                "ImageEncoder: `preprocessing` must have 1 or 3 channels, as image files have. "
+                f"Received: {preprocessing.channels}"
+            )
+        found = model(keras.Input(shape)).shape
+        if len(found) != 2:
+            raise ValueError(
+                "ImageEncoder: `model` must give a vector for each image. Received: output of "
+                f"shape {tuple(found)}"
+            )
+        self._hold(model)
+        self._preprocessing, self._width = preprocessing, found[-1]
+
+    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        pixels = decoded_pixels(self._preprocessing, image)
+        results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
+        return rounds.run(rounds.program(self._encode), [pixels], results)
+
+    def _encode(self, pixels: tf.Tensor) -> dict[str, Any]:
+        x = self._model(self._preprocessing.normalize(pixels), training=False)
+        return {"embedding": tf.cast(x, tf.float32)}
