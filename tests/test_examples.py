@@ -57,7 +57,8 @@ def empty_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("module", modules_with_examples())
 def test_examples_of_docstrings_give_what_they_show(module, empty_folder):
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner = doctest.DocTestRunner(verbose=False, optionflags=flags)  # not as sys.argv has -v
     failures = []
     for example in doctest.DocTestFinder().find(importlib.import_module(module)):
         runner.run(example, out=failures.append)

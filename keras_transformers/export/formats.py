@@ -10,6 +10,7 @@ batch and the length of texts are free in both.
                         channels)
     detector            pixels uint8 (batch, side, side, 3),     boxes, score, label, number
                         content_size int32 (batch, 2)
+    image_encoder       pixels, as of image_classifier           embedding
     text_classifier     ids int32 (batch, length)                probabilities, probability, label
     sentence_encoder    ids int32 (batch, length)                embedding
 

@@ -43,7 +43,7 @@ def image_classifier(
 
 
 def image_encoder(
-    model: keras.Model, path: StrPath, preprocessing: Preprocessing, **saving: Unpack[Saving]
+    model: keras.Model, path: StrPath, preprocessing: Preprocessing, **saving: Unpack[Conversion]
 ) -> pathlib.Path:
     """Exports an encoder from encoded images to vectors. See `ImageEncoder` and its `save`.
 

@@ -5,13 +5,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.images import decoded_pixels
+from keras_transformers.export.preprocessing_file import of_images
+from keras_transformers.export.programs import Program, image_encoder_program
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import Served
 from keras_transformers.vision import Preprocessing
 
 
-class ImageEncoder(Served):
+class ImageEncoder(Convertible):
     """A model of images without a head and its preprocessing as one function to vectors.
 
     It takes `image` string `(batch,)` as `ImageClassifier` does and gives a dict of `embedding`
@@ -56,6 +58,10 @@ class ImageEncoder(Served):
             )
         self._hold(model)
         self._preprocessing, self._width = preprocessing, found[-1]
+
+    def _program(self) -> tuple[Program, dict[str, Any], None]:
+        program = image_encoder_program(self._model, self._preprocessing)
+        return program, of_images(self._preprocessing), None
 
     def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         pixels = decoded_pixels(self._preprocessing, image)

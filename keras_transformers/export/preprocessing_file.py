@@ -25,7 +25,7 @@ Of images, in the order of what is done; everything is computed in float32:
                     the image there are the input `content_size`.
     normalization   `inside` (true: the file takes uint8 pixels), and what is computed there:
                     (pixel * scale - mean) / std.
-    labels          Names, by the number that `label` gives.
+    labels          Names, by the number that `label` gives; of encoders there are none.
     threshold       Of detectors: score from which on a box counts in `number`.
 
 Of texts:
@@ -68,8 +68,8 @@ def write_preprocessing(
     (folder / NAME).write_text(text + "\n", encoding="utf-8")
 
 
-def of_images(preprocessing: Preprocessing, labels: Sequence[str]) -> dict[str, Any]:
-    """What `preprocessing.json` says of the images of a classifier."""
+def of_images(preprocessing: Preprocessing, labels: Sequence[str] | None = None) -> dict[str, Any]:
+    """What `preprocessing.json` says of the images of a classifier, or, without labels, encoder."""
     size, resized = list(preprocessing.image_size), preprocessing.resized
     if isinstance(resized, int):
         resize = "shorter_side"
@@ -77,7 +77,8 @@ def of_images(preprocessing: Preprocessing, labels: Sequence[str]) -> dict[str, 
         resize = "cover"
     else:
         resize, resized = "squeeze", list(resized or size)
-    return _pixels(preprocessing, resize) | {"resized": resized, "labels": list(labels)}
+    named = {} if labels is None else {"labels": list(labels)}
+    return _pixels(preprocessing, resize) | {"resized": resized, **named}
 
 
 def of_fitted_images(

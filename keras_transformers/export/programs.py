@@ -82,15 +82,36 @@ def _named(shape: Iterable[int | None]) -> list[int | str]:
 
 def image_program(model: Any, preprocessing: Preprocessing, classes: Classes) -> Program:
     """Pixels as `Preprocessing.decode` gives them -> classes; normalising is inside."""
+
+    def answer(logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        return classes.answer(classes.probabilities(logits))
+
+    return _of_pixels("image_classifier", model, preprocessing, answer, "probabilities")
+
+
+def image_encoder_program(model: Any, preprocessing: Preprocessing) -> Program:
+    """Pixels as `Preprocessing.decode` gives them -> one vector an image."""
+
+    def answer(x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"embedding": tf.cast(x, tf.float32)}
+
+    return _of_pixels("image_encoder", model, preprocessing, answer, "embedding")
+
+
+def _of_pixels(
+    exporter: str,
+    model: Any,
+    preprocessing: Preprocessing,
+    answer: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+    compared: str,
+) -> Program:
     shape = (*preprocessing.image_size, preprocessing.channels)
 
     @tf.function(input_signature=[tf.TensorSpec([None, *shape], tf.uint8, name="pixels")])
-    def classify(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = model(preprocessing.normalize(pixels), training=False)
-        return classes.answer(classes.probabilities(logits))
+    def compute(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return answer(model(preprocessing.normalize(pixels), training=False))
 
-    sample = {"pixels": _pixels(shape)}
-    return Program("image_classifier", model, classify, sample, "probabilities")
+    return Program(exporter, model, compute, {"pixels": _pixels(shape)}, compared)
 
 
 def detector_program(model: Any, preprocessing: Preprocessing, threshold: float) -> Program:

@@ -4,7 +4,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -112,6 +112,7 @@ class Served(tf.Module):
         path: StrPath,
         version: int | None = None,
         warmup: Sequence[Sequence[str | bytes]] = (),
+        format: Literal["saved_model"] = "saved_model",
     ) -> pathlib.Path:
         """Writes a SavedModel with the signatures `serving_default` and `xla`.
 
@@ -123,16 +124,23 @@ class Served(tf.Module):
                 Serving sends itself before it answers others: what users send, several lengths and
                 sizes; none where there are several inputs. Needs tensorflow-serving-api, the extra
                 `serving`.
+            format: "saved_model"; a `Convertible` has others.
 
         Returns:
             The folder that holds `saved_model.pb`, a `pathlib.Path`.
 
         Raises:
             ValueError: If `version` is not a positive integer, a request of `warmup` is no list or
-                empty, or the tokenizer does what TensorFlow's ops cannot. Then nothing is written.
+                empty, the tokenizer does what TensorFlow's ops cannot, or there is no such `format`
+                of this exporter. Then nothing is written.
             ImportError: If there is `warmup` and tensorflow-serving-api is not installed, or the
                 tokenizer needs tensorflow-text.
         """
+        if format != "saved_model":
+            raise ValueError(
+                f'{type(self).__name__}: `format` must be "saved_model", the only one that this '
+                f"exporter writes. Received: {format!r}"
+            )
         tokenizer = getattr(self, "_tokenizer", None)
         if tokenizer is not None and hasattr(tokenizer, "check_exportable"):
             tokenizer.check_exportable()

@@ -34,6 +34,12 @@ class TranslationReport:
         faults: Number of translations that are "empty", "copied" (equal to a source that its
             reference is not equal to), "repeating" (the same one to four words three times in a
             row), "short" or "long" (less than half, more than twice of the reference's characters).
+
+    Example:
+    >>> from keras_transformers.training import report_translations
+    >>> report = report_translations(["der Hund", "ja"], ["the dog", "yes"], ["der Hund", "yes"])
+    >>> type(report).__name__, report.faults["copied"]
+    ('TranslationReport', 1)
     """
 
     scores: dict[str, float]

@@ -21,6 +21,13 @@ class SystemScore:
         half_width: Of the interval around `mean` that holds 95 % of them.
         p_value: How often a difference from the first system as large as the one found comes
             about by chance, if there is none; None of the first.
+
+    Example:
+    >>> from keras_transformers.training import compare_translations
+    >>> systems = {"old": ["a b d c"] * 9, "new": ["a b c d"] * 9}
+    >>> score = compare_translations(systems, ["a b c d"] * 9, samples=100)["bleu"]["old"]
+    >>> type(score).__name__, score.p_value
+    ('SystemScore', None)
     """
 
     score: float

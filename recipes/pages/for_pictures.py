@@ -103,6 +103,25 @@ def detector(predictor, folder):
     connect(again, [everything, bar], outputs, note, [bar.change], **options)
 
 
+def segmenter(predictor, folder):
+    """Picture -> the class of every pixel, as colours over it."""
+    with gr.Row():
+        with gr.Column():
+            picture = position()
+            ask = button("Segment")
+        with gr.Column():
+            answer = gr.AnnotatedImage(label="Classes", elem_id="answer", buttons=[])
+            note = message()
+
+    def segment(upload):
+        opened = pictures.opened(upload and upload["path"])
+        pixels, masks, left_out = pictures.segment(predictor, opened)
+        yield (pixels, masks), left_out
+
+    triggers = [ask.click, picture.upload]
+    connect(segment, [picture], [answer], note, triggers, preprocess=False)
+
+
 def position(label="Picture", elem_id="input"):
     """Where a picture is put."""
     return gr.Image(

@@ -137,6 +137,22 @@ def text_classifier(predictor, folder):
     connect(classify, [text], [answer], note, [ask.click, text.submit])
 
 
+def text_regressor(predictor, folder):
+    """Text -> a number."""
+    with gr.Row():
+        with gr.Column():
+            text = gr.Textbox(label="Text", lines=6, elem_id="input", autofocus=True)
+            ask = button("Rate")
+        with gr.Column():
+            answer = gr.Number(label="Value", elem_id="answer", interactive=False)
+            note = message()
+
+    def rate(text):
+        yield texts.rate(predictor, text)
+
+    connect(rate, [text], [answer], note, [ask.click, text.submit])
+
+
 def text_tagger(predictor, folder):
     """Text -> the same, in which entities, or words, have the colour of their tag."""
     with gr.Row():
@@ -167,3 +183,21 @@ def sentence_encoder(predictor, folder):
         yield f"{cosine:.3f}", end
 
     connect(compare, [first, second], [answer], note, [ask.click, second.submit])
+
+
+def question_answerer(predictor, folder):
+    """Question and text -> the answer, and where it stands."""
+    with gr.Row():
+        with gr.Column():
+            question = gr.Textbox(label="Question", elem_id="input", autofocus=True)
+            text = gr.Textbox(label="Text with the answer", lines=8, elem_id="other")
+            ask = button("Answer")
+        with gr.Column():
+            answer = gr.Textbox(label="Answer", elem_id="answer", buttons=["copy"])
+            note = message()
+            marked = gr.HighlightedText(label="Where it stands", elem_id="marked")
+
+    def find(question, text):
+        yield texts.answer(predictor, question, text)
+
+    connect(find, [question, text], [answer, marked], note, [ask.click, question.submit])

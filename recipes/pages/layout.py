@@ -1,25 +1,16 @@
 """The page of a predictor, laid out with gradio."""
 
+import importlib
+
 import gradio as gr
 
-from . import for_pictures, for_texts
+from . import PAGES
 from .asking import described
 
 CSS = """
 #message p, #missing p, .caption p { opacity: 0.8; margin: 0; }
 #alternatives .cell-wrap, #boxes .cell-wrap, #answer, #candidates { font-family: var(--font); }
 """
-PAGES = {
-    "translator": for_texts.translator,
-    "text_generator": for_texts.text_generator,
-    "mask_filler": for_texts.mask_filler,
-    "text_classifier": for_texts.text_classifier,
-    "text_tagger": for_texts.text_tagger,
-    "sentence_encoder": for_texts.sentence_encoder,
-    "image_classifier": for_pictures.image_classifier,
-    "image_encoder": for_pictures.image_encoder,
-    "detector": for_pictures.detector,
-}
 KEPT = 3600  # seconds that uploads and drawn pictures are kept
 
 
@@ -42,10 +33,11 @@ def page(predictor, folder):
     """
     if predictor.kind not in PAGES:
         raise ValueError(f"there is no page for a {predictor.kind}; use predict.")
+    file = importlib.import_module(f".{PAGES[predictor.kind]}", __package__)
     title = predictor.kind.replace("_", " ").capitalize()
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=(KEPT, KEPT)) as blocks:
         gr.Markdown(f"# {title}\n{described(predictor, folder)}")
-        PAGES[predictor.kind](predictor, folder)
+        getattr(file, predictor.kind)(predictor, folder)
     return blocks
 
 

@@ -1,4 +1,4 @@
-"""Pages for pictures: classes and what they draw on; boxes."""
+"""Pages for pictures: classes and what they draw on; likeness; boxes; classes of pixels."""
 
 import matplotlib
 import numpy as np
@@ -11,6 +11,9 @@ from ..heat import heat
 from .asking import most_probable
 
 SIDE = 448  # pixels of a picture that is drawn over, at least
+LARGEST = 1024  # pixels of a side of a picture that masks are laid over, at most
+OPACITY = 0.6
+MOST_CLASSES = 20
 COLOURS = ("#e8590c", "#1971c2", "#2f9e44", "#9c36b5", "#e03131", "#f08c00", "#0c8599")
 
 
@@ -109,3 +112,26 @@ def with_boxes(picture, found):
         pen.rectangle(position, fill=colour)
         pen.text((left + line, top + line), said, fill="white", font_size=6 * line)
     return np.asarray(drawn)
+
+
+def segment(predictor, picture):
+    """What stands where: the picture, enlarged or made small, with masks of its classes.
+
+    Returns:
+        uint8 pixels `(height, width, 3)`; pairs of a mask `(height, width)`, from 0 to 1, and the
+        name of its class with its share, the largest first; and a sentence on what is left out.
+    """
+    found = predictor.predict(picture)
+    factor = min(max(1, SIDE / min(picture.size)), LARGEST / max(picture.size))
+    size = [max(1, round(factor * side)) for side in picture.size]
+    numbers = PIL.Image.fromarray(np.array(found["map"], "int32"))
+    numbers = np.asarray(numbers.resize(size, PIL.Image.NEAREST))
+    masks = {}
+    for number in np.unique(numbers):
+        name = predictor.labels[number] if predictor.labels else str(number)
+        masks[name] = masks.get(name, 0) + OPACITY * (numbers == number)
+    shown = [each for each in found["shares"].items() if each[0] in masks][:MOST_CLASSES]
+    number = len(found["shares"]) - len(shown)
+    left_out = f"Classes that are too small to be shown: {number}." if number else ""
+    pairs = [(masks[name], f"{name}: {share:.1%}") for name, share in shown]
+    return np.asarray(picture.convert("RGB").resize(size)), pairs, left_out

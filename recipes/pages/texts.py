@@ -1,10 +1,12 @@
-"""Pages for texts: what is masked, classes, tags, and how alike two of them are."""
+"""Pages for texts: what is masked, classes, numbers, tags, likeness, and answers to questions."""
 
 import math
 
 from .asking import cut, most_probable, text_of
 
 MASK = "[MASK]"
+CUT_PAIR = "The end of the question, or of a very long text, was cut off."
+NO_ANSWER = "The model finds it more probable that the text does not answer this."
 
 
 def fill(predictor, text):
@@ -32,6 +34,16 @@ def classify(predictor, text):
     """
     found = predictor.predict(text_of(text))
     return most_probable(found), cut(found)
+
+
+def rate(predictor, text):
+    """The number of a text, to six digits, and a sentence.
+
+    Raises:
+        ValueError: If there is no text.
+    """
+    found = predictor.predict(text_of(text), details=True)
+    return float(f"{found['value']:.6g}"), cut(found)
 
 
 def tag(predictor, text):
@@ -64,3 +76,19 @@ def similarity(predictor, first, second):
     length = math.hypot(*one) * math.hypot(*other)
     product = sum(a * b for a, b in zip(one, other, strict=True))
     return product / length if length else 0.0, cut(found[0]) or cut(found[1])
+
+
+def answer(predictor, question, text):
+    """The answer to a question, the text in parts, of which it is one, and sentences.
+
+    Raises:
+        ValueError: If the question or the text is missing.
+    """
+    pair = (text_of(question, "question"), text_of(text))
+    found = predictor.predict(pair, details=True)
+    start, end = found["start"], found["end"]
+    parts = [(text[:start], None), (text[start:end], "answer"), (text[end:], None)]
+    said = [f"Score: {found['score']:.2f}; 1 is surest."]
+    said += [NO_ANSWER] if found["no_answer"] > found["score"] else []
+    said += [CUT_PAIR] if found["truncated"] else []
+    return found["answer"], [part for part in parts if part[0]], " ".join(said)

@@ -14,10 +14,12 @@ from keras_transformers.detection import best_answers
 from keras_transformers.export import (
     Detector,
     ImageClassifier,
+    ImageEncoder,
     SentenceEncoder,
     TextClassifier,
     detector,
     image_classifier,
+    image_encoder,
     sentence_encoder,
     text_classifier,
 )
@@ -53,8 +55,8 @@ def random(model, shape, scale=0.3):
 VIT = {"hidden_dim": 12, "num_heads": 2, "mlp_dim": 17, "num_layers": 1}
 
 
-def vit():
-    return random(ViT(3, (8, 12), 4, **VIT), (None, 8, 12, 3))
+def vit(classes=3):
+    return random(ViT(classes, (8, 12), 4, **VIT), (None, 8, 12, 3))
 
 
 @functools.cache
@@ -131,6 +133,18 @@ def test_files_are_classified_by_hand_as_by_us(format, files, tmp_path):
     found = foreign(path, *files)
     assert found["label"] == text(expected["label"])
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-4)
+
+
+@BOTH
+def test_images_are_encoded_by_hand_as_by_us(format, files, tmp_path):
+    path = image_encoder(vit(None), tmp_path / "x", PREPROCESSING, format=format)
+    assert settings(path).get("flex_ops", []) == [] and "labels" not in settings(path)
+    ours = ImageEncoder(vit(None), PREPROCESSING)
+    for some in (files, files[:1]):  # another batch
+        expected = ours.portable(tf.constant([file.read_bytes() for file in some]))["embedding"]
+        found = by_hand.answers(path, some)
+        assert found.keys() == {"embedding"}
+        np.testing.assert_allclose(found["embedding"], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(

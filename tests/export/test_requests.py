@@ -262,6 +262,14 @@ def test_a_file_of_tensors_takes_no_warm_up(tmp_path):
         export.image_classifier(served._model, tmp_path, served.labels, format="onnx", version=1)
 
 
+def test_what_is_a_saved_model_only_refuses_other_formats(tmp_path):
+    served = examples.MAKE["text tagger"]()
+    rest = (served._model, served._tokenizer, tmp_path / "x", served.labels)
+    with pytest.raises(ValueError, match='^TextTagger: `format` must be "saved_model", .*onnx'):
+        export.text_tagger(*rest, format="onnx")
+    assert not (tmp_path / "x").exists()
+
+
 def test_what_is_written_says_what_it_is(saved):
     path = saved("image classifier, vit").path / "assets.extra" / "keras_transformers.json"
     about = json.loads(path.read_text())

@@ -1,5 +1,6 @@
 """Claims about the page: served, opened in a browser, asked and read; and about its command."""
 
+import io
 import json
 import os
 import socket
@@ -14,11 +15,11 @@ import tensorflow as tf
 import keras_transformers
 from keras_transformers.predictors import KINDS
 from recipes import demo
+from recipes.pages import PAGES
 from tests.recipes import tiny_folders
 from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
 
 in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
-WITHOUT_PAGE = {"array_classifier", "zero_shot_classifier"}
 with_gradio = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
 
 
@@ -67,10 +68,8 @@ def classifier(tmp_path_factory, asked_for):
 
 
 @with_gradio
-@pytest.mark.parametrize(
-    "kind", sorted(KINDS.keys() - {"array_classifier", "zero_shot_classifier"})
-)
-def test_every_kind_of_predictor_has_a_page(kind, tmp_path):
+@pytest.mark.parametrize("kind", sorted(PAGES))
+def test_every_page_has_what_all_have(kind, tmp_path):
     from recipes.pages import layout
 
     (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')  # no examples to read
@@ -165,6 +164,98 @@ def stand_in(monkeypatch, tmp_path):
     yield serve
     for page in pages:
         page.close()
+
+
+def uploaded(address, size):
+    """What the page takes for an image, once it has its file."""
+    import httpx  # gradio's own
+
+    file = io.BytesIO()
+    PIL.Image.new("RGB", size).save(file, "png")
+    files = {"files": ("a.png", file.getvalue())}
+    (path,) = httpx.post(f"{address}gradio_api/upload", files=files).json()
+    return {"path": path, "meta": {"_type": "gradio.FileData"}}
+
+
+def asked(address, *inputs):
+    """What a page shows for some inputs, its message last, by the requests of a browser."""
+    import httpx
+
+    config = httpx.get(f"{address}config").json()
+    named = {each["props"].get("elem_id"): each["id"] for each in config["components"]}
+    click = [named["ask"], "click"]
+    (number,) = (each["id"] for each in config["dependencies"] if click in each["targets"])
+    body = {"data": inputs, "fn_index": number, "session_hash": "one"}
+    httpx.post(f"{address}gradio_api/queue/join", json=body).raise_for_status()
+    answers = httpx.get(f"{address}gradio_api/queue/data?session_hash=one", timeout=60).text
+    events = [json.loads(line.removeprefix("data:")) for line in answers.splitlines() if line]
+    (found,) = (each["output"]["data"] for each in events if each["msg"] == "process_completed")
+    return found
+
+
+@with_gradio
+def test_a_text_is_rated_on_its_page(stand_in):
+    def rate(text):
+        return {"value": tf.constant([1 / 3]), "truncated": tf.constant([True])}
+
+    page = stand_in("text_regressor", rate)
+    cut = "The text is longer than the model reads: its end was cut off."
+    assert asked(page, "Well made.") == [0.333333, cut]
+    assert asked(page, " ") == [None, "Type a text first."]
+
+
+@with_gradio
+def test_the_words_of_a_text_are_tagged_on_its_page(stand_in):
+    def tag(text):
+        words = {"words": [["Bo", "sat"]], "tags": [["B-PER", "O"]], "probabilities": [[0.5, 0.5]]}
+        words |= {"starts": [[0, 3]], "ends": [[2, 6]], "number": [2], "truncated": [False]}
+        return {name: tf.constant(value) for name, value in words.items()}
+
+    page = stand_in("text_tagger", tag)
+    parts, message = asked(page, "Bo sat")
+    shown = [(each["token"], each["class_or_confidence"]) for each in parts]
+    assert (shown, message) == ([("Bo", "PER"), (" sat", None)], "")
+    assert asked(page, "") == [None, "Type a text first."]
+
+
+@with_gradio
+def test_a_question_is_answered_on_its_page(stand_in):
+    def answer(pairs):
+        found = {"answer": ["cat"], "start": [2], "end": [5], "score": [0.75], "no_answer": [0.25]}
+        return {name: tf.constant(value) for name, value in found.items()} | {
+            "truncated": tf.constant([False])
+        }
+
+    page = stand_in("question_answerer", answer)
+    found, parts, message = asked(page, "Who?", "A cat sat.")
+    shown = [(each["token"], each["class_or_confidence"]) for each in parts]
+    assert found == "cat" and message == "Score: 0.75; 1 is surest."
+    assert shown == [("A ", None), ("cat", "answer"), (" sat.", None)]
+    assert asked(page, "Who?", "") == [None, None, "Type a text first."]
+
+
+@with_gradio
+def test_an_image_is_uploaded_and_its_pixels_classified(stand_in):
+    def segment(image):
+        return {"map": tf.constant([[[0, 1], [1, 1]]]), "size": tf.constant([[2, 2]])}
+
+    page = stand_in("segmenter", segment)
+    shown, message = asked(page, uploaded(page, (2, 2)))
+    labels = [each["label"] for each in shown["annotations"]]
+    assert (labels, message) == (["1: 75.0%", "0: 25.0%"], "")
+    assert asked(page, None) == [None, "Choose a picture first."]
+
+
+@with_gradio
+def test_two_images_are_compared(stand_in):
+    def encode(image):
+        wide = tf.map_fn(lambda each: tf.shape(tf.io.decode_png(each))[1] > 5, image, tf.bool)
+        return {"embedding": tf.where(wide[:, None], [[3.0, 0.0]], [[1.0, 1.0]])}
+
+    page = stand_in("image_encoder", encode)
+    both = [uploaded(page, size) for size in ((9, 5), (4, 5))]
+    assert asked(page, *both) == ["0.707", ""]
+    assert asked(page, both[0], None) == [None, "Choose a picture first."]
 
 
 @in_browser

@@ -1,6 +1,8 @@
 """Claims about what the pages compute, with models that answer at once."""
 
+import ast
 import io
+import pathlib
 
 import keras
 import numpy as np
@@ -13,17 +15,32 @@ from keras_transformers.export import TextGenerator
 from keras_transformers.generation import BeamSearch, Greedy
 from keras_transformers.models import LanguageModel, Swin, ViT
 from keras_transformers.predictors import (
+    KINDS,
     DetectorPredictor,
     ImageClassifierPredictor,
     MaskFillerPredictor,
+    QuestionAnswererPredictor,
+    SegmenterPredictor,
     SentenceEncoderPredictor,
     TextClassifierPredictor,
+    TextRegressorPredictor,
     TextTaggerPredictor,
 )
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.vision import Preprocessing
-from recipes.pages import asking, examples, pictures, texts, translator, writer
+from recipes.pages import PAGES, asking, examples, pictures, texts, translator, writer
 from tests.recipes import tiny_folders
+
+WITHOUT_PAGE = {"array_classifier", "zero_shot_classifier"}  # as `layout.page` says
+
+
+def test_every_kind_of_predictor_has_a_page():
+    """Here, and not only beside the pages, since gradio is seldom installed."""
+    assert PAGES.keys() == KINDS.keys() - WITHOUT_PAGE
+    for kind, file in PAGES.items():
+        path = pathlib.Path(asking.__file__).with_name(f"{file}.py")
+        parts = ast.parse(path.read_text(encoding="utf-8")).body
+        assert kind in [each.name for each in parts if isinstance(each, ast.FunctionDef)]
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +160,29 @@ def test_boxes_are_drawn_and_listed_from_a_score_on():
     assert not pictures.with_boxes(picture, []).any()
 
 
+@pytest.mark.parametrize(("size", "drawn"), [((4, 2), (896, 448)), ((3000, 1500), (1024, 512))])
+def test_classes_of_pixels_are_laid_over_the_image(size, drawn):
+    right = np.broadcast_to(np.arange(size[0]) >= size[0] // 4, size[::-1]).astype("int32")
+
+    def segment(image):
+        return {"map": tf.constant(right[None]), "size": tf.constant([size[::-1]])}
+
+    predictor = SegmenterPredictor(segment, ["sky", "road"])
+    pixels, masks, left_out = pictures.segment(predictor, PIL.Image.new("L", size, 7))
+    assert pixels.shape == (*drawn[::-1], 3) and (pixels == 7).all()
+    assert [name for _, name in masks] == ["road: 75.0%", "sky: 25.0%"] and left_out == ""
+    of_road = np.arange(drawn[0]) >= drawn[0] // 4
+    np.testing.assert_array_equal(masks[0][0] > 0, np.broadcast_to(of_road, drawn[::-1]))
+    np.testing.assert_array_equal(masks[1][0] > 0, ~(masks[0][0] > 0))
+
+
+def test_the_smallest_classes_are_left_out_in_a_sentence():
+    numbers = np.arange(24, dtype="int32").reshape(1, 1, 24)
+    segment = lambda image: {"map": numbers, "size": [[1, 24]]}  # noqa: E731
+    _, masks, left_out = pictures.segment(SegmenterPredictor(segment), PIL.Image.new("L", (24, 1)))
+    assert len(masks) == 20 and left_out == "Classes that are too small to be shown: 4."
+
+
 def test_a_photograph_is_turned_the_right_way_up(tmp_path):
     photograph = PIL.Image.new("RGB", (30, 20))
     exif = photograph.getexif()
@@ -190,6 +230,13 @@ def test_a_text_is_classified():
     assert found == ({"b": 0.75, "a": 0.25}, "")
 
 
+def test_a_text_is_rated_to_six_digits():
+    def rate(text):
+        return {"value": tf.constant([200 / 3]), "truncated": tf.constant([False])}
+
+    assert texts.rate(TextRegressorPredictor(rate), "to be") == (66.6667, "")
+
+
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_tagged_text_is_given_in_parts(marked):
     tags = ["B-LOC", "I-LOC", "O", "O"] if marked else ["ADJ", "NOUN", "VERB", ""]
@@ -207,6 +254,23 @@ def test_a_tagged_text_is_given_in_parts(marked):
     words = [("New", "ADJ"), ("York", "NOUN"), ("is", "VERB")]
     assert tagged == ([("New  York", "LOC")] if marked else words)
     assert note == "The text is longer than the model reads: its end was cut off."
+
+
+@pytest.mark.parametrize(("no_answer", "truncated"), [(0.5, False), (0.125, True)])
+def test_an_answer_is_marked_in_its_text(no_answer, truncated):
+    def answer(pairs):
+        found = {"answer": ["Zoë"], "start": [0], "end": [3], "score": [0.25]}
+        found |= {"no_answer": [no_answer], "truncated": [truncated]}
+        return {name: tf.constant(value) for name, value in found.items()}
+
+    answerer = QuestionAnswererPredictor(answer)
+    found, parts, said = texts.answer(answerer, "Who?", "Zoë sat.")
+    assert (found, parts) == ("Zoë", [("Zoë", "answer"), (" sat.", None)])
+    assert said.startswith("Score: 0.25; 1 is surest.")
+    assert (texts.NO_ANSWER in said) == (not truncated) and (texts.CUT_PAIR in said) == truncated
+    for pair, name in ((("", "Zoë sat."), "question"), (("Who?", " "), "text")):
+        with pytest.raises(ValueError, match=f"^Type a {name} first.$"):
+            texts.answer(answerer, *pair)
 
 
 def test_similarity_is_the_cosine():

@@ -34,7 +34,7 @@ def test_alternatives_to_a_greedy_translation_are_found_by_beams(tmp_path):
     assert search == BeamSearch(3, 0.0, n_best=3)
     ranked = translator.alternatives(predictor, "the king", search)
     assert 1 <= len(ranked) <= 3 and all(np.isfinite(score) for score, _ in ranked)
-    assert translator.alignment_image(predictor, "the king", "the queen").ndim == 3
+    assert translator.alignment_picture(predictor, "the king", "the queen").ndim == 3
 
 
 @pytest.mark.slow
