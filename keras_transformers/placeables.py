@@ -40,6 +40,17 @@ def placeables(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def without_placeables(text: str, kinds: Iterable[str] = tuple(KINDS)) -> str:
+    """A text with a space for each of its placeables of these kinds.
+
+    Example:
+    >>> from keras_transformers.placeables import without_placeables
+    >>> without_placeables("<b>{name}</b> has 12 files", ["tag", "placeholder"])
+    '    has 12 files'
+    """
+    return _PATTERN.sub(lambda match: " " if match.lastgroup in kinds else match[0], text)
+
+
 def kept_placeables(triples: Iterable[tuple[str, str, str]]) -> dict[str, tuple[int, int]]:
     """How many of what a reference took from its source a translation took, too.
 
