@@ -19,6 +19,7 @@ KINDS = {
     "number": r"\d+(?:[.,'\u00a0\u202f]\d+)*",
 }
 _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in KINDS.items()))
+_MAY_HAVE = re.compile(r"[<&%{$@\d]|://")  # one of these, or none is there
 _BETWEEN_DIGITS = re.compile(r"[^\d]")
 
 
@@ -34,6 +35,8 @@ def placeables(text: str) -> list[tuple[str, str]]:
     >>> placeables("<b>{name}</b> has 1,200 files (%d new)")[:4]
     [('tag', '<b>'), ('placeholder', '{name}'), ('tag', '</b>'), ('number', '1200')]
     """
+    if not _MAY_HAVE.search(text):
+        return []
     found = [(str(match.lastgroup), match[0]) for match in _PATTERN.finditer(text)]
     return [
         (kind, _BETWEEN_DIGITS.sub("", what) if kind == "number" else what) for kind, what in found
@@ -48,6 +51,8 @@ def without_placeables(text: str, kinds: Iterable[str] = tuple(KINDS)) -> str:
     >>> without_placeables("<b>{name}</b> has 12 files", ["tag", "placeholder"])
     '    has 12 files'
     """
+    if not _MAY_HAVE.search(text):
+        return text
     return _PATTERN.sub(lambda match: " " if match.lastgroup in kinds else match[0], text)
 
 

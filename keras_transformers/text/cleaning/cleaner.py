@@ -36,7 +36,8 @@ class Judged(NamedTuple):
 def default_filters() -> list[PairFilter]:
     """The filters that suit most corpora, in their order: what is cheap and certain comes first.
 
-    A filter of scripts or languages is missing, as a corpus does not say what its are.
+    Not among them: filters of scripts and languages, as a corpus does not say what its are; and of
+    near duplicates, which are no errors: "Files" beside "files" and "Page 2" teach something, too.
 
     Example:
     >>> from keras_transformers.text.cleaning import default_filters
@@ -53,11 +54,10 @@ def default_filters() -> list[PairFilter]:
         Placeables("tag"),
         Placeables("placeholder"),
         Placeables("address"),
-        Placeables("number", overlap=0.5, fewest=2),
+        Placeables("number", overlap=0.5, alone=4),
         Brackets(),
         Quotes(),
         Duplicates(),
-        Duplicates(near=True),
         LengthRatio(),
     ]
 
@@ -91,10 +91,7 @@ class PairCleaner:
     """
 
     def __init__(
-        self,
-        filters: Sequence[PairFilter] | None = None,
-        repair: bool = False,
-        examples: int = 3,
+        self, filters: Sequence[PairFilter] | None = None, repair: bool = False, examples: int = 3
     ) -> None:
         self.filters = default_filters() if filters is None else list(filters)
         self.repair, self.examples = repair, examples

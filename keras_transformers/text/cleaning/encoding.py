@@ -14,15 +14,16 @@ def _shown(encoding: str, numbers: range) -> str:
 
 # A byte of UTF-8 that is not the first of its character, read as Latin-1 or Windows-1252.
 _NEXT = f"[\x80-\xbf{_shown('cp1252', range(0x80, 0xA0))}]"
-_MARK = "[\xa0\xab\xbb‘’“”‚„–—…]"  # of those, what stands behind a letter in good texts, too
+_MARK = "[\xa0\xab\xbb‘’“”–—…]"  # of those, what stands behind a letter in good texts, too
+_START = re.compile(f"[ÂÃÄÅÐÑà-éðï]{_NEXT}|ï»¿")  # quick, and in all that follows
 _MOJIBAKE = re.compile(
     "(?:"
     f"Ã(?!(?<=[^\\W\\d_a-zß-ÿ]Ã){_MARK}){_NEXT}"  # Ã¤ for ä; but not IRMÃ»
     f"|(?<![A-Z\xc0-\xde])Â[\xa0-\xbf]"  # Â° for °
-    f"|â(?:€|\x80){_NEXT}"  # â€™ for an apostrophe
+    f"|â{_NEXT}{_NEXT}"  # â€™ for an apostrophe
     f"|[ÄÅ](?!{_MARK}){_NEXT}"  # Å¡ for š
     f"|(?:[ÐÑ]{_NEXT}){{2,}}"  # Ð´Ð° for да
-    f"|[àáãäåæçèé]{_NEXT}(?<!{_MARK}){_NEXT}(?<!{_MARK})"  # ä¸­ for 中
+    f"|[àáãä-ï]{_NEXT}(?<!{_MARK}){_NEXT}(?<!{_MARK})"  # ä¸­ for 中
     f"|ð(?:Ÿ|\x9f){_NEXT}{_NEXT}"  # emoji
     "|ï»¿"  # the mark of byte order
     ")+"
@@ -43,7 +44,11 @@ def damaged(text: str) -> bool:
     """
     if text.isascii() and text.isprintable():
         return False
-    return bool(_LOST in text or _CONTROL.search(text) or _MOJIBAKE.search(text))
+    return bool(_LOST in text or _CONTROL.search(text) or _misread(text))
+
+
+def _misread(text: str) -> bool:
+    return bool(_START.search(text) and _MOJIBAKE.search(text))
 
 
 def repaired(text: str) -> str:
@@ -58,16 +63,18 @@ def repaired(text: str) -> str:
     'Käse – gut'
     """
     for _ in range(MOST_TIMES):
-        if text == (text := _MOJIBAKE.sub(_as_utf8, text)):
+        if not _misread(text):
             break
+        text = _as_utf8(text) or _MOJIBAKE.sub(lambda match: _as_utf8(match[0]) or match[0], text)
     return _CONTROL.sub(_as_windows, text) if damaged(text) else text
 
 
-def _as_utf8(match: re.Match[str]) -> str:
+def _as_utf8(text: str) -> str | None:
+    """What was read wrongly, as it is; None if it cannot have been."""
     try:
-        return b"".join(map(_byte, match[0])).decode("utf-8")
-    except UnicodeDecodeError:
-        return match[0]
+        return b"".join(map(_byte, text)).decode("utf-8")
+    except UnicodeError:
+        return None
 
 
 def _byte(character: str) -> bytes:

@@ -10,6 +10,7 @@ from keras_transformers.placeables import placeables
 from keras_transformers.text.cleaning.filters import PairFilter
 
 BRACKETS = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "「": "」", "『": "』"}
+_BRACKET = re.compile(f"[{re.escape(''.join([*BRACKETS, *BRACKETS.values()]))}]")
 _ITEM = re.compile(r"(?:^|\s)(?:\w|\d+|[ivx]+)\)|[:;=8][-^]?[()]|<[-=]?\(|\)[-=]?>")  # a) and :-)
 
 
@@ -26,7 +27,8 @@ class Placeables(PairFilter):
         kind: One of `placeables.KINDS`.
         overlap: Least share that the sides have in common, `2 * common / (source + target)`. 1 asks
             for the same ones on both sides, in any order.
-        fewest: Of both sides together, from which on a pair is judged.
+        alone: Fewest of a side where the other has none, from which on a pair is judged: a number
+            may stand there in words.
 
     Example:
     >>> from keras_transformers.text.cleaning import Placeables
@@ -37,8 +39,7 @@ class Placeables(PairFilter):
 
     kind: Literal["tag", "entity", "address", "placeholder", "number"]
     overlap: float = 1.0
-    fewest: int = 1
-
+    alone: int = 1
     name: str = dataclasses.field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -46,21 +47,31 @@ class Placeables(PairFilter):
         object.__setattr__(self, "name", f"other {plural}")
 
     def keeps(self, source: str, target: str) -> bool:
+        found = _found(source), _found(target)
+        if not any(found):
+            return True
         first, second = (
-            collections.Counter(what for kind, what in _found(text) if kind == self.kind)
-            for text in (source, target)
+            collections.Counter(what for kind, what in side if kind == self.kind) for side in found
         )
         number = first.total() + second.total()
-        if number < max(self.fewest, 1):
+        if not number or number < self.alone and not (first and second):
             return True
-        return 2 * (first & second).total() >= self.overlap * number
+        if 2 * (first & second).total() >= self.overlap * number:
+            return True
+        # 12/11/2020 is three numbers, 12.11.2020 one.
+        return self.kind == "number" and _digits(first) == _digits(second)
+
+
+def _digits(numbers: "collections.Counter[str]") -> list[str]:
+    return sorted("".join(numbers.elements()))
 
 
 @dataclasses.dataclass(frozen=True)
 class Brackets(PairFilter):
-    """Drops pairs with a bracket that is left open, or closed unopened, on one side alone.
+    """Drops pairs with a bracket left open, or closed unopened, on one side alone: it was cut off.
 
-    As where a sentence was cut off. List items, as "a)", and faces, as ":-)", do not count.
+    Not where the other side has no brackets at all: what stands in brackets in one language stands
+    between dashes in another. Items of lists, as "a)", and faces, as ":-)", do not count.
 
     Example:
     >>> from keras_transformers.text.cleaning import Brackets
@@ -71,13 +82,14 @@ class Brackets(PairFilter):
     name = "brackets"
 
     def keeps(self, source: str, target: str) -> bool:
-        return _balanced(source) == _balanced(target)
+        if not _BRACKET.search(source) or not _BRACKET.search(target):
+            return True
+        if _even(source) == _even(target):
+            return True
+        return _even(_ITEM.sub(" ", source)) == _even(_ITEM.sub(" ", target))
 
 
-def _balanced(text: str) -> bool:
-    if not any(each in text for pair in BRACKETS.items() for each in pair):
-        return True
-    text = _ITEM.sub(" ", text)
+def _even(text: str) -> bool:
     return all(text.count(opening) == text.count(closing) for opening, closing in BRACKETS.items())
 
 

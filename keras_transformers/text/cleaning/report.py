@@ -59,9 +59,9 @@ class CleaningReport:
         """
         self.read += 1
         if pair is not None:
-            _measure(self.lengths["read"], pair)
-            if reason is None:
-                _measure(self.lengths["kept"], pair)
+            lengths = [(len(text), len(text.split())) for text in pair]
+            for which in ("read", "kept")[: 2 if reason is None else 1]:
+                _count(self.lengths[which], lengths)
         if reason is None:
             self.kept += 1
             return
@@ -121,10 +121,10 @@ class CleaningReport:
         return "\n".join(lines) + "\n"
 
 
-def _measure(sides: dict[str, Counts], pair: tuple[str, str]) -> None:
-    for units, text in zip(sides.values(), pair, strict=True):
-        units["characters"][len(text)] += 1
-        units["words"][len(text.split())] += 1
+def _count(sides: dict[str, Counts], lengths: Sequence[tuple[int, int]]) -> None:
+    for units, (characters, words) in zip(sides.values(), lengths, strict=True):
+        units["characters"][characters] += 1
+        units["words"][words] += 1
 
 
 def _summary(counts: collections.Counter[int]) -> dict[str, float]:
