@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 # In this order: what one finds, those after it do not see.
 KINDS = {
@@ -43,7 +43,7 @@ def placeables(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def without_placeables(text: str, kinds: Iterable[str] = tuple(KINDS)) -> str:
+def without_placeables(text: str, kinds: Collection[str | None] = tuple(KINDS)) -> str:
     """A text with a space for each of its placeables of these kinds.
 
     Example:

@@ -77,8 +77,8 @@ class Duplicates(PairFilter):
     Example:
     >>> from keras_transformers.text.cleaning import Duplicates
     >>> seen = Duplicates(near=True).started()
-    >>> seen.keeps("Page 1", "Seite 1"), seen.keeps("page 2.", "Seite 2."), seen.keeps("Page", "Seite")
-    (True, False, True)
+    >>> [seen.keeps(*pair) for pair in [("Page 1", "Seite 1"), ("page 2.", "Seite 2.")]]
+    [True, False]
     """
 
     of: Literal["pair", "source", "target"] = "pair"

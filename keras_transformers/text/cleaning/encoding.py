@@ -28,6 +28,8 @@ _MOJIBAKE = re.compile(
     "|ï»¿"  # the mark of byte order
     ")+"
 )
+# In a text that has such, whatever can be such.
+_RUN = re.compile(f"(?:[Â-ô](?:{_NEXT})+)+")
 # C0 but tab and line ends, DEL, C1; byte order marks; what is no character.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufeff\ufdd0-\ufdef\ufffe\uffff]")
 _LOST = "\ufffd"
@@ -35,11 +37,11 @@ MOST_TIMES = 4  # a text may have been read wrongly more than once
 
 
 def damaged(text: str) -> bool:
-    """Whether a text has U+FFFD, UTF-8 that was read as Latin-1 or Windows-1252, or control codes.
+    r"""Whether a text has U+FFFD, UTF-8 that was read as Latin-1 or Windows-1252, or control codes.
 
     Example:
     >>> from keras_transformers.text.cleaning import damaged
-    >>> damaged("KÃ¤se"), damaged("K\\ufffdse"), damaged("Käse, MANHÃ")
+    >>> damaged("KÃ¤se"), damaged("K\ufffdse"), damaged("Käse, MANHÃ")
     (True, True, False)
     """
     if text.isascii() and text.isprintable():
@@ -52,20 +54,20 @@ def _misread(text: str) -> bool:
 
 
 def repaired(text: str) -> str:
-    """A text with its damage undone where it can be; U+FFFD cannot.
+    r"""A text with its damage undone where it can be; U+FFFD cannot.
 
     What was read as Latin-1 or Windows-1252 is read as UTF-8; codes of C1 are what Windows-1252 has
     there; other control codes go.
 
     Example:
     >>> from keras_transformers.text.cleaning import repaired
-    >>> repaired("KÃ¤se\\x07 â€“ gut")
+    >>> repaired("KÃ¤se\x07 â€“ gut")
     'Käse – gut'
     """
     for _ in range(MOST_TIMES):
         if not _misread(text):
             break
-        text = _as_utf8(text) or _MOJIBAKE.sub(lambda match: _as_utf8(match[0]) or match[0], text)
+        text = _as_utf8(text) or _RUN.sub(lambda match: _as_utf8(match[0]) or match[0], text)
     return _CONTROL.sub(_as_windows, text) if damaged(text) else text
 
 

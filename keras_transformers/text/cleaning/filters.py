@@ -141,8 +141,8 @@ class LengthRatio(PairFilter):
     Example:
     >>> from keras_transformers.text.cleaning import LengthRatio
     >>> ratio = LengthRatio(scale=1.0)
-    >>> ratio.keeps("OK", "Einverstanden"), ratio.keeps("We are", "Es tut uns allen von Herzen leid.")
-    (True, False)
+    >>> [ratio.keeps(text, "Es tut uns allen von Herzen leid.") for text in ("I am so sorry.", "I")]
+    [True, False]
     """
 
     limit: float = 3.0
@@ -184,7 +184,7 @@ class LengthRatio(PairFilter):
 
     @property
     def _reach(self) -> int:
-        return math.floor(math.log(self.limit) / STEP)
+        return round(math.log(self.limit) / STEP)
 
 
 def _steps(source: str, target: str) -> int:
@@ -214,8 +214,8 @@ class Copies(PairFilter):
 
     Example:
     >>> from keras_transformers.text.cleaning import Copies
-    >>> Copies().keeps("Version 2", "Version 2"), Copies().keeps("Open all of it now", "open all of it now")
-    (True, False)
+    >>> [Copies().keeps(text, text) for text in ("Version 2", "Open all of it now")]
+    [True, False]
     """
 
     words: int = 5
