@@ -11,7 +11,14 @@ stays, 11 to 16 bytes for each kind of duplicates. `report.json` and `report.md`
 have the reasons, with numbers and examples. The filters are in `keras_transformers.text.cleaning`;
 what they know of noise is cited there.
 
-MEASURED
+Measured: of the 32,957 pairs of ui.en-de it drops 4 by its defaults, two of them rightly (a quote
+and a digit that are missing), two not ("6 p.m." for "18 Uhr"; "e.g." and an address); of the 30,803
+of bible.en-es the 98 that are there twice and nothing else. Near duplicates are 1,386 and 39
+("Level 3" beside "Level 2"), which are good pairs; `--languages` drops 0 and 3 more (verses of
+names). Of noise that was put in it finds 99 and 100 % of untranslated sentences of five words or
+more, 51 and 50 % of targets cut to a third, but 28 and 8 % of sentences beside another's
+translation: no rule sees what a text means. A million pairs take 101 s of two busy cores and 14
+bytes of memory each. What a model gains from all this has not been measured.
 """
 
 import contextlib
@@ -115,6 +122,8 @@ def run(config):
     Raises:
         ValueError: If an option is out of its range, a file is no table, or none stays.
     """
+    if not config.files:
+        raise ValueError("Give files of sentence pairs, or patterns in quotes.")
     started = time.perf_counter()
     pairs = PairFiles(config.files, config.columns)
     kept = Writer(config.output, ("source", "target"))
