@@ -47,6 +47,8 @@ def ours(folder, rank, ids):
 
     from keras_transformers import pretrained, training
 
+    training.keep_freed_memory()  # as the recipes do
+
     def load():
         model = pretrained.load(folder)
         training.add_lora(model, rank)

@@ -98,7 +98,7 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
 
 def of_tokens(model, label_smoothing=0.0):
     """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
-    return token_learning(getattr(model, "padding_id", 0), label_smoothing)
+    return token_learning(getattr(model, "padding_id", 0), label_smoothing, model)
 
 
 def classifier(config, model):

@@ -64,7 +64,7 @@ class _OfTexts(TextClassifierFitting):
             self._batches(rows[1], size),
             numbers,
             asked,
-            **token_learning(padding_of(held.model)),
+            **token_learning(padding_of(held.model), model=held.model),
         )
         return type(self)(held), history
 
@@ -72,7 +72,7 @@ class _OfTexts(TextClassifierFitting):
         """Perplexity per token, and the share of tokens that are found right."""
         corpus = read_texts(data, columns)
         model = self.held.model
-        model.compile(**token_learning(padding_of(model)), jit_compile=False)
+        model.compile(**token_learning(padding_of(model), model=model), jit_compile=False)
         batches = counted(self._batches(self._rows(corpus), 8))
         found = model.evaluate(batches, verbose=0, return_dict=True)
         uncompiled(model)

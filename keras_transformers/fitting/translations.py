@@ -74,7 +74,7 @@ class TranslatorFitting(Fitted):
             batches(1),
             numbers,
             asked,
-            **token_learning(padding, label_smoothing),
+            **token_learning(padding, label_smoothing, held.model),
         )
         return TranslatorFitting(held), history
 

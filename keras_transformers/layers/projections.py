@@ -31,7 +31,8 @@ def project(x: Tensor, *denses: Any) -> list[Tensor]:
     kernels = KERNELS.get()
     own = any(map(_multiplies_itself, denses))
     shared = isinstance(keras.distribution.distribution(), keras.distribution.ModelParallel)
-    apart = own or kernels is not None or (shared and any(map(is_altered, denses)))
+    apart = own or kernels is not None or any(map(is_altered, denses))
+    apart = apart or (not shared and not any(dense.kernel.trainable for dense in denses))
     if len(denses) > 1 and apart:
         return [project(x, dense)[0] for dense in denses]
     if kernels is not None and not own:

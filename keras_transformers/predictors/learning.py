@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from keras_transformers.annotations import StrPath
 
@@ -109,7 +109,7 @@ class Learning:
         scores: dict[str, float] = self._fitting("evaluate").evaluate(data, columns)
         return scores
 
-    def quantize(self, mode: str = "int8") -> None:
+    def quantize(self, mode: str = "int8") -> Self:
         """Stores the weights of dense layers and tables in fewer bits.
 
         Those of "int8" and "int4" are not trained any more: `add_lora` beside it, before or after,
@@ -119,12 +119,16 @@ class Learning:
         Args:
             mode: One of those of `precision.in_precision`: "int8", ...
 
+        Returns:
+            Itself.
+
         Raises:
             ValueError: If there is no such mode, or the model is quantised or has adapters.
         """
         self._become(self._fitting("quantize").quantized(mode))
+        return self
 
-    def add_lora(self, rank: int = 8, **options: Any) -> None:
+    def add_lora(self, rank: int = 8, **options: Any) -> Self:
         """Makes the next `fit` train low-rank adapters instead of all weights.
 
         They are made then, for a new head comes first, which is trained beside them; what is fitted
@@ -134,8 +138,12 @@ class Learning:
         Args:
             rank: Of the adapters.
             **options: Of `training.add_lora`: `alpha`, `dropout`, `targets` ...
+
+        Returns:
+            Itself.
         """
         self._become(self._fitting("add_lora").adapted(rank, options))
+        return self
 
     def save(self, folder: StrPath) -> pathlib.Path:
         """Writes all that `load` needs to give this predictor again, to go on learning, too.

@@ -85,7 +85,7 @@ def test_in_which_order_a_model_is_quantised_adapted_and_trained(tmp_path):
         predictor = loaded("text_classifier", tmp_path / "bert")
         predictor.add_lora(2)  # is made by `fit`, and so beside what is quantised meanwhile
         again = keras_transformers.load(predictor.save(tmp_path / "asked"))
-        again.quantize()
+        assert again.quantize() is again
         with pytest.raises(ValueError, match="must have weights in floating-point numbers"):
             again.quantize("int4")
         again.fit(data, epochs=1, **ASKED)

@@ -168,6 +168,25 @@ def gradient_of(function, x):
     return to_numpy(x.grad)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="reads TensorFlow's graph")
+@pytest.mark.parametrize("kernels", ["trained", "frozen", "adapted"])
+def test_frozen_kernels_are_not_copied_side_by_side(kernels):
+    """A copy would be kept for the gradient of the input, as large as the kernels."""
+    import tensorflow as tf
+
+    x = RNG.normal(size=(2, 5, 12)).astype("float32")
+    layer = SelfAttention(2)
+    model = keras.Sequential([layer])
+    model(x)
+    layer.trainable = kernels == "trained"
+    if kernels == "adapted":
+        add_lora(model, rank=2, targets="attention")
+    graph = tf.function(lambda x: layer(x, training=True)).get_concrete_function(x).graph
+    joined = [each for each in graph.get_operations() if each.type == "ConcatV2"]
+    wide = [each for each in joined if each.outputs[0].shape.as_list() == [12, 36]]
+    assert len(wide) == (kernels == "trained")
+
+
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "float16"])
 def test_in_half_precision_it_is_the_same_roughly(policy):
     x = RNG.normal(size=(2, 5, 8)).astype("float32")

@@ -1,5 +1,7 @@
 """Claims about the position-wise networks."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformers.layers import FeedForward, GatedFeedForward
+from keras_transformers.training import add_lora
 from tests.contract import assert_close, check_layer, to_numpy
 
 BATCH, LENGTH, WIDTH, HIDDEN = 3, 5, 7, 13
@@ -93,6 +96,74 @@ def test_dropout_acts_in_training_only(layer_class):
     layer = layer_class(HIDDEN, dropout=0.5, seed=3)
     assert_close(layer(X, training=False), layer(X), 0)
     assert np.any(to_numpy(layer(X, training=True)) != to_numpy(layer(X)))
+
+
+def network_in_training(adapted=False):
+    """A function of the input, that gives the output and gradients; and the layer's weights."""
+    import tensorflow as tf
+
+    layer = FeedForward(HIDDEN)
+    weights = random_weights(layer)
+    model = keras.Sequential([layer])
+    model(X)
+    if adapted:
+        add_lora(model, rank=2, targets=".*")
+
+    @tf.function(jit_compile=True, autograph=False)
+    def run(x):
+        trained = [weight.value for weight in layer.trainable_variables]
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+            total = tf.reduce_sum(y * y)
+        return y, tape.gradient(total, [x, *trained])
+
+    return run, weights
+
+
+TENSORFLOW = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="its gradients")
+
+
+@TENSORFLOW
+def test_gradients_through_the_relu_are_those_of_the_formula():
+    run, weights = network_in_training()
+    y, (of_x, *of_weights) = run(keras.ops.convert_to_tensor(X))
+    x = np.float64(X).reshape(-1, WIDTH)
+    hidden = np.maximum(affine(x, weights, "hidden"), 0)
+    expected = affine(hidden, weights, "output")
+    of_hidden = 2 * expected @ weights["output/kernel"].T * (hidden > 0)
+    assert_close(to_numpy(y).reshape(expected.shape), expected, 1e-5 * np.abs(expected).max())
+    gradients = {
+        "hidden/kernel": x.T @ of_hidden,
+        "hidden/bias": of_hidden.sum(0),
+        "output/kernel": hidden.T @ (2 * expected),
+        "output/bias": 2 * expected.sum(0),
+    }
+    of_weights = dict(zip(weights, of_weights, strict=True))
+    for name, right in gradients.items():
+        assert_close(of_weights[name], right, 1e-5 * np.abs(right).max())
+    right = of_hidden @ weights["hidden/kernel"].T
+    assert_close(to_numpy(of_x).reshape(right.shape), right, 1e-5 * np.abs(right).max())
+
+
+@TENSORFLOW
+@pytest.mark.parametrize("adapted", [False, True])
+def test_the_gradient_of_the_relu_keeps_its_output_alone(adapted):
+    """Of the compiled program: products that the ReLU is computed from are read for it only."""
+    run, _ = network_in_training(adapted)
+    program = run.experimental_get_compiler_ir(keras.ops.convert_to_tensor(X))("optimized_hlo")
+    program = program[program.index("ENTRY") :]
+    wide = rf"(%[\w.\-]+) = f32\[{BATCH * LENGTH},{HIDDEN}\]\S* "
+    products = re.findall(wide + r"(?:dot|custom-call)\(", program)
+    assert len(products) >= (4 if adapted else 2)  # of the input, and in the gradient
+    uses = [len(re.findall(re.escape(name) + r"[,)]", program)) for name in products]
+    assert uses == [1] * len(products)
+
+
+def test_what_is_no_number_stays_none_in_training():
+    layer = FeedForward(HIDDEN)
+    layer.build(X.shape)
+    assert np.isnan(to_numpy(layer(np.full_like(X, np.nan), training=True))).all()
 
 
 @LAYERS

@@ -1,5 +1,6 @@
 """Position-wise networks: the same small network on every token."""
 
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import keras
@@ -56,6 +57,24 @@ def gelu_sigmoid(x: Tensor) -> Tensor:
     0.8458
     """
     return x * keras.ops.sigmoid(1.702 * x)
+
+
+@keras.ops.custom_gradient
+def _lean_relu(x: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+    """`max(x, 0)` of rows that a product takes, of which XLA keeps the output alone.
+
+    Where the gradient asks for the sign of the output, XLA on a CPU would compute it again, and so
+    keep what it is computed from: the product with the kernel, and that with an adapter, each as
+    large as the output. It does so with a function of one tensor, and where the output is given
+    another shape; a choice between two tensors that a product takes as it is it computes once.
+    """
+    y = keras.ops.where(x <= 0, keras.ops.zeros((), x.dtype), x)
+
+    def gradient(*arguments: Any, upstream: Any = None) -> Tensor:
+        upstream = arguments[0] if upstream is None else upstream
+        return keras.ops.where(y > 0, upstream, keras.ops.zeros((), upstream.dtype))
+
+    return y, gradient
 
 
 class _FeedForward(Arguments, Composite, keras.layers.Layer):
@@ -143,16 +162,22 @@ class FeedForward(_FeedForward):
 
     def build(self, x_shape: Shape) -> None:
         super().build(x_shape)
-        self.hidden_dense = self._dense(self.mlp_dim, "hidden", self.activation)
+        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
         self.hidden_dense.build(x_shape)
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
-        hidden = self.hidden_dense(x)  # (..., mlp_dim)
-        return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
+        if not training:
+            return self.output_dense(self.activation(self.hidden_dense(x)))
+        activation = self.activation
+        activation = _lean_relu if activation is keras.activations.relu else activation
+        rows = keras.ops.reshape(x, (-1, x.shape[-1]))
+        hidden = self.dropout_layer(activation(self.hidden_dense(rows)), training=True)
+        return keras.ops.reshape(self.output_dense(hidden), keras.ops.shape(x))
 
     def step(self, x: Tensor) -> Tensor:
         """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
-        return project_token(self.output_dense, project_token(self.hidden_dense, x))
+        hidden = self.activation(project_token(self.hidden_dense, x))
+        return project_token(self.output_dense, hidden)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
