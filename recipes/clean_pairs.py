@@ -29,6 +29,7 @@ from typing import Literal
 
 import tyro
 
+from keras_transformers.tables import account
 from keras_transformers.text import cleaning
 
 from .bad_input import ending_in_a_sentence, program
@@ -143,7 +144,8 @@ def run(config):
                 path, line = pairs.at
                 dropped.add((*pair, str(path), str(line)))
         if not cleaner.report.kept:
-            raise ValueError(f"No pair stays.\n{cleaner.report.markdown()}")
+            reasons = account(dropped=cleaner.report.dropped)
+            raise ValueError(f"No pair stays of {cleaner.report.read:,} rows{reasons}.")
     report = cleaner.report
     report.noted[SPACES] += kept.spaces
     scales = [each.scale for each in cleaner.filters if isinstance(each, cleaning.LengthRatio)]

@@ -126,7 +126,7 @@ def test_options_choose_what_is_dropped(options, extra, stays, tmp_path):
         ({"scripts": ("latin",)}, "--scripts takes two"),
         ({"letters": 2.0}, "--letters is a share, from 0 to 1"),
         ({"min_words": -1}, "--min-words must be 0 or more"),
-        ({"min_words": 9}, "No pair stays"),
+        ({"min_words": 9}, "No pair stays of 8 rows; dropped: .*5 too short"),
         ({"columns": ("x", "y")}, "there is no column 'x'"),
     ],
 )

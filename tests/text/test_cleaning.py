@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import pathlib
+import sys
 import tracemalloc
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformers.text import cleaning
+from keras_transformers.text.cleaning import writing
 from keras_transformers.text.cleaning.duplicates import Hashes
 
 DATA = pathlib.Path(__file__).parent.parent.parent / "recipes" / "data"
@@ -228,7 +230,8 @@ def test_texts_in_another_language_are_dropped():
         cleaning.LanguageMatch("en", "elvish")
 
 
-@pytest.mark.skipif(INSTALLED, reason="py3langid is installed")
-def test_languages_without_their_package_are_refused_with_how_to_install_it():
+def test_languages_without_their_package_are_refused_with_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    writing._identifier.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[languages\]'"):
         cleaning.LanguageMatch("en", "de")

@@ -107,7 +107,9 @@ class CleaningReport:
             f"| {reason} | {number:,} | {_percent(number, self.read)} |"
             for reason, number in self.dropped.items()
         ]
-        lines += ["", *(f"{number:,} {what}." for what, number in self.noted.items() if number), ""]
+        for what, number in self.noted.items():
+            lines += ["", f"{number:,} {what}."] if number else []
+        lines += [""]
         lines += [f"| lengths | mean | {' | '.join(QUANTILES)} |", "|---|" + "---:|" * 5]
         for which, sides in self.lengths.items():
             for side, units in sides.items():
