@@ -2,7 +2,7 @@
 
 import collections
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 # In this order: what one finds, those after it do not see.
 KINDS = {
@@ -19,6 +19,7 @@ KINDS = {
     "number": r"\d+(?:[.,'\u00a0\u202f]\d+)*",
 }
 _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in KINDS.items()))
+_MAY_HAVE = re.compile(r"[<&%{$@\d]|://")  # one of these, or none is there
 _BETWEEN_DIGITS = re.compile(r"[^\d]")
 
 
@@ -34,10 +35,25 @@ def placeables(text: str) -> list[tuple[str, str]]:
     >>> placeables("<b>{name}</b> has 1,200 files (%d new)")[:4]
     [('tag', '<b>'), ('placeholder', '{name}'), ('tag', '</b>'), ('number', '1200')]
     """
+    if not _MAY_HAVE.search(text):
+        return []
     found = [(str(match.lastgroup), match[0]) for match in _PATTERN.finditer(text)]
     return [
         (kind, _BETWEEN_DIGITS.sub("", what) if kind == "number" else what) for kind, what in found
     ]
+
+
+def without_placeables(text: str, kinds: Collection[str | None] = tuple(KINDS)) -> str:
+    """A text with a space for each of its placeables of these kinds.
+
+    Example:
+    >>> from keras_transformers.placeables import without_placeables
+    >>> without_placeables("<b>{name}</b> has 12 files", ["tag", "placeholder"])
+    '    has 12 files'
+    """
+    if not _MAY_HAVE.search(text):
+        return text
+    return _PATTERN.sub(lambda match: " " if match.lastgroup in kinds else match[0], text)
 
 
 def kept_placeables(triples: Iterable[tuple[str, str, str]]) -> dict[str, tuple[int, int]]:

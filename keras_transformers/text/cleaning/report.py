@@ -1,0 +1,156 @@
+"""What was read, what stays, and what was dropped for which reason, with examples."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+QUANTILES = {"shortest": 0.0, "median": 0.5, "95 %": 0.95, "longest": 1.0}
+SHOWN = 80  # characters of an example
+Counts = dict[str, collections.Counter[int]]
+
+
+def _sides() -> dict[str, Counts]:
+    units = ("characters", "words")
+    return {side: {unit: collections.Counter() for unit in units} for side in ("source", "target")}
+
+
+@dataclasses.dataclass
+class CleaningReport:
+    """The account of a `PairCleaner`, which grows as pairs are judged.
+
+    Args:
+        reasons: Names of reasons, in the order of the table.
+        examples: Most pairs that are kept for each.
+
+    Attributes:
+        read: Number of rows.
+        kept: Number of pairs that stay.
+        dropped: Reason -> number.
+        shown: Reason -> its first pairs.
+        noted: What is worth knowing -> number.
+        lengths: "read" or "kept" -> side -> unit -> counts of lengths.
+
+    Example:
+    >>> from keras_transformers.text.cleaning import CleaningReport
+    >>> report = CleaningReport()
+    >>> report.add(("a cat", "eine Katze"), None)
+    >>> report.add(("a cat", ""), "empty side")
+    >>> report.read, report.kept, dict(report.dropped)
+    (2, 1, {'empty side': 1})
+    """
+
+    reasons: Sequence[str] = ()
+    examples: int = 3
+
+    def __post_init__(self) -> None:
+        self.read, self.kept = 0, 0
+        self.dropped: collections.Counter[str] = collections.Counter(dict.fromkeys(self.reasons, 0))
+        self.shown: dict[str, list[tuple[str, str]]] = {}
+        self.noted: collections.Counter[str] = collections.Counter()
+        self.lengths = {"read": _sides(), "kept": _sides()}
+
+    def add(self, pair: tuple[str, str] | None, reason: str | None) -> None:
+        """Counts a row.
+
+        Args:
+            pair: Source and target; None of a row that has no two.
+            reason: Why it is dropped; None of one that stays.
+        """
+        self.read += 1
+        if pair is not None:
+            lengths = [(len(text), len(text.split())) for text in pair]
+            for which in ("read", "kept")[: 2 if reason is None else 1]:
+                _count(self.lengths[which], lengths)
+        if reason is None:
+            self.kept += 1
+            return
+        self.dropped[reason] += 1
+        shown = self.shown.setdefault(reason, [])
+        if pair is not None and len(shown) < self.examples:
+            shown.append(pair)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What goes into JSON."""
+        return {
+            "read": self.read,
+            "kept": self.kept,
+            "dropped": {
+                reason: {
+                    "pairs": number,
+                    "share": number / max(self.read, 1),
+                    "examples": [list(pair) for pair in self.shown.get(reason, [])],
+                }
+                for reason, number in self.dropped.items()
+            },
+            "noted": dict(self.noted),
+            "lengths": {
+                which: {
+                    side: {unit: _summary(counts) for unit, counts in units.items()}
+                    for side, units in sides.items()
+                }
+                for which, sides in self.lengths.items()
+            },
+        }
+
+    def markdown(self) -> str:
+        """The same as tables, and examples."""
+        gone = self.read - self.kept
+        lines = [
+            f"{self.read:,} rows read, {self.kept:,} stay, {gone:,} "
+            f"({_percent(gone, self.read)}) dropped.",
+            "",
+            "| reason | pairs | share |",
+            "|---|---:|---:|",
+        ]
+        lines += [
+            f"| {reason} | {number:,} | {_percent(number, self.read)} |"
+            for reason, number in self.dropped.items()
+        ]
+        for what, number in self.noted.items():
+            lines += ["", f"{number:,} {what}."] if number else []
+        lines += [""]
+        lines += [f"| lengths | mean | {' | '.join(QUANTILES)} |", "|---|" + "---:|" * 5]
+        for which, sides in self.lengths.items():
+            for side, units in sides.items():
+                for unit, counts in units.items():
+                    numbers = (f"{value:,.4g}" for value in _summary(counts).values())
+                    lines.append(f"| {side}, {unit}, {which} | {' | '.join(numbers)} |")
+        for reason, pairs in self.shown.items():
+            if pairs:
+                lines += ["", f"{reason}:", ""]
+                lines += [f"- {_short(source)} ‖ {_short(target)}" for source, target in pairs]
+        return "\n".join(lines) + "\n"
+
+
+def _count(sides: dict[str, Counts], lengths: Sequence[tuple[int, int]]) -> None:
+    for units, (characters, words) in zip(sides.values(), lengths, strict=True):
+        units["characters"][characters] += 1
+        units["words"][words] += 1
+
+
+def _summary(counts: collections.Counter[int]) -> dict[str, float]:
+    """Mean and quantiles of numbers that are counted; empty of none."""
+    total, found = counts.total(), dict[str, float]()
+    if not total:
+        return found
+    found["mean"] = sum(value * number for value, number in counts.items()) / total
+    for name, quantile in QUANTILES.items():
+        left = quantile * total
+        for value in sorted(counts):
+            left -= counts[value]
+            if left <= 0:
+                found[name] = value
+                break
+    return found
+
+
+def _percent(number: int, of: int) -> str:
+    return f"{100 * number / max(of, 1):.2f} %"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    text = "".join(x if x.isprintable() else f"\\x{ord(x):02x}" for x in text)
+    text = text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+    return f"`{text}`" if "`" not in text else f"`` {text} ``"
