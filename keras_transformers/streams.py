@@ -86,7 +86,7 @@ def orders(
         order = np.random.default_rng([seed, *np.atleast_1d(epoch)]).permutation(count)
         return (order[start : start + size] for start in range(0, count, size))
 
-    return _of_epoch(pieces, epoch, tf.TensorSpec((None,), tf.int64))
+    return of_epoch(pieces, epoch, tf.TensorSpec((None,), tf.int64))
 
 
 def keys(seed: int, epoch: int | tf.Tensor | None = None) -> tf.data.Dataset:
@@ -108,13 +108,13 @@ def keys(seed: int, epoch: int | tf.Tensor | None = None) -> tf.data.Dataset:
     def numbered(epoch: Any) -> Iterator[list[int]]:
         return ([seed, int(epoch), number] for number in itertools.count())
 
-    return _of_epoch(numbered, epoch, tf.TensorSpec((3,), tf.int64))
+    return of_epoch(numbered, epoch, tf.TensorSpec((3,), tf.int64))
 
 
-def _of_epoch(
+def of_epoch(
     generate: Callable[[Any], Iterable[Any]], epoch: Any, signature: tf.TensorSpec
 ) -> tf.data.Dataset:
-    """The dataset of a Python generator of an epoch."""
+    """The dataset of a function from the number of an epoch to what is in it, see `orders`."""
     from_generator = tf.data.Dataset.from_generator
     if epoch is not None:
         return from_generator(generate, output_signature=signature, args=(epoch,))

@@ -18,12 +18,12 @@ PAIR = (
 class GivenTranslations(tf.Module):
     """The signature "score" of a `Translator`.
 
-    It takes `text` and `translation`, UTF-8 strings `(batch,)` each, and gives `score` float32
-    `(batch,)`, the logarithm of the translation's probability; `tokens`, strings, and
-    `log_probabilities`, float32, both `(batch, length)`, END the last of each row, empty and 0
-    behind it; and `truncated` bool `(batch,)`, whether one of the two was cut. The token of a
-    language that a translation begins with is none of them. With XLA, lengths are those of the
-    translator, and what a source of such a length may become.
+    It takes `text` and `translation`, UTF-8 strings `(batch,)` each (and `target_language`, if the
+    translator does), and gives `score` float32 `(batch,)`, the logarithm of the translation's
+    probability; `tokens`, strings, and `log_probabilities`, float32, both `(batch, length)`, END
+    the last of each row, empty and 0 behind it; and `truncated` bool `(batch,)`, whether one of the
+    two was cut. The token of a language that a translation begins with is none of them. With XLA,
+    lengths are those of the translator, and what a source of such a length may become.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -40,10 +40,11 @@ class GivenTranslations(tf.Module):
         self.portable = self._traced(PortableRounds())
 
     def _traced(self, rounds: Rounds) -> Any:
-        def answer(text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._answer(text, translation, rounds)
+        def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._answer(*given, rounds=rounds)
 
-        return tf.function(answer, input_signature=PAIR)
+        languages = self._translator_of()._languages.requests
+        return tf.function(answer, input_signature=(*PAIR, *languages))
 
     def _names(self) -> tf.Tensor:
         """The piece of each id, made when it is first needed."""
@@ -54,12 +55,14 @@ class GivenTranslations(tf.Module):
         return self._pieces
 
     def _answer(
-        self, text: tf.Tensor, translation: tf.Tensor, rounds: Rounds
+        self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor, rounds: Rounds
     ) -> dict[str, tf.Tensor]:
         translator, number = self._translator_of(), tf.size(text)
         # No row at all is computed as an empty one, for rounds must know how wide results are.
         text, translation = _one_at_least(text), _one_at_least(translation)
-        sources, _, cut = translator._sources(text)
+        first = translator.target_languages[:1]
+        language = tuple(_one_at_least(each, *first) for each in language)
+        sources, _, cut = translator._sources(text, *language)
         before, after = translator.target_marks
         lengths = [most_tokens(each) + len(before) for each in translator._lengths]
         translation, shortened = bounded(translation, lengths[-1])
@@ -98,5 +101,5 @@ class GivenTranslations(tf.Module):
         return self._translator_of()._model.log_probabilities(source, target)
 
 
-def _one_at_least(texts: tf.Tensor) -> tf.Tensor:
-    return tf.cond(tf.equal(tf.size(texts), 0), lambda: tf.constant([""]), lambda: texts)
+def _one_at_least(texts: tf.Tensor, one: str = "") -> tf.Tensor:
+    return tf.cond(tf.equal(tf.size(texts), 0), lambda: tf.constant([one]), lambda: texts)

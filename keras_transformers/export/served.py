@@ -92,6 +92,10 @@ class Served(tf.Module):
         """A hook: what a SavedModel does besides, a dict of name -> `tf.function`."""
         return {}
 
+    def _more_about(self) -> dict[str, Any]:
+        """A hook: what a SavedModel says of itself besides, a dict that JSON can hold."""
+        return {}
+
     @property
     def labels(self) -> list[str] | None:
         """Names of the classes, a list, or None."""
@@ -156,6 +160,7 @@ class Served(tf.Module):
         tf.saved_model.save(self, str(path), signatures=signatures)
         package = sys.modules[__name__.partition(".")[0]]
         about = {"kind": self.kind, "labels": self.labels, "version": package.__version__}
+        about |= self._more_about()
         (path / "assets.extra").mkdir(exist_ok=True)
         (path / "assets.extra" / "keras_transformers.json").write_text(
             json.dumps(about, indent=2) + "\n", encoding="utf-8"

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.given_translations import GivenTranslations
+from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, decode
@@ -16,6 +17,7 @@ from keras_transformers.generation.search import Search
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text.frames import in_marks
 
+REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
 LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
@@ -33,6 +35,10 @@ class Translator(Served):
     are sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
     met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
     not copied: used during training it translates with the weights of the moment.
+
+    Where the tokenizer has marks of languages and no `target`, it takes `target_language` besides,
+    strings `(batch,)`, the code of a language for each sentence. With a target, as of
+    `tokenizer.towards("de")`, it takes texts alone. No mark stands in a translation.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
@@ -66,7 +72,9 @@ class Translator(Served):
         search: Search | None = None,
         source_lengths: Sequence[int] | None = None,
     ) -> None:
-        super().__init__("translator", tf.TensorSpec([None], tf.string, name="text"))
+        languages = LanguageChoice("Translator", tokenizer)
+        super().__init__("translator", *REQUEST, *languages.requests)
+        self._languages = languages
         self._lengths = lengths_for(
             "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
         )
@@ -76,12 +84,13 @@ class Translator(Served):
         self._tokenizer = tokenizer
         # Of tokenizers that do not say it, END stands behind a source, and nothing before it.
         self._marks = getattr(tokenizer, "source_marks", ((), (tokenizer.end_id,)))
-        if sum(map(len, self._marks)) > self._lengths[-1]:
+        if self._marked() > self._lengths[-1]:
             raise ValueError(
                 "Translator: `source_lengths` must have room for what stands before and behind a "
                 f"source, {self._marks}. Received: {self._lengths}"
             )
-        self._search = BeamSearch() if search is None else without_draft("Translator", search)
+        search = BeamSearch() if search is None else without_draft("Translator", search)
+        self._search = languages.without_marks(search)
         self._scoring = GivenTranslations(self)
 
     @property
@@ -91,16 +100,30 @@ class Translator(Served):
         marks = (boundaries.start_of(self._tokenizer.start_id), boundaries.first)
         return tuple(each for each in marks if each is not None), (self._tokenizer.end_id,)
 
-    def _sources(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+    @property
+    def target_languages(self) -> tuple[str, ...]:
+        """Codes of the languages of which each sentence must be asked for in one; often none."""
+        return self._languages.codes
+
+    def _marked(self) -> int:
+        """Number of marks beside a source."""
+        return sum(map(len, self._marks)) + len(self._languages.requests)
+
+    def _sources(
+        self, text: tf.Tensor, *language: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Ids with marks, which texts are empty, and which are cut."""
         longest = self._lengths[-1]
         text, cut = bounded(text, longest)
         ids = self._tokenizer.tokenize(text)
-        lengths, room = ids.row_lengths(), longest - sum(map(len, self._marks))
-        return in_marks(ids[:, :room], self._marks), lengths == 0, (lengths > room) | cut
+        lengths, room = ids.row_lengths(), longest - self._marked()
+        marked = in_marks(ids[:, :room], self._marks)
+        marked = tf.concat([*self._languages.marks(text, *language), marked], axis=1)
+        return marked, lengths == 0, (lengths > room) | cut
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        sources, empty, cut = self._sources(text)
+    def _answer(self, *given: Any) -> dict[str, tf.Tensor]:
+        *request, rounds = given
+        sources, empty, cut = self._sources(*request)
         found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)
         return {
             "translation": tf.where(empty, "", found["translation"]),
@@ -142,20 +165,41 @@ class Translator(Served):
         found = decode(self._model, source, self._search, request, stages)
         return found["tokens"], found["scores"]
 
-    def given(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+    def given(
+        self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
-        return self._scoring.compiled(text, translation)
+        return self._scoring.compiled(text, translation, *language)
 
-    def score(self, sentences: Sequence[str], translations: Sequence[str]) -> list[dict[str, Any]]:
+    def score(
+        self,
+        sentences: Sequence[str],
+        translations: Sequence[str],
+        target_language: str | None = None,
+    ) -> list[dict[str, Any]]:
         """How probable translations are, token by token: see `TranslatorPredictor.score`."""
-        return TranslatorPredictor(self).score(sentences, translations)
+        return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
     def _more_signatures(self) -> dict[str, Any]:
         return {"score": self._scoring.portable}
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
-        """Translates a list of str to a list of str."""
-        result = self(strings(sentences))
+    def _more_about(self) -> dict[str, Any]:
+        return {"target_languages": list(self.target_languages)} if self.target_languages else {}
+
+    def translate(
+        self, sentences: Sequence[str], target_language: str | Sequence[str] | None = None
+    ) -> list[str]:
+        """Translates a list of str to a list of str.
+
+        Args:
+            sentences: The list.
+            target_language: Where there are `target_languages`: the code of one of them, or a list
+                of one for each sentence.
+
+        Raises:
+            ValueError: If it is missing, or there is nothing to choose from, or no such language.
+        """
+        result = self(strings(sentences), *self._languages.given(target_language, len(sentences)))
         return [text.decode() for text in result["translation"].numpy()]
 
 

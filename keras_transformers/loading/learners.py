@@ -154,6 +154,12 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
     numbers = json.loads((folder / CONFIG).read_text(encoding="utf-8-sig"))
     options: dict[str, Any] = {}
     if made.kind == "translator":
+        if made.target_languages:
+            raise ValueError(
+                f"{folder} translates into {', '.join(made.target_languages)}, and `fit` learns "
+                'one language. Go on from its parts, `model` and `tokenizer.towards("'
+                f'{made.target_languages[0]}")`, by `encode_pairs` and Keras.'
+            )
         names = ("beam_size", "length_penalty")
         options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
     words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))

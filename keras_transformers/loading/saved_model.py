@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import tensorflow as tf
@@ -57,9 +57,9 @@ def predictor(
         ImportError: If it takes text and tensorflow-text is not installed.
     """
     inputs, outputs = _signature(folder, signature)
-    kind, labels = _about(folder, inputs, outputs)
+    kind, labels, languages = _about(folder, inputs, outputs)
     made = KINDS[kind]
-    names = _taken(kind)
+    names = _taken(kind, inputs)
     if "image" not in names or "text" in names:
         _register_text_ops(folder)
     loaded = tf.saved_model.load(str(folder))
@@ -68,6 +68,7 @@ def predictor(
         lambda *given: run(**dict(zip(names, given, strict=True))), labels, parts, source or folder
     )
     vars(served)["loaded"] = loaded  # the program holds its variables weakly
+    vars(served)["languages"] = languages
     return served
 
 
@@ -90,8 +91,10 @@ def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:
 
 def _about(
     folder: pathlib.Path, inputs: set[str], outputs: set[str]
-) -> tuple[str, list[str] | None]:
-    """Kind and labels, from what the exporter has written, or from the names of what goes through.
+) -> tuple[str, list[str] | None, tuple[str, ...]]:
+    """Kind, labels, and languages to choose from, of which there are often none.
+
+    From what the exporter has written, or from the names of what goes through.
 
     Raises:
         ValueError: If it is of no kind that there is.
@@ -100,11 +103,12 @@ def _about(
         try:
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8-sig"))
             kind, labels = about["kind"], about.get("labels")
+            languages = tuple(map(str, about.get("target_languages", ())))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
         known = isinstance(kind, str) and kind in KINDS and isinstance(labels, list | None)
-        if known and inputs == {*_taken(kind)}:
-            return kind, labels
+        if known and inputs == {*_taken(kind, inputs)}:
+            return kind, labels, languages
         raise ValueError(
             f"load: {folder / ABOUT}: `kind` must be one of {', '.join(map(str, KINDS))} that "
             f"takes {', '.join(sorted(inputs))}. Received: {kind!r}"
@@ -113,16 +117,20 @@ def _about(
     if not kinds and {"label", "probability", "probabilities"} <= outputs:
         kinds = ["image_classifier" if "image" in inputs else "text_classifier"]
     if len(kinds) == 1 and inputs == {*_taken(kinds[0])}:
-        return kinds[0], None
+        return kinds[0], None, ()
     raise ValueError(
         f"load: {folder} must be a SavedModel of keras_transformers.export. It makes "
         f"{', '.join(sorted(outputs))} of {', '.join(sorted(inputs))}"
     )
 
 
-def _taken(kind: str) -> tuple[str, ...]:
-    """Names of the inputs of a kind, in the order in which its predictor gives them."""
-    return (str(KINDS[kind].takes), *KINDS[kind].also_takes)
+def _taken(kind: str, inputs: Collection[str] = ()) -> tuple[str, ...]:
+    """Names of the inputs of a kind, in the order in which its predictor gives them.
+
+    Those that it may take are among them where they are in `inputs`.
+    """
+    more = (name for name in KINDS[kind].may_take if name in inputs)
+    return (str(KINDS[kind].takes), *KINDS[kind].also_takes, *more)
 
 
 def _register_text_ops(folder: pathlib.Path) -> None:

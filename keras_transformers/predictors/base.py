@@ -51,6 +51,7 @@ class Predictor(Learning):
             "image_encoder", "array_classifier", "zero_shot_classifier", "detector" or "segmenter".
         takes: "text" or "image".
         also_takes: What its function takes besides, a tuple.
+        may_take: What some functions of the kind take besides, a tuple.
         labels: As given.
 
     Example:
@@ -63,6 +64,7 @@ class Predictor(Learning):
     kind: str | None = None
     takes: str | None = None
     also_takes: tuple[str, ...] = ()
+    may_take: tuple[str, ...] = ()
     rows = 1024  # of a request, where nothing else is said
 
     def __init__(
@@ -174,7 +176,7 @@ class Predictor(Learning):
     def _found(self, strings: list[Any], details: bool) -> list[Any]:
         """The answers to strings; halves a request that fails, until its bad rows are found."""
         try:
-            found = self._run(self._request_of(strings))
+            found = self._run(self._request_of(strings), *self._besides(len(strings)))
         except tf.errors.InvalidArgumentError as error:
             if len(strings) == 1:
                 return [Refused(self._failure(error))]
@@ -206,6 +208,10 @@ class Predictor(Learning):
     def _request_of(self, strings: list[Any]) -> tf.Tensor:
         """The tensor that the model takes for a list of what `_encoded` gives: a hook."""
         return tf.constant(strings, tf.string)
+
+    def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
+        """What the model takes besides, for so many strings: a hook."""
+        return ()
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         """The answer in plain Python, from a dict of arrays: a hook."""

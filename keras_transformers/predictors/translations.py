@@ -1,7 +1,8 @@
 """The predictor that translates, and says what the model thinks of translations."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -12,7 +13,8 @@ from keras_transformers.predictors.texts import TextPredictor, text_of
 class TranslatorPredictor(TextPredictor):
     """Translates: a str for each text; with `details` a dict.
 
-    That has `translation`, `score` and `truncated`, whether the end of the text was cut off.
+    That has `translation`, `score` and `truncated`, whether the end of the text was cut off. Where
+    there are several languages, one is asked for: `predict(texts, target_language="de")`.
 
     Example:
     >>> import tensorflow as tf
@@ -28,18 +30,83 @@ class TranslatorPredictor(TextPredictor):
     """
 
     kind = "translator"
+    may_take = ("target_language",)
+    _asked: str | None = None
+
+    @property
+    def target_languages(self) -> tuple[str, ...]:
+        """Codes of the languages to choose from; none where there is no choice."""
+        found = vars(self).get("languages") or getattr(self._run, "target_languages", ())
+        return tuple(found)
+
+    def towards(self, target_language: str | None) -> Self:
+        """The translator into one of the languages that there are; None where there is one alone.
+
+        Raises:
+            ValueError: If there is no such language, or none was given where there are several.
+        """
+        known = self.target_languages
+        if target_language is None and (not known or self._asked is not None):
+            return self
+        if target_language not in known:
+            allowed = f"one of {', '.join(known)}" if known else "None: there is no choice"
+            raise ValueError(
+                f"translator: `target_language` must be {allowed}. Received: {target_language!r}"
+            )
+        made = copy.copy(self)
+        made._asked = target_language
+        return made
+
+    def predict(
+        self,
+        raw: Any,
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        target_language: str | None = None,
+    ) -> Any:
+        """Translates one text, or many.
+
+        Args:
+            raw, batch_size, verbose, details: As `Predictor.predict` takes them.
+            target_language: The code of one of `target_languages`, where there are some.
+
+        Returns:
+            A str, or a list; with `details` dicts.
+
+        Raises:
+            ValueError: If there is no such language, or an item is no text.
+        """
+        return super(TranslatorPredictor, self.towards(target_language)).predict(
+            raw, batch_size, verbose, details
+        )
+
+    def each(
+        self,
+        items: Iterable[Any],
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        target_language: str | None = None,
+    ) -> Iterator[Any]:
+        """As `Predictor.each`, into a language as `predict` takes it."""
+        return super(TranslatorPredictor, self.towards(target_language)).each(
+            items, batch_size, verbose, details
+        )
 
     def score(
         self,
         texts: Sequence[str | bytes],
         translations: Sequence[str | bytes],
         batch_size: int | None = None,
+        target_language: str | None = None,
     ) -> list[dict[str, Any]]:
         """How probable given translations are, by the model.
 
         Args:
             texts, translations: Lists of one length.
             batch_size: Pairs of a request; by default 1,024.
+            target_language: As `predict` takes it.
 
         Returns:
             A dict for each pair: `score`, the logarithm of the translation's probability, the sum
@@ -57,11 +124,13 @@ class TranslatorPredictor(TextPredictor):
                 "score: `texts` and `translations` must be lists as long as each other. "
                 f"{received(shown)}"
             )
+        asked = self.towards(target_language)
         given, size = self._given(), batch_size or self.rows
         encoded = [[self._encoded(item) for item in side] for side in sides]
         rows: list[dict[str, Any]] = []
         for start in range(0, len(texts), size):
-            part = (tf.constant(side[start : start + size], tf.string) for side in encoded)
+            part = [tf.constant(side[start : start + size], tf.string) for side in encoded]
+            part += asked._besides(len(part[0]))
             found = {name: tensor.numpy() for name, tensor in given(*part).items()}
             names = ("score", "log_probabilities", "tokens", "truncated")
             for score, values, tokens, cut in zip(*(found[x] for x in names), strict=True):
@@ -74,14 +143,17 @@ class TranslatorPredictor(TextPredictor):
         """The function of texts and translations."""
         signatures = getattr(vars(self).get("loaded"), "signatures", {})
         if "score" in signatures:
-            run = signatures["score"]
-            return lambda text, translation: run(text=text, translation=translation)
+            run, names = signatures["score"], ("text", "translation", *self.may_take)
+            return lambda *given: run(**dict(zip(names, given, strict=False)))
         given: Callable[..., Any] | None = getattr(self._run, "given", None)
         if given is None:
             raise AttributeError(
                 f"score: {self._source} has no signature 'score'; export it by this version."
             )
         return given
+
+    def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
+        return () if self._asked is None else (tf.fill([number], self._asked),)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         translation = text_of(row["translation"])

@@ -11,6 +11,7 @@ from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.languages import Languages
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.masking import masked
+from keras_transformers.text.mixtures import Mixture
 from keras_transformers.text.offsets import Offsets, with_offsets
 from keras_transformers.text.packing import balanced_lengths, packed
 from keras_transformers.text.pieces import PieceTokenizer
@@ -38,6 +39,7 @@ __all__ = [
     "FastTokenizer",
     "Languages",
     "MarianTokenizer",
+    "Mixture",
     "Offsets",
     "PairCorpus",
     "PieceTokenizer",

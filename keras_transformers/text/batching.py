@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
 from keras_transformers.streams import keys, orders, without_autotuning
+from keras_transformers.text.mixtures import Mixture
 from keras_transformers.text.subword_sampling import SubwordSampler, is_unigram
 
 CHUNK = 8192  # pairs that are tokenised at a time
@@ -23,6 +24,7 @@ def encode_pairs(
     batch_size: int | None = None,
     longest: tuple[int, int] | None = None,
     epoch: int | tf.Tensor | None = None,
+    mixture: Mixture | None = None,
 ) -> tf.data.Dataset:
     """Makes a dataset of id sequences from two lists of sentences.
 
@@ -42,13 +44,15 @@ def encode_pairs(
             more, the pair gets its best split instead.
         epoch: Number of the epoch whose order is taken, an integer or a scalar tensor (see
             `streams.epochs`); None makes each iteration the next epoch.
+        mixture: A `Mixture`, where the pairs are of several directions, one after another: which
+            mark stands before a source, and how often an epoch has each direction.
 
     Returns:
         `tf.data.Dataset` of `{"source": [x_1 .. x_n, END], "target": [START, y_1 .. y_m, END]}`,
         int32: tensors `(length,)`, or RaggedTensors `(batch_size, None)`.
 
     Raises:
-        ValueError: If the lists differ in length.
+        ValueError: If the lists differ in length, or `mixture` is one of another number of pairs.
 
     Example:
     >>> from keras_transformers.text import SentencePieceTokenizer, encode_pairs
@@ -62,25 +66,30 @@ def encode_pairs(
             f"Received: {len(targets)}"
         )
     target_tokenizer = target_tokenizer or tokenizer
+    if mixture is not None:
+        mixture.check("encode_pairs", len(sources))
+    marked = mixture.marked if mixture else lambda ids, chosen: ids
     with tf.init_scope():  # not as a constant of the graph in which `streams.epochs` asks for it
         texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
 
     def split(chosen: tf.Tensor) -> dict[str, tf.RaggedTensor]:
         source, target = (tf.gather(side, chosen) for side in texts)
         return {
-            "source": tokenizer.tokenize(source, end=True),
+            "source": marked(tokenizer.tokenize(source, end=True), chosen),
             "target": target_tokenizer.tokenize(target, start=True, end=True),
         }
 
     def draw(chosen: tf.Tensor, key: tf.Tensor) -> dict[str, tf.RaggedTensor]:
+        source = draw_source(chosen, tf.concat([key, [1]], 0), end=True)
         drawn = {
-            "source": draw_source(chosen, tf.concat([key, [1]], 0), end=True),
+            "source": marked(source, chosen),
             "target": draw_target(chosen, tf.concat([key, [2]], 0), start=True, end=True),
         }
         return drawn if longest is None else _within(longest, drawn, split, chosen)
 
     # In chunks: one call of the tokenizer for a single sentence costs as much as for hundreds.
-    chunks = orders(len(sources), batch_size or CHUNK, shuffle_seed, epoch)
+    arranged = (batch_size or CHUNK, shuffle_seed, epoch)
+    chunks = mixture.orders(*arranged) if mixture else orders(len(sources), *arranged)
     if sample is None:
         chunks = chunks.map(split)
     else:

@@ -1,11 +1,25 @@
 """What SentencePiece is told when it learns a vocabulary, and what its refusals mean."""
 
+import io
 import pathlib
 import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from keras_transformers.annotations import StrPath
 
-SPECIAL = 4  # ids that are no text: padding, START, END, unknown
+PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
+SPECIAL = 4  # ids that are no text
+LOSSLESS = {
+    "byte_fallback": True,
+    "add_dummy_prefix": False,
+    "remove_extra_whitespaces": False,
+    "allow_whitespace_only_pieces": True,
+    "user_defined_symbols": ["\n"],
+}
+MOST_LANGUAGES = 1024  # a mark of a language has an id below it
+LANGUAGE = re.compile("<2([A-Za-z0-9_-]+)>")
 # SentencePiece writes U+2581 for a space. One in the text becomes U+0010 1, and U+0010 is doubled.
 ESCAPES = (("2581", "10 31"), ("10", "10 10"))
 
@@ -50,3 +64,56 @@ def training_advice(message: str, vocab_size: int) -> str:
             f"different characters; use{least}, or character_coverage below 1."
         )
     return f"SentencePieceTokenizer.train failed: {message}"
+
+
+def symbols_of_languages(codes: Sequence[str]) -> list[str]:
+    """The marks of languages; ValueError if a code is there twice, or is none.
+
+    They are control symbols, as START is: what people write never becomes one. Symbols that a text
+    can hold would let it choose its language.
+    """
+    symbols = [f"<2{code}>" for code in codes]
+    wrong = [symbol for symbol in symbols if not LANGUAGE.fullmatch(symbol)]
+    if isinstance(codes, str) or wrong or len(set(symbols)) < len(symbols):
+        raise ValueError(
+            "SentencePieceTokenizer.train: `languages` must be a list of codes of letters, digits, "
+            f"_ and -, each once. Received: {codes!r}"
+        )
+    return symbols
+
+
+def marks_of_languages(pieces: Iterable[str], first: int) -> dict[str, int]:
+    """Code of a language -> id of its mark, of pieces whose ids begin with `first`."""
+    found = ((LANGUAGE.fullmatch(piece), number) for number, piece in enumerate(pieces, first))
+    return {match[1]: number for match, number in found if match}
+
+
+def trained(
+    strings: Iterable[Any],
+    vocab_size: int,
+    settings: Mapping[str, Any],
+    options: Callable[[str], dict[str, Any]],
+) -> bytes:
+    """The proto of a SentencePiece model; `options` takes a folder for what must be in files."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(strings),
+                model_writer=model,
+                vocab_size=vocab_size,
+                pad_id=PAD_ID,
+                bos_id=START_ID,
+                eos_id=END_ID,
+                unk_id=UNKNOWN_ID,
+                max_sentence_length=1 << 20,
+                num_threads=1,  # more threads make the pieces depend on timing
+                minloglevel=2,
+                **settings,
+                **options(folder),
+            )
+    except (RuntimeError, OSError) as error:
+        raise ValueError(training_advice(str(error), vocab_size)) from None
+    return model.getvalue()

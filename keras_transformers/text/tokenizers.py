@@ -1,10 +1,8 @@
 """SentencePiece: trained by `sentencepiece`, run by tensorflow-text in the graph, or by itself."""
 
 import base64
-import io
 import pathlib
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, TypeAlias
 
 import keras
@@ -12,19 +10,25 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Strings, StrPath
+from keras_transformers.text.frames import in_marks
 from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
 from keras_transformers.text.host import check_ops
 from keras_transformers.text.sentence_pieces import SentencePieces
-from keras_transformers.text.sentencepiece_training import escapes, training_advice, without_paths
+from keras_transformers.text.sentencepiece_training import (
+    END_ID,
+    LOSSLESS,
+    MOST_LANGUAGES,
+    PAD_ID,
+    START_ID,
+    UNKNOWN_ID,
+    escapes,
+    marks_of_languages,
+    symbols_of_languages,
+    trained,
+    without_paths,
+)
+from keras_transformers.text.templates import Marks
 
-PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
-LOSSLESS = {
-    "byte_fallback": True,
-    "add_dummy_prefix": False,
-    "remove_extra_whitespaces": False,
-    "allow_whitespace_only_pieces": True,
-    "user_defined_symbols": ["\n"],
-}
 Normalization: TypeAlias = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "none"]
 NORMALIZATIONS = {"none": "identity"}
 NORMALIZATIONS |= {name: name for name in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")}
@@ -37,11 +41,20 @@ class SentencePieceTokenizer(tf.Module):
     Ids: 0 padding, 1 START, 2 END, 3 unknown, then the pieces. Make one with `train` or `load`
     (SentencePiece: Kudo & Richardson 2018, https://arxiv.org/abs/1808.06226).
 
+    A vocabulary can have marks of languages, `<2de>`, for a translator into several: the mark of
+    the language that is asked for stands before a source (Johnson et al. 2017,
+    https://arxiv.org/abs/1611.04558). Text never becomes one, and `detokenize` leaves them out.
+
     Args:
         proto: The bytes of a SentencePiece model with the ids above.
+        target: Code of the language whose mark stands before a source, of those that the model has
+            marks of; None where each text is asked for in one of its own, or there are none.
+
+    Attributes:
+        language_marks: Dict of the code of each language -> id of its mark.
 
     Raises:
-        ValueError: If the model numbers its special tokens otherwise.
+        ValueError: If the model numbers its special tokens otherwise, or has no mark of `target`.
 
     Example:
     >>> from keras_transformers.text import SentencePieceTokenizer
@@ -54,7 +67,7 @@ class SentencePieceTokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = PAD_ID, START_ID, END_ID, UNKNOWN_ID
 
-    def __init__(self, proto: bytes, name: str | None = None) -> None:
+    def __init__(self, proto: bytes, target: str | None = None, name: str | None = None) -> None:
         super().__init__(name=name)
         self.proto = bytes(proto)
         self._model = SentencePieces("SentencePieceTokenizer", self.proto)
@@ -63,9 +76,17 @@ class SentencePieceTokenizer(tf.Module):
         if piece_ids != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
             raise ValueError(
                 "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, "
-                f"3. Received: {piece_ids}. Train one with "
-                "SentencePieceTokenizer.train."
+                f"3. Received: {piece_ids}. Train one with SentencePieceTokenizer.train."
             )
+        first = UNKNOWN_ID + 1
+        pieces = self._model.names(range(first, min(self.vocab_size, MOST_LANGUAGES)))
+        self.language_marks = marks_of_languages(pieces, first)
+        if target is not None and target not in self.language_marks:
+            known = ", ".join(self.language_marks) or "none, the vocabulary has no marks"
+            raise ValueError(
+                f"SentencePieceTokenizer: `target` must be one of {known}. Received: {target!r}"
+            )
+        self.target = target
 
     @classmethod
     def train(
@@ -77,6 +98,7 @@ class SentencePieceTokenizer(tf.Module):
         byte_fallback: bool = False,
         lossless: bool = False,
         normalization: Normalization = "nmt_nfkc",
+        languages: Sequence[str] = (),
     ) -> Self:
         """Learns a vocabulary.
 
@@ -98,13 +120,14 @@ class SentencePieceTokenizer(tf.Module):
                 ("…" becomes "...", full-width punctuation that of ASCII, and joiners of zero width
                 are dropped), "nfkc", either with "_cf" behind it, which folds the case of letters
                 too, or "none". Of no effect on a lossless one.
+            languages: Codes of languages, each of which gets a mark: "de" gets `<2de>`.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
 
         Raises:
             ValueError: If `strings` are no texts, there is no text, or too little of it for
-                `vocab_size`.
+                `vocab_size`; or a language is there twice, or no code.
         """
         if model_type not in ("unigram", "bpe"):
             raise ValueError(
@@ -130,7 +153,8 @@ class SentencePieceTokenizer(tf.Module):
             return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
 
         settings = {"model_type": model_type, "character_coverage": character_coverage}
-        proto = _trained(strings, vocab_size, settings, options)
+        settings["control_symbols"] = symbols_of_languages(languages)
+        proto = trained(strings, vocab_size, settings, options)
         return cls(without_paths(proto) if lossless else proto)
 
     @classmethod
@@ -179,7 +203,8 @@ class SentencePieceTokenizer(tf.Module):
 
         Args:
             strings: String tensor, or list, `(batch,)`, or one string `()`.
-            start, end: Whether to put START before and END after.
+            start: Whether to put START before.
+            end: Whether to put END after, and the mark of the language `target` before.
             sample: Strength of subword regularisation, or None for the best split: for unigram
                 models the inverse temperature alpha of a split sampled from all (0.1 is varied,
                 1 close to the best; Kudo 2018, section 3.3), for bpe the dropout of merges. Drawn
@@ -191,17 +216,12 @@ class SentencePieceTokenizer(tf.Module):
         """
         strings = tf.convert_to_tensor(strings, tf.string)
         ids = self._model.ids(tf.reshape(strings, [-1]), sample)
-        ids = ids if strings.shape.rank else ids[0]
-        shape = [ids.nrows(), 1] if isinstance(ids, tf.RaggedTensor) else [1]
-        parts = [ids]
-        if start:
-            parts.insert(0, tf.fill(shape, START_ID))
-        if end:
-            parts.append(tf.fill(shape, END_ID))
-        return tf.concat(parts, axis=-1)
+        before, after = self.source_marks if end else ((), ())
+        ids = in_marks(ids, ((START_ID, *before) if start else before, after))
+        return ids if strings.shape.rank else ids[0]
 
     def detokenize(self, ids: GivenIds) -> tf.Tensor:
-        """Joins ids to strings; START and padding vanish, as does all from the first END on.
+        """Joins ids to strings; START, padding and marks vanish, as does all from END on.
 
         Args:
             ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
@@ -217,7 +237,8 @@ class SentencePieceTokenizer(tf.Module):
         shape = tf.shape(ids)
         dense = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
         ended = tf.cumsum(tf.cast(dense == END_ID, tf.int32), axis=1) > 0
-        real = ~ended & (dense != PAD_ID) & (dense != START_ID)
+        marks = [PAD_ID, START_ID, *self.language_marks.values()]
+        real = ~ended & tf.gather(~np.isin(np.arange(self.vocab_size), marks), dense)
         strings = self._model.texts(tf.ragged.boolean_mask(dense, real))
         return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
 
@@ -241,44 +262,38 @@ class SentencePieceTokenizer(tf.Module):
         starts = [piece.startswith("▁") or piece == "\n" for piece in pieces]
         return np.array(starts) | (np.arange(self.vocab_size) <= UNKNOWN_ID)
 
+    @property
+    def source_marks(self) -> tuple[Marks, Marks]:
+        """Ids that stand before and behind a text that is translated."""
+        return (() if self.target is None else (self.language_marks[self.target],)), (END_ID,)
+
+    def towards(self, target: str | None) -> Self:
+        """The same tokenizer for sources that are translated into a language, or into no one.
+
+        Raises:
+            ValueError: If the vocabulary has no mark of it.
+
+        Example:
+        >>> from keras_transformers.text import SentencePieceTokenizer
+        >>> lines = ["the cat sat on the mat"] * 20
+        >>> tokenizer = SentencePieceTokenizer.train(lines, 17, languages=("de", "es"))
+        >>> ids = tokenizer.towards("es").tokenize("the cat", end=True)
+        >>> tokenizer.pieces(ids)[0], tokenizer.detokenize(ids).numpy()
+        ('<2es>', b'the cat')
+        """
+        return type(self)(self.proto, target)
+
+    def for_targets(self) -> Self:
+        """The tokenizer of what a model is trained to write: without a mark."""
+        return self if self.target is None else self.towards(None)
+
     def check_exportable(self) -> None:
         """ImportError where it cannot become part of a SavedModel."""
         check_ops("SentencePieceTokenizer")
 
     def get_config(self) -> dict[str, Any]:
-        return {"proto": base64.b64encode(self.proto).decode()}
+        return {"proto": base64.b64encode(self.proto).decode(), "target": self.target}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(base64.b64decode(config["proto"]))
-
-
-def _trained(
-    strings: Iterable[Any],
-    vocab_size: int,
-    settings: dict[str, Any],
-    options: Callable[[str], dict[str, Any]],
-) -> bytes:
-    """The proto of a SentencePiece model; `options` takes a folder for what must be in files."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(strings),
-                model_writer=model,
-                vocab_size=vocab_size,
-                pad_id=PAD_ID,
-                bos_id=START_ID,
-                eos_id=END_ID,
-                unk_id=UNKNOWN_ID,
-                max_sentence_length=1 << 20,
-                num_threads=1,  # more threads make the pieces depend on timing
-                minloglevel=2,
-                **settings,
-                **options(folder),
-            )
-    except (RuntimeError, OSError) as error:
-        raise ValueError(training_advice(str(error), vocab_size)) from None
-    return model.getvalue()
+        return cls(base64.b64decode(config["proto"]), config.get("target"))
