@@ -130,7 +130,7 @@ class RunFolder:
             np.save(path, pixels)
         return str(path)
 
-    def show_use(self, raw, shown="{}", of=lambda answer: answer, repeatable=True):
+    def show_use(self, raw, shown="{}", of=lambda answer: answer, repeatable=True, **options):
         """Prints the line that uses what was exported, and its answer, for which it is asked.
 
         Args:
@@ -138,11 +138,14 @@ class RunFolder:
             shown: Expression of the answer, which stands for `{}`.
             of: Function of the answer that gives the same.
             repeatable: Whether the answer is the same each time.
+            **options: Of `predict`, each a str.
         """
-        quoted = (json.dumps(str(each), ensure_ascii=False) for each in (self.path, raw))
+        quoted = [json.dumps(str(each), ensure_ascii=False) for each in (self.path, raw)]
+        told = (f"{name}={json.dumps(value)}" for name, value in options.items())
+        quoted = quoted[0], ", ".join([quoted[1], *told])
         line = shown.format("keras_transformers.load({}).predict({})".format(*quoted))
         try:
-            answer = of(keras_transformers.load(self.path).predict(raw))
+            answer = of(keras_transformers.load(self.path).predict(raw, **options))
         except Exception as error:  # which costs a sentence, not the run
             print(f"What was exported gives no answer: {error}")
             return

@@ -239,7 +239,10 @@ def fit_translations(config, folder, model, batches, valid, data, translate):
     """
     of, sources, targets = config.training, data.valid.sources, data.valid.targets
     tokenize = config.decoding.bleu_tokenizer
-    scores = TranslationScores(translate, sources, targets, of.score_every, tokenize, samples=3)
+    groups = getattr(data.valid, "directions", None)
+    scores = TranslationScores(
+        translate, sources, targets, of.score_every, tokenize, samples=3, groups=groups
+    )
     best = ("val_rank", "max", of.patience)
     sequences = ["source", "target"]
     history, share, rate = fit_texts(

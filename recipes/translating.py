@@ -4,29 +4,42 @@ import dataclasses
 import json
 
 import keras
+import numpy as np
 
 from keras_transformers.export import Translator
+from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.generation import generate_all
 from keras_transformers.inspection import attention_maps
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars
 
+from .data.directions import target_of, targets_of
 from .data.translation import both
 
 CURVES = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
 
 
-def translation(model, tokenizer, search):
-    """A function from sentences to translations, on the backend in use."""
+def translation(model, tokenizer, search, corpus=None):
+    """A function from sentences to translations, on the backend in use.
+
+    Args:
+        corpus: Whose sources they are, where the directions are several.
+    """
+    languages = getattr(corpus, "languages", None)
     if keras.backend.backend() == "tensorflow":
-        return Translator(model, tokenizer, search).translate
+        translator = Translator(model, tokenizer, search)
+        return lambda sentences: translator.translate(sentences, languages)
 
     def translate(sentences):
         model.jax_state_sync()
         of_source, of_target = both(tokenizer)
         ids = [each.tolist() for each in of_source.tokenize(sentences, end=True).numpy()]
+        if languages is not None:
+            pairs = zip(languages, ids, strict=True)
+            ids = [[tokenizer.language_marks[language], *row] for language, row in pairs]
         marks = {"start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
-        found = generate_all(model, ids, search, (16, 32, 64, 128), 64, verbose=0, **marks)
+        chosen = LanguageChoice("translation", tokenizer).without_marks(search)
+        found = generate_all(model, ids, chosen, (16, 32, 64, 128), 64, verbose=0, **marks)
         return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
 
     return translate
@@ -35,23 +48,62 @@ def translation(model, tokenizer, search):
 def score(folder, data, translator, tokenize=None):
     """Translates the test set with the beam; returns the scores, and rows of what it did.
 
+    Of several directions each is scored by itself, and the mean is that of them.
+
     Args:
         tokenize: sacreBLEU's tokenizer; None goes by the script of the references, as while
             training.
     """
-    translations = translator.translate(data.test.sources)
-    references = data.test.targets
-    tokenize = tokenize or bleu_tokenizer(data.valid.targets)
     seen = count_words(data.train.targets) if data.shards is None else None
-    report = report_translations(data.test.sources, references, translations, seen, tokenize)
-    folder.write_json("report.json", {"tokenizer": tokenize, **dataclasses.asdict(report)})
-    rows = list(zip(data.test.sources, references, translations, strict=True))
-    folder.write_table("translations.tsv", ["source", "reference", "translation"], rows)
-    for source, reference, translation in rows[:8]:
-        print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
-    for signature in report.signatures.values():
-        print(f"sacreBLEU {signature}")
-    return {f"test_{name}": score for name, score in report.scores.items()}, rows
+    reports, rows, directions = {}, [], []
+    for name, corpus in getattr(data.test, "parts", {"": data.test}).items():
+        language = (target_of(name),) if name else ()
+        translations = translator.translate(corpus.sources, *language)
+        references = corpus.targets
+        chosen = tokenize or bleu_tokenizer(references if name else data.valid.targets)
+        report = report_translations(corpus.sources, references, translations, seen, chosen)
+        reports[name] = {"tokenizer": chosen, **dataclasses.asdict(report)}
+        triples = list(zip(corpus.sources, references, translations, strict=True))
+        rows, directions = rows + triples, directions + [name] * len(triples)
+        for source, reference, translation in triples[:8]:
+            print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
+        for signature in report.signatures.values():
+            print(f"sacreBLEU {signature}{name and f' of {name}'}")
+    header = ["source", "reference", "translation"]
+    if "" in reports:
+        folder.write_json("report.json", reports[""])
+        folder.write_table("translations.tsv", header, rows)
+        return _named(reports[""]["scores"]), rows
+    folder.write_json("report.json", {"directions": reports})
+    table = [(*row, name) for row, name in zip(rows, directions, strict=True)]
+    folder.write_table("translations.tsv", [*header, "direction"], table)
+    return _of_directions(reports), rows
+
+
+def _of_directions(reports):
+    """The means of all scores, and those of each direction."""
+    scores = {direction: report["scores"] for direction, report in reports.items()}
+    names = next(iter(scores.values()))
+    means = {name: float(np.mean([of[name] for of in scores.values()])) for name in names}
+    own = {f"{name}_{way}": of[name] for way, of in scores.items() for name in ("bleu", "chrf")}
+    return _named(means | own)
+
+
+def _named(scores):
+    return {f"test_{name}": score for name, score in scores.items()}
+
+
+def of_first(tokenizer, corpus):
+    """The tokenizer of the first of several directions; or as it is."""
+    languages = targets_of(corpus)
+    return tokenizer.towards(languages[0]) if languages else tokenizer
+
+
+def show_use(folder, rows, tokenizer):
+    """Prints the line that translates the example, see `RunFolder.show_use`."""
+    target = getattr(tokenizer, "target", None)
+    asked = {} if target is None else {"target_language": target}
+    folder.show_use(example(rows, tokenizer)[0], **asked)
 
 
 def panels_of_reports(reports):
@@ -81,7 +133,7 @@ def panels_of_reports(reports):
 def draw_errors(folder, path):
     """Draws the report of a run."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    grouped_bars(panels_of_reports({"run": report}), path)
+    grouped_bars(panels_of_reports(report.get("directions", {"run": report})), path)
 
 
 def draw(model, tokenizer, rows, match, title, path):

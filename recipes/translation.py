@@ -4,6 +4,7 @@
     python -m recipes.translation --dataset bible.en-es
     python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
     python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
+    python -m recipes.translation --train en-de=a.tsv en-es=b.tsv  # one model of several directions
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
@@ -30,6 +31,7 @@ from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
 
 from . import streaming, training, translating
+from .data.directions import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
 from .options import Run, main
@@ -40,10 +42,11 @@ from .published import publishing, start_from
 class Data:
     """What is learned from, and how it is cut into rows."""
 
-    dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
-    train: str | None = None  # own file instead: pairs; may be alone; a pattern is a stream
-    valid: str | None = None
-    test: str | None = None
+    dataset: str | tuple[str, ...] = "ui.en-de"  # or bible.en-es, or tfds:NAME; or several
+    train: str | tuple[str, ...] | None = None  # own file, or en-de=FILE en-es=FILE; a pattern
+    valid: str | tuple[str, ...] | None = None  # is a stream. Those two can be left out
+    test: str | tuple[str, ...] | None = None
+    temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
@@ -116,11 +119,14 @@ class Config:
 def load_data(config, folder=None):
     """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
     of = config.data
-    data = load(of.dataset, of.train, of.valid, of.test, columns=of.columns)
+    given = {"columns": of.columns, "temperature": of.temperature}
+    data = load(of.dataset, of.train, of.valid, of.test, **given)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:
         tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
+    elif isinstance(data.train, JoinedCorpus):
+        raise ValueError("--pretrained: published translators go on in one direction alone.")
     else:
         tokenizer = load_tokenizer(config.model.pretrained)
     tokenizers = both(tokenizer)  # now, for in a pipeline's graph they cannot be made
@@ -179,13 +185,14 @@ def run(config):
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
-    translate = translating.translation(model, tokenizer, search)
+    translate = translating.translation(model, tokenizer, search, data.valid)
     history, measured = training.fit_translations(
         config, folder, model, batches, valid, data, translate
     )
     continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
+    shown = translating.of_first(tokenizer, data.test)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
     return training.finish(
         folder,
@@ -198,11 +205,11 @@ def run(config):
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
         figures={
-            "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
+            "cross_attention": partial(translating.draw, model, shown, rows, *attention),
             "position_similarity": partial(draw_positions, model),
             "errors": partial(translating.draw_errors, folder),
         },
-        use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),
+        use=lambda: translating.show_use(folder, rows, shown),
     )
 
 

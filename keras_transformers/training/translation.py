@@ -34,9 +34,12 @@ class TranslationScores(keras.callbacks.Callback):
             that suits what the references are written in, see `bleu_tokenizer`.
         samples: Number of translations to print after each scoring.
         prefix: What the names in the logs begin with.
+        groups: Optional name of a group for each sentence, as of its direction of translation,
+            "en-de". Then each group is scored by itself, as `val_bleu_en-de`, and `val_bleu` and
+            `val_chrf` are the means of the groups.
 
     Attributes:
-        tokenize: The tokenizer.
+        tokenize: The tokenizer, of all references together.
         signature: sacreBLEU's signature of the last scoring.
         examples: The first `samples` (3 at least) of (source, translation, reference).
 
@@ -63,8 +66,14 @@ class TranslationScores(keras.callbacks.Callback):
         tokenize: str | None = None,
         samples: int = 0,
         prefix: str = "val_",
+        groups: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
+        if groups is not None and len(groups) != len(sources):
+            raise ValueError(
+                "TranslationScores: `groups` must have a name for each sentence, "
+                f"{len(sources)}. Received: {len(groups)}"
+            )
         if not sources or len(sources) != len(references) or (every or 1) < 1:
             raise ValueError(
                 "TranslationScores: `sources` and `references` must be as long as each other and "
@@ -76,7 +85,13 @@ class TranslationScores(keras.callbacks.Callback):
         self.references = list(references)
         self.every = every
         self.tokenize = tokenize or bleu_tokenizer(self.references)
-        bleu_metric(self.tokenize)  # or its absence would be found after an epoch
+        self._groups = _rows_of_groups(groups)
+        self._tokenizers = {
+            name: tokenize or bleu_tokenizer([self.references[row] for row in rows])
+            for name, rows in self._groups.items()
+        }
+        for each in {self.tokenize, *self._tokenizers.values()}:
+            bleu_metric(each)  # or its absence would be found after an epoch
         self.samples = samples
         self.prefix = prefix
         self.signature: str | None = None
@@ -85,14 +100,15 @@ class TranslationScores(keras.callbacks.Callback):
         self._is_pause_over: Callable[[], bool] = lambda: True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        bleu = chrf = rank = -math.inf
+        names = [f"{kind}_{name}" for name in self._groups for kind in ("bleu", "chrf")]
+        scores = dict.fromkeys(["bleu", "chrf", *names, "rank"], -math.inf)
         if self._is_due(epoch):
             started = time.monotonic()
-            bleu, chrf = self._score()
+            scores |= self._score()
             self._pause(time.monotonic() - started)
-            rank = (bleu if bleu >= LEAST else 0.0) + 1e-6 * chrf
+            bleu = scores["bleu"] if scores["bleu"] >= LEAST else 0.0
+            scores["rank"] = bleu + 1e-6 * scores["chrf"]
         if logs is not None:
-            scores = {"bleu": bleu, "chrf": chrf, "rank": rank}
             logs.update({f"{self.prefix}{name}": score for name, score in scores.items()})
 
     def _is_due(self, epoch: int) -> bool:
@@ -108,7 +124,7 @@ class TranslationScores(keras.callbacks.Callback):
         if self.every is None and self.samples:
             print(f"\nScoring took {seconds:.0f} s; the next is {pause:.0f} s from now or later.")
 
-    def _score(self) -> tuple[float, float]:
+    def _score(self) -> dict[str, float]:
         translations = list(self.translate(self.sources))
         if len(translations) != len(self.sources):
             raise ValueError(
@@ -122,7 +138,27 @@ class TranslationScores(keras.callbacks.Callback):
         self.examples = list(triples)[: max(self.samples, 3)]
         for source, translation, _ in self.examples[: self.samples]:
             print(f"\n  {source}\n  -> {translation}")
-        return bleu, chrf
+        own = {name: self._score_of(name, translations) for name in self._groups}
+        if own:
+            bleu, chrf = (sum(each) / len(own) for each in zip(*own.values(), strict=True))
+        scores = {"bleu": bleu, "chrf": chrf}
+        for name, (of_bleu, of_chrf) in own.items():
+            scores |= {f"bleu_{name}": of_bleu, f"chrf_{name}": of_chrf}
+        return scores
+
+    def _score_of(self, name: str, translations: Sequence[str]) -> tuple[float, float]:
+        """BLEU and chrF of a group."""
+        rows = self._groups[name]
+        sides = ([side[row] for row in rows] for side in (translations, self.references))
+        return score_translations(*sides, self._tokenizers[name])[:2]
+
+
+def _rows_of_groups(groups: Sequence[str] | None) -> dict[str, list[int]]:
+    """The numbers of the sentences of each group."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(groups or ()):
+        rows.setdefault(name, []).append(row)
+    return rows
 
 
 def score_translations(

@@ -1,12 +1,14 @@
 """Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
 
 import dataclasses
+import re
 
 from keras_transformers.shards import Shards
 from keras_transformers.tables import PAIRS
 from keras_transformers.text import PairCorpus, SentencePieceTokenizer, encode_pairs, read_pairs
 from keras_transformers.training import text_normalization
 
+from .directions import DIRECTION, JoinedCorpus, named, of_files, targets_of
 from .embedded import find as find_embedded
 from .embedded import split_name
 from .own_files import SAMPLE, held_out_of, own_files, shards_of
@@ -18,7 +20,10 @@ SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # ours -> TF
 
 @dataclasses.dataclass(frozen=True)
 class TranslationData:
-    """Pairs to learn from, to choose by and to score on, and what is translated into what."""
+    """Pairs to learn from, to choose by and to score on, and what is translated into what.
+
+    The three are `PairCorpus`es; of several directions, `JoinedCorpus`es.
+    """
 
     name: str
     train: PairCorpus
@@ -34,8 +39,16 @@ class TranslationData:
         return dataclasses.replace(self, **kept)
 
 
-def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, columns=()):
-    """Loads a set of sentence pairs.
+def load(
+    dataset="ui.en-de",
+    train=None,
+    valid=None,
+    test=None,
+    data_dir=None,
+    columns=(),
+    temperature=1.0,
+):
+    """Loads a set of sentence pairs; or several, of one direction of translation each.
 
     Args:
         dataset: "ui.en-de", "bible.en-es", or "FOLDER/NAME" of these; or "tfds:NAME" for a
@@ -46,6 +59,8 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, c
             stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         columns: Names of source and target in own files, where they have others.
+        temperature: Of the mixture of several directions, see `Mixture`. They are tuples of names
+            or files with a direction in front, as "en-de=a.tsv"; embedded sets have one by name.
 
     Returns:
         A `TranslationData`.
@@ -54,11 +69,17 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, c
         ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
     """
     files = {"train": train, "valid": valid, "test": test}
+    if (found := _directions(dataset, files, data_dir, columns or None)) is not None:
+        corpora = {split: JoinedCorpus(parts) for split, parts in found.items()}
+        corpora["train"] = dataclasses.replace(corpora["train"], temperature=temperature)
+        return TranslationData(", ".join(found["train"]), **corpora)
     if own_files(files):
         if shards := shards_of(files, PAIRS, chosen=columns or None):
             return _of_shards(shards, valid, test, columns or None)
         read = {s: read_pairs(path, columns=columns or None) for s, path in files.items() if path}
         return TranslationData("own files", **held_out_of(read))
+    if isinstance(dataset, tuple | list):
+        (dataset,) = dataset
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
@@ -72,6 +93,34 @@ def load(dataset="ui.en-de", train=None, valid=None, test=None, data_dir=None, c
     there = find_embedded(name, name, folder)
     corpora = (read_pairs(there / f"{split}.tsv.gz") for split in SPLITS)
     return TranslationData(name, *corpora, *EMBEDDED[name])
+
+
+def _directions(dataset, files, data_dir, columns):
+    """Dict of split -> dict of direction -> corpus; None where there is one direction alone."""
+    if own_files(files):
+        found = {split: named(given, f"--{split}") for split, given in files.items()}
+        if not any(found.values()):
+            return None
+        for split, given in files.items():
+            if given and not found[split]:
+                raise ValueError(
+                    f"--{split}: several directions are named, as en-de=a.tsv. Received: {given}"
+                )
+        found = {split: paths or {} for split, paths in found.items()}
+        return of_files(found, lambda path: read_pairs(path, columns=columns))
+    one = isinstance(dataset, str) or not isinstance(dataset, tuple | list)
+    each = [str(dataset)] if one else list(map(str, dataset))
+    if len(each) == 1 and named(each, "--dataset") is None:
+        return None
+    sets = named([_with_direction(name) for name in each], "--dataset")
+    sets = {name: load(which, data_dir=data_dir) for name, which in sets.items()}
+    return {split: {name: getattr(of, split) for name, of in sets.items()} for split in files}
+
+
+def _with_direction(dataset):
+    """The name of a set with the direction that an embedded one has by its name."""
+    name = re.search(rf"\.({DIRECTION.pattern})$", dataset)
+    return f"{name[1]}={dataset}" if name and "=" not in dataset else dataset
 
 
 def _of_shards(shards, valid, test, columns):
@@ -113,7 +162,7 @@ def _from_tfds(name, data_dir):
 
 
 def train_tokenizer(data, vocab_size, normalization=None):
-    """A tokenizer of both languages.
+    """A tokenizer of all languages, with a mark of each where there are several directions.
 
     Args:
         data: A `TranslationData`.
@@ -123,7 +172,9 @@ def train_tokenizer(data, vocab_size, normalization=None):
     sides = data.train.sources, data.train.targets
     rule = normalization or text_normalization(*sides)
     print(f"Vocabulary: {vocab_size} pieces, normalization {rule}")
-    return SentencePieceTokenizer.train(sum(sides, []), vocab_size, normalization=rule)
+    return SentencePieceTokenizer.train(
+        sum(sides, []), vocab_size, normalization=rule, languages=targets_of(data.train)
+    )
 
 
 def both(tokenizer):
@@ -134,4 +185,6 @@ def both(tokenizer):
 def encode(corpus, tokenizers, **options):
     """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
     source, target = tokenizers
+    if isinstance(corpus, JoinedCorpus):
+        options["mixture"] = corpus.mixture(source)
     return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)
