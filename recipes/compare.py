@@ -19,7 +19,7 @@ from keras_transformers.training import compare_translations
 from keras_transformers.visualization import grouped_bars
 
 from .bad_input import ending_in_a_sentence, program
-from .translating import panels_of_reports
+from .translating import by_direction, panels_of_reports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def main():
         print(compare(config.runs, config.samples))
         if config.figure is not None:
             reports = {folder: read(folder, "report.json") for folder in config.runs}
-            grouped_bars(panels_of_reports(reports), config.figure)
+            grouped_bars(panels_of_reports(by_direction(reports)), config.figure)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from .bad_input import ending_in_a_sentence, program
 from .devices import on_devices
 from .folder import is_finished
 from .published import is_published, positions
+from .repeated import gathered, several_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +95,7 @@ def configure(kind, /, **given):
 
 def main(run, kind, description):
     """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
-    called, arguments = program(), sys.argv[1:]
+    called, arguments = program(), gathered(sys.argv[1:], kind)
     with ending_in_a_sentence(called, FloatingPointError):
         base, default, options = _sources(kind, _switches(arguments))
         config = tyro.cli(
@@ -243,7 +244,9 @@ def _read(path, base):
     for name, value in options.items():
         if name not in known:
             raise ValueError(f"--config: {path} has {name}, which is no option of this recipe.")
-        if isinstance(value, dict) or isinstance(value, list) and not _fits(value, known[name]):
+        several = name in several_of(type(base))
+        fits = isinstance(value, list) and (several or _fits(value, known[name]))
+        if isinstance(value, dict) or isinstance(value, list) and not fits:
             raise ValueError(f"--config: {path} has a wrong {name}: {value}")
     return options
 

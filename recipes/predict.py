@@ -27,7 +27,7 @@ from keras_transformers.predictors import Refused
 
 from .bad_input import ending_in_a_sentence, program
 from .bulk import rows
-from .bulk.answers import answered
+from .bulk.answers import answered, loaded
 from .bulk.shards import BAD_ROWS, LINE, Shards
 
 # What a kill costs at most.
@@ -46,6 +46,7 @@ class Config:
     column: str = "1"  # of .tsv files: a number, or a name in the first line
     field: str | None = None  # of .jsonl files; by default "text" or "image"
     format: typing.Literal["txt", "jsonl"] | None = None  # txt of a translator, else jsonl
+    target_language: str | None = None  # of a translator into several: "de"
     signature: str = "serving_default"  # or "xla", compiled, where there is one
     shard_rows: int | None = None  # rows that are answered and kept at a time; 1,024 texts
     workers: int = 0  # processes of Ray Data that answer; 0 is this one
@@ -56,7 +57,7 @@ class Config:
 
 def ask(config):
     """Prints the answers to what stands on the command line."""
-    predictor = keras_transformers.load(config.folder, config.signature)
+    predictor = loaded(config.folder, config.signature, config.target_language)
     for number, answer in enumerate(predictor.each(config.raw)):
         if isinstance(answer, Refused):
             raise ValueError(f"argument {number + 1} {answer.reason}")
@@ -65,7 +66,7 @@ def ask(config):
 
 def ask_many(config):
     """Answers all rows of the input into the output folder; returns what was measured."""
-    predictor = keras_transformers.load(config.folder, config.signature)
+    predictor = loaded(config.folder, config.signature, config.target_language)
     form = config.format or ("txt" if predictor.kind == "translator" else "jsonl")
     if form == "txt" and predictor.kind not in LINE:
         raise ValueError(f"--format must be jsonl for a {predictor.kind}. Received: txt")
@@ -123,8 +124,9 @@ def _about(config, found, size, form):
     folder = pathlib.Path(config.folder).resolve()
     files = sorted([*folder.rglob("saved_model.pb"), *folder.glob("*.safetensors")])
     model = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    told = [config.target_language] if config.target_language else []
     return {
-        "model": [str(folder), model, config.signature],
+        "model": [str(folder), model, config.signature, *told],
         "input": found.identity(),
         "shard size": size,
         "format": form,

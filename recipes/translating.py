@@ -74,7 +74,9 @@ def score(folder, data, translator, tokenize=None):
         folder.write_json("report.json", reports[""])
         folder.write_table("translations.tsv", header, rows)
         return _named(reports[""]["scores"]), rows
-    folder.write_json("report.json", {"directions": reports})
+    common = {report["tokenizer"] for report in reports.values()}
+    common = common.pop() if len(common) == 1 else None
+    folder.write_json("report.json", {"tokenizer": common, "directions": reports})
     table = [(*row, name) for row, name in zip(rows, directions, strict=True)]
     folder.write_table("translations.tsv", [*header, "direction"], table)
     return _of_directions(reports), rows
@@ -130,10 +132,19 @@ def panels_of_reports(reports):
     }
 
 
+def by_direction(reports):
+    """Dict of a name -> report of one direction, of such `report.json`s as there are."""
+    found = {}
+    for name, report in reports.items():
+        parts = report.get("directions", {"": report})
+        found |= {f"{name} {direction}".strip(): part for direction, part in parts.items()}
+    return found
+
+
 def draw_errors(folder, path):
     """Draws the report of a run."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    grouped_bars(panels_of_reports(report.get("directions", {"run": report})), path)
+    grouped_bars(panels_of_reports(by_direction({"run": report})), path)
 
 
 def draw(model, tokenizer, rows, match, title, path):

@@ -1,8 +1,23 @@
 """A shard of rows as JSON lines."""
 
+import keras_transformers
 from keras_transformers.predictors import Refused
 
 from .shards import record
+
+
+def loaded(folder, signature, target_language=None):
+    """The predictor of a folder, see `keras_transformers.load`; of a translator, into a language.
+
+    Raises:
+        ValueError: If there is no such language, or none was given where there are several.
+    """
+    predictor = keras_transformers.load(folder, signature)
+    if predictor.kind == "translator":
+        return predictor.towards(target_language)
+    if target_language is not None:
+        raise ValueError(f"--target-language is of translators. Received: a {predictor.kind}")
+    return predictor
 
 
 def answered(predictor, rows):

@@ -22,18 +22,18 @@ class Worker:
     """A model in a process of its own, which Ray Data calls with one shard at a time.
 
     Args:
-        folder, signature: See `keras_transformers.load`.
+        folder, signature, language: See `answers.loaded`.
         threads: For TensorFlow.
     """
 
-    def __init__(self, folder, signature, threads):
+    def __init__(self, folder, signature, language, threads):
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
-        import keras_transformers
+        from .answers import loaded
 
-        self._predictor = keras_transformers.load(folder, signature)
+        self._predictor = loaded(folder, signature, language)
 
     def __call__(self, batch):
         from .answers import answered
@@ -47,7 +47,8 @@ def answers(shards, config):
 
     Args:
         shards: Iterable of pairs of number and list of `Row`s.
-        config: With `folder`, `signature`, `workers`, `address`, `worker_cpus` and `worker_gpus`.
+        config: With `folder`, `signature`, `target_language`, `workers`, `address`, `worker_cpus`
+            and `worker_gpus`.
 
     Raises:
         ValueError: If Ray is not installed, or workers are lost again and again.
@@ -63,7 +64,7 @@ def answers(shards, config):
             items = [{"shard": number, "rows": pickle.dumps(rows)} for number, rows in window]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
-                fn_constructor_args=(str(folder), config.signature, cpus),
+                fn_constructor_args=(str(folder), config.signature, config.target_language, cpus),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(config.workers, len(items))),
                 num_cpus=cpus,

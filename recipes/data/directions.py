@@ -83,14 +83,18 @@ def targets_of(corpus):
     return tuple(dict.fromkeys(map(target_of, getattr(corpus, "parts", ()))))
 
 
+def several(given):
+    """The values of an option that takes one or several, a tuple."""
+    return tuple(given) if isinstance(given, tuple | list) else (given,) if given else ()
+
+
 def named(given, option):
     """Dict of direction -> file or set of each of the values of an option; None if none is named.
 
     Raises:
         ValueError: If only some have a direction, or two the same.
     """
-    values = given if isinstance(given, tuple | list) else (given,) if given else ()
-    values = tuple(map(str, values))
+    values = tuple(map(str, several(given)))
     found = [re.fullmatch(rf"({DIRECTION.pattern})=(.+)", value, re.DOTALL) for value in values]
     if len(values) < 2 and not any(found):
         return None

@@ -8,7 +8,7 @@ from keras_transformers.tables import PAIRS
 from keras_transformers.text import PairCorpus, SentencePieceTokenizer, encode_pairs, read_pairs
 from keras_transformers.training import text_normalization
 
-from .directions import DIRECTION, JoinedCorpus, named, of_files, targets_of
+from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
 from .embedded import find as find_embedded
 from .embedded import split_name
 from .own_files import SAMPLE, held_out_of, own_files, shards_of
@@ -68,18 +68,18 @@ def load(
     Raises:
         ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
     """
-    files = {"train": train, "valid": valid, "test": test}
+    files = {"train": several(train), "valid": several(valid), "test": several(test)}
     if (found := _directions(dataset, files, data_dir, columns or None)) is not None:
         corpora = {split: JoinedCorpus(parts) for split, parts in found.items()}
         corpora["train"] = dataclasses.replace(corpora["train"], temperature=temperature)
         return TranslationData(", ".join(found["train"]), **corpora)
+    (dataset,) = several(dataset)
+    files = {split: given[0] if given else None for split, given in files.items()}
     if own_files(files):
         if shards := shards_of(files, PAIRS, chosen=columns or None):
-            return _of_shards(shards, valid, test, columns or None)
+            return _of_shards(shards, files["valid"], files["test"], columns or None)
         read = {s: read_pairs(path, columns=columns or None) for s, path in files.items() if path}
         return TranslationData("own files", **held_out_of(read))
-    if isinstance(dataset, tuple | list):
-        (dataset,) = dataset
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
@@ -104,12 +104,11 @@ def _directions(dataset, files, data_dir, columns):
         for split, given in files.items():
             if given and not found[split]:
                 raise ValueError(
-                    f"--{split}: several directions are named, as en-de=a.tsv. Received: {given}"
+                    f"--{split}: several directions are named, as en-de=a.tsv. Received: {given[0]}"
                 )
         found = {split: paths or {} for split, paths in found.items()}
         return of_files(found, lambda path: read_pairs(path, columns=columns))
-    one = isinstance(dataset, str) or not isinstance(dataset, tuple | list)
-    each = [str(dataset)] if one else list(map(str, dataset))
+    each = list(map(str, several(dataset)))
     if len(each) == 1 and named(each, "--dataset") is None:
         return None
     sets = named([_with_direction(name) for name in each], "--dataset")

@@ -11,6 +11,7 @@ from keras_transformers.__main__ import RECIPES
 from recipes import options
 from recipes.options import changed, configure, numbers
 from recipes.progress import announce
+from recipes.repeated import gathered
 
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
@@ -197,3 +198,11 @@ def test_a_number_of_the_wrong_kind_in_a_file_is_named(start, tmp_path, capsys):
 def test_a_name_that_no_group_has_is_no_number():
     with pytest.raises(TypeError, match="no epoch"):
         configure(kind("translation"), epoch=3)
+
+
+def test_an_option_of_one_or_several_can_be_repeated():
+    given = ["--train", "a", "--epochs", "3", "--train=b", "c", "--smoke", "--epochs", "4"]
+    assert gathered(given, kind("translation")) == [
+        *("--epochs", "3", "--smoke", "--epochs", "4", "--train", "a", "b", "c")
+    ]
+    assert gathered(given[:4], kind("translation")) == given[:4]

@@ -135,3 +135,61 @@ def test_a_missing_file_of_ones_own_is_named(tmp_path):
     path = tmp_path / "none.tsv"
     with pytest.raises(FileNotFoundError, match="none.tsv does not exist"):
         translation.load(train=path, valid=path, test=path)
+
+
+def written(folder, name, number):
+    rows = (f"{name} {i}\tSatz {name} {i}\n" for i in range(number))
+    (folder / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+    return str(folder / f"{name}.tsv")
+
+
+def test_several_directions_are_one_set_whose_marks_stand_before_sources(tmp_path):
+    paths = {name: written(tmp_path, name, number) for name, number in (("a", 200), ("b", 100))}
+    train = (f"en-de={paths['a']}", f"en-es={paths['b']}")
+    data = translation.load(train=train, test=f"de-es={paths['b']}", temperature=5)
+    assert list(data.train.parts) == list(data.valid.parts) == ["en-de", "en-es"]
+    assert list(data.test.parts) == ["en-de", "en-es", "de-es"]  # the last is zero-shot
+    assert len(data.train.sources) == len(data.train) == sum(map(len, data.train.parts.values()))
+    tokenizer = translation.train_tokenizer(data, 40)
+    assert list(tokenizer.language_marks) == ["de", "es"]
+    tokenizers = translation.both(tokenizer)
+    corpus = data.train.without_long(tokenizers, 64, 64)
+    encoded = translation.encode(corpus, tokenizers)
+    firsts = [int(pair["source"][0]) for pair in encoded]
+    assert firsts == [tokenizer.language_marks[code] for code in corpus.languages]
+    assert not {4, 5} & {int(token) for pair in encoded for token in pair["target"]}
+    counts = corpus.mixture(tokenizer).counts
+    weights = [len(part) ** 0.2 for part in corpus.parts.values()]
+    assert abs(counts[0] - len(corpus) * weights[0] / sum(weights)) <= 0.5
+    epoch = translation.encode(corpus, tokenizers, shuffle_seed=1, epoch=0, sample=0.1)
+    assert [int(pair["source"][0]) for pair in epoch].count(4) == counts[0]
+
+
+def test_embedded_sets_have_a_direction_by_name():
+    data = translation.load(("ui.en-de", "bible.en-es"))
+    assert {name: len(part) for name, part in data.valid.parts.items()} == {
+        "en-de": 1000,
+        "en-es": 1000,
+    }
+    assert data.head(train=3).train.languages == ["de"] * 3 + ["es"] * 3
+    assert translation.load(("ui.en-de",)).name == "ui.en-de"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"train": ("en-de=a", "b")}, "--train: several directions are named, as en-de=a.tsv.*b$"),
+        ({"train": ("en-de=a", "en-de=b")}, "--train: en-de must be there once"),
+        ({"train": "en-de=a", "test": "b"}, "--test: several directions are named"),
+        ({"train": "en-de=a", "test": "en-fr=b"}, "--test: en-fr must be into a language.*, de"),
+        ({"train": "en-de=*.tsv"}, "is a stream, which has one direction"),
+        ({"test": "en-de=a"}, "Own files need --train"),
+        ({"dataset": ("ui.en-de", "tfds:x")}, "--dataset: several directions are named"),
+    ],
+)
+def test_directions_that_cannot_be_are_refused(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / name).write_text("a\tb\n" * 9)
+    with pytest.raises(ValueError, match=message):
+        translation.load(**given)

@@ -94,7 +94,9 @@ def test_bleu_decides_where_it_can(better, worse, monkeypatch):
     ranks = []
     for pair in (better, worse):
         callback = TranslationScores(list, ["a"], ["a"])
-        monkeypatch.setattr(callback, "_score", lambda pair=pair: pair)
+        monkeypatch.setattr(
+            callback, "_score", lambda pair=pair: dict(zip(("bleu", "chrf"), pair, strict=True))
+        )
         logs = {}
         callback.on_epoch_end(0, logs)
         ranks.append(logs["val_rank"])
@@ -113,3 +115,23 @@ def test_bleu_decides_where_it_can(better, worse, monkeypatch):
 )
 def test_characters_are_kept_where_scripts_need_them(sides, expected):
     assert text_normalization(*sides) == expected
+
+
+def test_groups_are_scored_by_themselves_and_the_mean_is_theirs():
+    sources = ["a", "b", "c", "d"]
+    references = ["a b c d e", "e f g h", "a b c d f", "e f g h"]
+    translations = ["a b c d e", "e f g h", "a b c x f", "e f g x"]
+    metrics = pytest.importorskip("sacrebleu.metrics")
+    callback = TranslationScores(
+        lambda _: translations, sources, references, groups=["x-y", "x-y", "x-z", "x-z"]
+    )
+    logs = {}
+    callback.on_epoch_end(0, logs)
+    for name, rows in (("x-y", slice(2)), ("x-z", slice(2, 4))):
+        bleu = metrics.BLEU().corpus_score(translations[rows], [references[rows]]).score
+        chrf = metrics.CHRF().corpus_score(translations[rows], [references[rows]]).score
+        assert (logs[f"val_bleu_{name}"], logs[f"val_chrf_{name}"]) == (bleu, chrf)
+    assert logs["val_bleu"] == (logs["val_bleu_x-y"] + logs["val_bleu_x-z"]) / 2
+    assert logs["val_chrf"] == (logs["val_chrf_x-y"] + logs["val_chrf_x-z"]) / 2
+    with pytest.raises(ValueError, match="`groups` must have a name for each sentence, 1"):
+        TranslationScores(list, ["a"], ["a"], groups=[])

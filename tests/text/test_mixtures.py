@@ -1,0 +1,125 @@
+"""Claims about several languages: marks that stand before sources, and how often each is shown."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.streams import epochs
+from keras_transformers.text import Mixture, SentencePieceTokenizer, SubwordSampler, encode_pairs
+
+LINES = ["the cat sat on the mat", "a dog sat on a log <2de>"] * 10
+TOKENIZER = SentencePieceTokenizer.train(LINES, 20, languages=("de", "pt_BR"))
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize("lossless", [False, True])
+def test_a_mark_is_one_piece_that_no_text_becomes(model_type, lossless):
+    size = 276 if lossless else 20
+    tokenizer = SentencePieceTokenizer.train(
+        LINES, size, model_type, lossless=lossless, languages=("de", "pt_BR")
+    )
+    assert tokenizer.language_marks == {"de": 4, "pt_BR": 5}
+    marked = tokenizer.towards("pt_BR")
+    for text in ("a dog <2de>", "<2pt_BR> a dog", "<2de>", ""):
+        ids = tokenizer.tokenize(text).numpy().tolist()
+        assert not {4, 5} & {*ids}
+        assert marked.tokenize(text, end=True).numpy().tolist() == [5, *ids, 2]
+        assert marked.tokenize(text).numpy().tolist() == ids
+        assert tokenizer.detokenize([5, *ids, 2]) == tokenizer.detokenize(ids)
+    in_graph = tf.function(lambda texts: marked.tokenize(texts, end=True).to_tensor())
+    expected = marked.tokenize(LINES[:2], end=True).to_tensor()
+    np.testing.assert_array_equal(in_graph(tf.constant(LINES[:2])), expected)
+    assert marked.pieces(expected[0])[0] == "<2pt_BR>"
+    again = SentencePieceTokenizer.from_config(marked.get_config())
+    assert (again.target, again.language_marks) == ("pt_BR", marked.language_marks)
+    assert marked.for_targets().tokenize("a dog", end=True)[0] != 5
+
+
+def test_subword_regularisation_makes_no_mark_and_cuts_none():
+    sampler = SubwordSampler(TOKENIZER, LINES, alpha=0.0)
+    ids, _ = sampler.sample(np.arange(len(LINES)), seed=1)
+    assert not {4, 5} & {*ids.tolist()}
+    pairs = encode_pairs(
+        LINES, LINES, TOKENIZER, shuffle_seed=1, sample=0.1, mixture=Mixture((8, 12), (4, 5))
+    )
+    firsts = [int(pair["source"][0]) for pair in pairs]
+    assert sorted(firsts) == [4] * 8 + [5] * 12
+    for pair in pairs:
+        source = pair["source"].numpy()[1:]
+        assert not {4, 5} & {*source.tolist(), *pair["target"].numpy().tolist()}
+
+
+def test_languages_that_cannot_be_are_refused():
+    for wrong in (("de", "de"), ("d e",), "de"):
+        with pytest.raises(ValueError, match="`languages` must be a list of codes"):
+            SentencePieceTokenizer.train(LINES, 20, languages=wrong)
+    with pytest.raises(ValueError, match=r"`target` must be one of de, pt_BR\. Received: 'fr'"):
+        TOKENIZER.towards("fr")
+    plain = SentencePieceTokenizer.train(LINES, 20)
+    with pytest.raises(ValueError, match="one of none, the vocabulary has no marks"):
+        plain.towards("de")
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0, 100.0])
+def test_shares_are_powers_of_the_sizes(temperature):
+    sizes = (1009, 101, 11)
+    weights = np.array(sizes, np.float64) ** (1 / temperature)
+    expected = sum(sizes) * weights / weights.sum()
+    counts = Mixture(sizes, temperature=temperature).counts
+    assert sum(counts) == sum(sizes)
+    np.testing.assert_allclose(counts, expected, atol=1)
+    if temperature == 1:
+        assert counts == sizes
+
+
+def test_an_epoch_has_the_shares_and_every_pair_comes_before_one_comes_again():
+    sizes, number = (97, 13), 7
+    mixture = Mixture(sizes, temperature=5)
+    seen = np.zeros(110, int)
+    for epoch in range(number):
+        chosen = np.concatenate([*mixture.orders(16, 3, epoch).as_numpy_iterator()])
+        assert (np.sum(chosen < 97), np.sum(chosen >= 97)) == mixture.counts
+        seen += np.bincount(chosen, minlength=110)
+    for part in (seen[:97], seen[97:]):
+        assert part.max() - part.min() <= 1
+    assert np.any(np.diff(chosen) < 0) and len({*(chosen[:20] < 97)}) == 2  # mixed
+
+
+def test_a_run_that_goes_on_sees_the_same_pairs():
+    mixture = Mixture((12, 8), (4, 5), temperature=5)
+
+    def make(epoch):
+        return encode_pairs(
+            LINES, LINES, TOKENIZER, 7, 0.2, batch_size=4, epoch=epoch, mixture=mixture
+        )
+
+    whole = [batch["source"].to_list() for batch in epochs(make, 5).take(15)]
+    rest = [batch["source"].to_list() for batch in epochs(make, 5, start=(1, 2)).take(8)]
+    assert whole[7:] == rest
+    assert whole[:5] != whole[5:10]
+
+
+def test_without_a_seed_all_pairs_come_once_in_their_order():
+    mixture = Mixture((15, 5), (4, 5), temperature=5)
+    pairs = encode_pairs(LINES, LINES, TOKENIZER, mixture=mixture)
+    assert [int(pair["source"][0]) for pair in pairs] == [4] * 15 + [5] * 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sizes": ()}, "`sizes` must be positive"),
+        ({"sizes": (3, 0)}, "`sizes` must be positive"),
+        ({"sizes": (3, 2), "marks": (4,)}, "`marks` must be as many as `sizes`, 2"),
+        ({"sizes": (3,), "temperature": 0.5}, "`temperature` must be 1 or more"),
+        ({"sizes": (3,), "temperature": float("nan")}, "`temperature` must be 1 or more"),
+    ],
+)
+def test_wrong_mixtures_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Mixture(**arguments)
+
+
+def test_a_mixture_of_other_pairs_is_refused():
+    with pytest.raises(ValueError, match="encode_pairs: `mixture` must have as many .*, 20"):
+        encode_pairs(LINES, LINES, TOKENIZER, mixture=Mixture((3, 4)))
