@@ -36,8 +36,8 @@ class TranslatorPredictor(TextPredictor):
     @property
     def target_languages(self) -> tuple[str, ...]:
         """Codes of the languages to choose from; none where there is no choice."""
-        found = vars(self).get("languages") or getattr(self._run, "target_languages", ())
-        return tuple(found)
+        found: tuple[str, ...] = vars(self).get("languages", ())
+        return found or getattr(self._run, "target_languages", ())
 
     def towards(self, target_language: str | None) -> Self:
         """The translator into one of the languages that there are; None where there is one alone.

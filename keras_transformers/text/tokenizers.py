@@ -152,8 +152,8 @@ class SentencePieceTokenizer(tf.Module):
             rule = NORMALIZATIONS[normalization]
             return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
 
-        settings = {"model_type": model_type, "character_coverage": character_coverage}
-        settings["control_symbols"] = symbols_of_languages(languages)
+        settings: dict[str, Any] = {"control_symbols": symbols_of_languages(languages)}
+        settings |= {"model_type": model_type, "character_coverage": character_coverage}
         proto = trained(strings, vocab_size, settings, options)
         return cls(without_paths(proto) if lossless else proto)
 

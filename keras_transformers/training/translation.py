@@ -149,8 +149,8 @@ class TranslationScores(keras.callbacks.Callback):
     def _score_of(self, name: str, translations: Sequence[str]) -> tuple[float, float]:
         """BLEU and chrF of a group."""
         rows = self._groups[name]
-        sides = ([side[row] for row in rows] for side in (translations, self.references))
-        return score_translations(*sides, self._tokenizers[name])[:2]
+        ours, references = ([side[row] for row in rows] for side in (translations, self.references))
+        return score_translations(ours, references, self._tokenizers[name])[:2]
 
 
 def _rows_of_groups(groups: Sequence[str] | None) -> dict[str, list[int]]:

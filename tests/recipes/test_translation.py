@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizer's ops
 
+import keras_transformers
 from tests.recipes.command import ERRORS, PRINTED, assert_last_line_is_true, run
 
 
@@ -62,3 +63,30 @@ def test_the_keras_file_holds_the_model(smoke):
     ids = np.array([[5, 6, 2]])
     assert model({"source": ids, "target": ids}).shape[-1] == 600
     assert model.optimizer.iterations > 0
+
+
+@pytest.mark.slow
+def test_several_directions_in_one_model(tmp_path):
+    """From two embedded sets: scored by direction, served by the language that is asked for."""
+    given = ("--smoke", "--dataset", "ui.en-de", "--dataset", "bible.en-es")
+    metrics = run("translation", tmp_path, *given)
+    for name in ("bleu", "chrf"):
+        each = [metrics[f"test_{name}_{direction}"] for direction in ("en-de", "en-es")]
+        assert metrics[f"test_{name}"] == pytest.approx(np.mean(each))
+    reports = json.loads((tmp_path / "report.json").read_text())["directions"]
+    assert reports["en-es"]["scores"]["chrf"] == metrics["test_chrf_en-es"]
+    with open(tmp_path / "history.csv", newline="") as file:
+        assert {"val_bleu_en-de", "val_chrf_en-es"} <= set(next(csv.DictReader(file)))
+    with open(tmp_path / "translations.tsv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["direction"] for row in rows] == ["en-de"] * 64 + ["en-es"] * 64
+    predictor = keras_transformers.load(tmp_path)
+    assert predictor.target_languages == ("de", "es")
+    for code in ("de", "es"):
+        of_code = [row for row in rows if row["direction"].endswith(code)]
+        answers = predictor.predict([row["source"] for row in of_code], target_language=code)
+        assert answers == [row["translation"] for row in of_code]
+    with pytest.raises(ValueError, match="`fit` learns one language"):
+        predictor.fit([("a", "b")] * 9)
+    assert (tmp_path / "figures" / "errors.png").exists()
+    assert_last_line_is_true(tmp_path)
