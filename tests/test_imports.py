@@ -139,7 +139,7 @@ IN_RECIPES_EXTRA = (
 )
 SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
 SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
-SHARED += ("published", "streaming", "training", "translating")
+SHARED += ("published", "repeated", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.

@@ -60,14 +60,8 @@ def encode_pairs(
     >>> [pair["target"].numpy().tolist() for pair in encode_pairs(["a", "b"], ["", ""], tokenizer)]
     [[1, 2], [1, 2]]
     """
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"encode_pairs: `targets` must have as many sentences as `sources`, {len(sources)}. "
-            f"Received: {len(targets)}"
-        )
+    _check_pairs(sources, targets, mixture)
     target_tokenizer = target_tokenizer or tokenizer
-    if mixture is not None:
-        mixture.check("encode_pairs", len(sources))
     marked = mixture.marked if mixture else lambda ids, chosen: ids
     with tf.init_scope():  # not as a constant of the graph in which `streams.epochs` asks for it
         texts = [tf.constant(list(side), tf.string) for side in (sources, targets)]
@@ -98,6 +92,19 @@ def encode_pairs(
         chunks = tf.data.Dataset.zip(chunks, keys(shuffle_seed or 0, epoch)).map(draw)
     chunks = chunks.prefetch(1)
     return chunks if batch_size else chunks.unbatch()
+
+
+def _check_pairs(sources: Sequence[str], targets: Sequence[str], mixture: Mixture | None) -> None:
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"encode_pairs: `targets` must have as many sentences as `sources`, {len(sources)}. "
+            f"Received: {len(targets)}"
+        )
+    if mixture is not None and sum(mixture.sizes) != len(sources):
+        raise ValueError(
+            f"encode_pairs: `mixture` must have as many pairs as there are, {len(sources)}. "
+            f"Received: {mixture.sizes}"
+        )
 
 
 def _within(

@@ -62,14 +62,6 @@ class Mixture:
         ends = np.cumsum(shares) / shares.sum() * sizes.sum()
         return tuple(np.diff(np.rint(ends).astype(int), prepend=0).tolist())
 
-    def check(self, owner: str, number: int) -> None:
-        """ValueError unless there are so many pairs."""
-        if sum(self.sizes) != number:
-            raise ValueError(
-                f"{owner}: `mixture` must have as many pairs as there are, {number}. "
-                f"Received: {self.sizes}"
-            )
-
     def orders(
         self, size: int, seed: int | None, epoch: int | tf.Tensor | None = None
     ) -> tf.data.Dataset:
