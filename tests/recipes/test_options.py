@@ -206,3 +206,9 @@ def test_an_option_of_one_or_several_can_be_repeated():
         *("--epochs", "3", "--smoke", "--epochs", "4", "--train", "a", "b", "c")
     ]
     assert gathered(given[:4], kind("translation")) == given[:4]
+
+
+def test_a_file_has_a_list_for_an_option_of_one_or_several(tmp_path):
+    (tmp_path / "a.yaml").write_text("train: [en-de=a.tsv, en-es=b.tsv]\n")
+    found = configure(kind("translation"), config=str(tmp_path / "a.yaml"))
+    assert found.data.train == ("en-de=a.tsv", "en-es=b.tsv")
