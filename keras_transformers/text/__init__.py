@@ -26,6 +26,7 @@ from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.tagged import TaggedCorpus, read_tagged
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
+from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.text.words import Alignment, WordAligner, Words, words_of
@@ -46,6 +47,7 @@ __all__ = [
     "SubwordSampler",
     "TaggedCorpus",
     "TextCorpus",
+    "TrimmedTokenizer",
     "WordAligner",
     "WordPieceTokenizer",
     "Words",
@@ -69,6 +71,7 @@ __all__ = [
     "real_token_share",
     "row_of_labels",
     "sliding_windows",
+    "trim_tokenizer",
     "with_offsets",
     "words_of",
 ]
