@@ -114,9 +114,11 @@ def trim_vocabulary(
     tokens, tied or not, and of biases of the output. Rows behind the tokenizer's ids, with which
     published tables are filled up, go. All other weights are the same.
 
-    Of the same texts the model gets the same vectors, and gives kept ids the same logits. What it
-    writes is the same wherever what it wrote consists of kept pieces; log-probabilities are higher,
-    since the pieces that are gone have no part in the sum.
+    Of the same texts the model gets the same vectors, and gives kept ids the same logits. Greedy
+    search writes the same wherever what it wrote consists of kept pieces. Log-probabilities are
+    higher, since the pieces that are gone have no part in the sum: they are those that
+    `Constraints(banned=..., renormalize=True)` makes of the old model. Of two beginnings one can
+    gain more by that than the other, so that beams and samples may come out otherwise.
 
     Args:
         model: A built `Transformer`, `RecurrentTranslator`, `LanguageModel` or `TextEncoder`; it is

@@ -4,6 +4,7 @@ from keras_transformers.text.added_tokens import AddedToken
 from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share
 from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import PairCorpus, read_pairs
+from keras_transformers.text.coverage import Coverage, coverage
 from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.fairseq import FairseqTokenizer
 from keras_transformers.text.fast import FastTokenizer
@@ -35,6 +36,7 @@ __all__ = [
     "AddedToken",
     "Alignment",
     "BytePairTokenizer",
+    "Coverage",
     "FairseqTokenizer",
     "FastTokenizer",
     "Languages",
@@ -55,6 +57,7 @@ __all__ = [
     "bucketed",
     "bucketed_texts",
     "bucketing",
+    "coverage",
     "encode_pairs",
     "encoder_of_documents",
     "encoder_of_labelled",

@@ -15,6 +15,7 @@ from keras_transformers.text import (
     SiglipTokenizer,
     TrimmedTokenizer,
     WordPieceTokenizer,
+    coverage,
     trim_tokenizer,
 )
 from keras_transformers.text.sentence_piece_models import SentencePieceModel
@@ -205,3 +206,18 @@ def test_what_cannot_be_trimmed_is_refused_by_name(tokenizers):
     config = json.loads(json.dumps(marian.get_config())) | {"target_vocab": list(marian.vocab)}
     with pytest.raises(ValueError, match="one vocabulary for both sides.*with a `target_vocab`"):
         trim_tokenizer(type(marian).from_config(config), ["a"])
+
+
+def test_coverage_counts_words_pieces_and_what_is_unknown(tokenizers):
+    tokenizer = tokenizers("unigram")
+    found = coverage(tokenizer, iter(["the door", "☃ ☃", ""]))
+    ids = tokenizer.tokenize(["the door", "☃ ☃"]).flat_values.numpy()
+    assert (found.texts, found.words, found.pieces) == (3, 4, len(ids))
+    assert found.unknown == (ids == tokenizer.unknown_id).mean() > 0
+    assert found.pieces_per_word == len(ids) / 4
+    assert found.used == len({*ids.tolist()}) / 500
+    trimmed = trim_tokenizer(tokenizer, ["the door"]).tokenizer
+    assert coverage(trimmed, ["the door"]).used > coverage(tokenizer, ["the door"]).used
+    assert coverage(tokenizers("gpt2"), ["☃"]).unknown == 0
+    with pytest.raises(ValueError, match="coverage: `texts` must have words in them"):
+        coverage(tokenizer, [" "])
