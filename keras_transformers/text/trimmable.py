@@ -51,6 +51,9 @@ class Trimmable(Protocol):
 class Pieces:
     """The vocabulary of a tokenizer that SentencePiece cuts for."""
 
+    names: Sequence[str]
+    by_frequency: Sequence[str]
+
     def __init__(self, tokenizer: SentencePieceTokenizer | PieceTokenizer) -> None:
         self._tokenizer = tokenizer
         self.names = tokenizer.pieces(range(tokenizer.vocab_size))
@@ -94,6 +97,9 @@ class Pieces:
 class BytePairs:
     """The vocabulary of a tokenizer that merges pairs of bytes."""
 
+    names: Sequence[str]
+    by_frequency: Sequence[str]
+
     def __init__(self, tokenizer: BytePairTokenizer) -> None:
         self._tokenizer = tokenizer
         numbers = dict(tokenizer.vocab)
@@ -134,6 +140,9 @@ class BytePairs:
 
 class WordPieces:
     """The vocabulary of a tokenizer of BERT's kind, which takes the longest piece each time."""
+
+    names: Sequence[str]
+    by_frequency: Sequence[str]
 
     def __init__(self, tokenizer: WordPieceTokenizer) -> None:
         self._tokenizer, self.names = tokenizer, tokenizer.vocab
