@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformers import pretrained
 from keras_transformers.text import (
@@ -18,7 +19,6 @@ from keras_transformers.text import (
     coverage,
     trim_tokenizer,
 )
-from keras_transformers.text.sentence_piece_models import SentencePieceModel
 from recipes.data.translation import load as load_pairs
 from tests.pretrained.folders import gpt2, marian
 from tests.pretrained.piece_folders import CLASSES, write
@@ -155,13 +155,38 @@ def test_size_keeps_the_most_frequent_pieces_besides(kind, tokenizers):
     assert cut(whole, WORDS) == cut(tokenizer, WORDS)
 
 
+def by_hand(scores, samples=b""):
+    """A tokenizer of the unigrams with these scores."""
+    model = sentencepiece_model_pb2.ModelProto()
+    for number, mark in enumerate(["<pad>", "<s>", "</s>", "<unk>"]):
+        model.pieces.add(piece=mark, type=2 if mark == "<unk>" else 3)
+        setattr(model.trainer_spec, ("pad_id", "bos_id", "eos_id", "unk_id")[number], number)
+    for piece, score in scores.items():
+        model.pieces.add(piece=piece, score=score)
+    model.normalizer_spec.name = "identity"
+    return SentencePieceTokenizer(model.SerializeToString() + samples)
+
+
 def test_the_cost_of_unknown_characters_stays():
-    """An unknown character costs 10 more than the rarest piece, which must stay for that."""
-    tokenizer = own("unigram")
-    trimmed = trim_tokenizer(tokenizer, ["a"]).tokenizer
-    for each in (min, max):
-        old, new = (SentencePieceModel(t.proto).normal.values() for t in (tokenizer, trimmed))
-        assert each(old) == each(new)
+    """It is 10 more than that of the rarest piece: cheaper ones would stand beside "bc" here."""
+    scores = {"▁": -1, "a": -1, "b": -50, "c": -60, "aZb": -60, "bc": -1, "rare": -200}
+    tokenizer, texts = by_hand(scores), ["aZbc", "bc"]
+    trimmed = trim_tokenizer(tokenizer, texts).tokenizer
+    assert cut(tokenizer, texts) == [["▁", "aZb", "c"], ["▁", "bc"]] == cut(trimmed, texts)
+    without = by_hand({piece: score for piece, score in scores.items() if piece != "rare"})
+    assert cut(without, texts[:1]) == [["▁", "a", "<unk>", "bc"]]
+
+
+def test_samples_by_which_sentencepiece_tests_itself_go():
+    """A file with samples is read only if they are cut as it says."""
+
+    def field(number, content):
+        return bytes([8 * number + 2, len(content)]) + content
+
+    samples = field(4, field(1, field(1, b"bc") + field(2, "▁ bc".encode())))
+    tokenizer = by_hand({"▁": -1, "b": -50, "c": -60, "bc": -2, "d": -70}, samples)
+    trimmed = trim_tokenizer(tokenizer, ["d"]).tokenizer
+    assert cut(trimmed, ["bc d"]) == [["▁", "b", "c", "▁", "d"]]
 
 
 def test_a_word_that_is_unknown_stays_so():
