@@ -64,7 +64,7 @@ class TrimmedModel:
         >>> trimmed.search(Greedy(Constraints(banned=(4, 5)))).constraints.banned
         (3,)
         """
-        if "constraints" not in {field.name for field in dataclasses.fields(search)}:
+        if "constraints" not in getattr(type(search), "__dataclass_fields__", ()):
             raise ValueError(
                 "TrimmedModel.search: `search` must be Greedy, BeamSearch or Sampling. "
                 f"Received: {type(search).__name__}"

@@ -100,7 +100,12 @@ def test_logits_of_kept_ids_are_the_same_to_the_bit(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "search"), [("MBartTokenizer", Greedy()), ("marian", BeamSearch(3))]
+    ("name", "search"),
+    [
+        ("marian", Greedy()),
+        pytest.param("marian", BeamSearch(3), marks=pytest.mark.slow),
+        pytest.param("MBartTokenizer", Greedy(), marks=pytest.mark.slow),
+    ],
 )
 def test_translations_of_kept_pieces_are_the_same(name, search, tmp_path):
     """Where the old model may write kept pieces alone, both write the same.
@@ -215,6 +220,8 @@ def test_searches_are_renumbered():
         found = trimmed.search(kind(constraints=limits)).constraints
         assert (found.banned, found.required) == ((2, (1, 3)), (3,))
         assert found.boundaries == Boundaries((1, 4), 3, 4, (2,), 0)
+    with pytest.raises(ValueError, match="must be Greedy, BeamSearch or Sampling. Received: str"):
+        trimmed.search("greedy")
     for wrong, name in (
         (Constraints(required=(5,)), "required"),
         (Constraints(boundaries=Boundaries(first=8)), "first"),

@@ -11,6 +11,8 @@ from sentencepiece import sentencepiece_model_pb2
 
 from keras_transformers import pretrained
 from keras_transformers.text import (
+    AddedToken,
+    FairseqTokenizer,
     FastTokenizer,
     SentencePieceTokenizer,
     SiglipTokenizer,
@@ -21,7 +23,7 @@ from keras_transformers.text import (
 )
 from recipes.data.translation import load as load_pairs
 from tests.pretrained.folders import gpt2, marian
-from tests.pretrained.piece_folders import CLASSES, write
+from tests.pretrained.piece_folders import CLASSES, spm, write
 
 PAIRS = load_pairs("ui.en-de").train
 # Letters of the vocabularies, some that they lack, marks, and spaces of several kinds.
@@ -37,7 +39,7 @@ TEXTS = st.lists(
     max_size=6,
 )
 OWN = ("unigram", "bpe", "bytes", "lossless")
-KINDS = (*CLASSES, "marian", "gpt2", "bert", *OWN)
+KINDS = (*CLASSES, "xlmr", "marian", "gpt2", "bert", *OWN)
 
 
 def own(kind):
@@ -61,6 +63,9 @@ def tokenizers(tmp_path_factory):
             elif kind in ("marian", "gpt2"):
                 (marian if kind == "marian" else gpt2)(folder)
                 made[kind] = pretrained.load_tokenizer(folder)
+            elif kind == "xlmr":
+                mask = AddedToken("<mask>", special=True, lstrip=True)
+                made[kind] = FairseqTokenizer(spm("unigram"), [mask])
             elif kind == "bert":
                 made[kind] = WordPieceTokenizer.train(PAIRS.sources[:800], 400)
             else:
