@@ -8,9 +8,11 @@ from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.search import load_search
 from keras_transformers.pretrained.tokenizers import load_tokenizer
+from keras_transformers.pretrained.trimming import TrimmedModel, trim_vocabulary
 from keras_transformers.pretrained.written_tokenizers import save_tokenizer
 
 __all__ = [
+    "TrimmedModel",
     "class_names",
     "find",
     "load",
@@ -23,4 +25,5 @@ __all__ = [
     "save_adapter",
     "save_preprocessing",
     "save_tokenizer",
+    "trim_vocabulary",
 ]

@@ -4,6 +4,7 @@ from keras_transformers.text.added_tokens import AddedToken
 from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share
 from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import PairCorpus, read_pairs
+from keras_transformers.text.coverage import Coverage, coverage
 from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.fairseq import FairseqTokenizer
 from keras_transformers.text.fast import FastTokenizer
@@ -27,6 +28,7 @@ from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.tagged import TaggedCorpus, read_tagged
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
+from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.text.words import Alignment, WordAligner, Words, words_of
@@ -35,6 +37,7 @@ __all__ = [
     "AddedToken",
     "Alignment",
     "BytePairTokenizer",
+    "Coverage",
     "FairseqTokenizer",
     "FastTokenizer",
     "Languages",
@@ -48,6 +51,7 @@ __all__ = [
     "SubwordSampler",
     "TaggedCorpus",
     "TextCorpus",
+    "TrimmedTokenizer",
     "WordAligner",
     "WordPieceTokenizer",
     "Words",
@@ -55,6 +59,7 @@ __all__ = [
     "bucketed",
     "bucketed_texts",
     "bucketing",
+    "coverage",
     "encode_pairs",
     "encoder_of_documents",
     "encoder_of_labelled",
@@ -71,6 +76,7 @@ __all__ = [
     "real_token_share",
     "row_of_labels",
     "sliding_windows",
+    "trim_tokenizer",
     "with_offsets",
     "words_of",
 ]
