@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformers.annotations import Strings, Tokenizer, Values
 from keras_transformers.streams import orders, without_autotuning
 from keras_transformers.text.batching import CHUNK, check_boundaries
-from keras_transformers.text.frames import marks_of, rows_of
+from keras_transformers.text.frames import in_marks, marks_of
 
 
 def framed(
@@ -36,8 +36,7 @@ def framed(
     ids = tokenizer.tokenize(strings)
     marks = marks_of(tokenizer)
     room = longest - sum(map(len, marks))
-    before, after = (rows_of(each, ids.nrows()) for each in marks)
-    return tf.concat([before, ids[:, :room], after], axis=1), ids.row_lengths() > room
+    return in_marks(ids[:, :room], marks), ids.row_lengths() > room
 
 
 def bucketed_texts(

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Strings, Tokenizer
 from keras_transformers.text.cutting import SPACES, cut_out, valid
-from keras_transformers.text.frames import marks_of, rows_of
+from keras_transformers.text.frames import in_marks, marks_of
 from keras_transformers.text.word_splitting import ALONE
 
 PROBE = "a"  # any word will do
@@ -143,11 +143,10 @@ class WordAligner:
         found = self._tokenizer.tokenize(flat)
         sizes = tf.cast(found.row_lengths(), tf.int32)
         ids = words.with_values(found).merge_dims(1, 2)
-        before, after = (rows_of(each, ids.nrows()) for each in self._marks)
         # Of all pieces of all texts, how many stand before each word; then in its text alone.
         all_before = tf.cumsum(sizes, exclusive=True)
         firsts = all_before - tf.cast(tf.gather(ids.row_starts(), words.value_rowids()), tf.int32)
         there = (sizes > 0) & (firsts < self._room)
         firsts = tf.where(there, firsts + len(self._marks[0]), -1)
-        ids = tf.concat([before, ids[:, : self._room], after], axis=1)
+        ids = in_marks(ids[:, : self._room], self._marks)
         return Alignment(ids, words.with_values(firsts), words.with_values(sizes))
