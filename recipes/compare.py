@@ -115,7 +115,7 @@ def main():
         print(compare(config.runs, config.samples))
         if config.figure is not None:
             reports = {folder: read(folder, "report.json") for folder in config.runs}
-            grouped_bars(panels_of_reports(by_direction(reports)), config.figure)
+            grouped_bars(panels_of_reports(by_direction(reports)), path=config.figure)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,17 @@ from tests.serving.answers import differences
 from tests.serving.loader import as_lists
 
 QUICK = ("text classifier", "mask filler", "sentence encoder", "image classifier, vit")
-EVERY = [
-    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in examples.MAKE
-]
+
+
+def _marked(names):
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+OF_PIXELS = ("image classifier, vit", "image encoder", "detector")
+EVERY, IMAGES = _marked(examples.MAKE), _marked(OF_PIXELS)
+TEXTS = _marked(name for name in examples.MAKE if name not in OF_PIXELS)
 SAMPLED = ("translator, sampling", "text generator, gpt2")  # by the number of the row
 OF_IMAGES = ("image classifier, vit", "detector")
-TEXTS = EVERY[:-2]
-IMAGES = EVERY[-2:]
 PNG, JPEG = examples.images()[0], examples.images()[-1]
 PIXELS = np.random.default_rng(3).integers(0, 256, (40, 30, 3))
 MEGABYTE = 1 << 20

@@ -2,7 +2,9 @@
 
 import io
 import json
+import pathlib
 
+import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -16,10 +18,10 @@ from keras_transformers.text import (
     WordPieceTokenizer,
 )
 from tests.pretrained import folders
-from tests.pretrained.test_tokenizer_files import GOLDEN
 
 hf = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
+GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")
 LINES = [
     "The cat's mat in the U.S. costs $5,000.00",
     "Überall naïve Boxkämpfer, twice!",

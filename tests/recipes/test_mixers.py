@@ -67,7 +67,7 @@ def test_every_variant_makes_a_model_of_every_task(variant, task):
 @pytest.mark.slow
 def test_the_recurrent_recipe_leaves_the_whole_folder(tmp_path):
     run("recurrent_translation", tmp_path, "--smoke")
-    figures = {"training_curves.png", "cross_attention.png"}
+    figures = {"training_curves.png", "cross_attention.png", "errors.png"}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == figures
     with open(tmp_path / "translations.tsv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))[:4]

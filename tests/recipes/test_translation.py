@@ -22,8 +22,8 @@ def smoke(tmp_path_factory):
 
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, metrics = smoke
-    figures = {"training_curves.png", "cross_attention.png", "position_similarity.png"}
-    assert {path.name for path in (folder / "figures").iterdir()} == figures
+    figures = {"training_curves", "cross_attention", "position_similarity", "errors"}
+    assert {path.stem for path in (folder / "figures").iterdir()} == figures
     assert json.loads((folder / "config.json").read_text())["dataset"] == "ui.en-de"
     assert {"seconds", "parameters", "test_bleu", "test_chrf"} <= set(metrics)
     with open(folder / "history.csv", newline="") as file:
