@@ -107,6 +107,12 @@ def _translations(folder):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+def draw(folders, path):
+    """Draws where the translations of runs are wrong."""
+    reports = {folder: read(folder, "report.json") for folder in folders}
+    grouped_bars(panels_of_reports(by_direction(reports)), path)
+
+
 def main():
     """The command line; bad input ends in one sentence."""
     called = program("compare")
@@ -114,8 +120,7 @@ def main():
     with ending_in_a_sentence(called):
         print(compare(config.runs, config.samples))
         if config.figure is not None:
-            reports = {folder: read(folder, "report.json") for folder in config.runs}
-            grouped_bars(panels_of_reports(by_direction(reports)), path=config.figure)
+            draw(config.runs, config.figure)
 
 
 if __name__ == "__main__":

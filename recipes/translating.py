@@ -144,7 +144,7 @@ def by_direction(reports):
 def draw_errors(folder, path):
     """Draws the report of a run."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    grouped_bars(panels_of_reports(by_direction({"run": report})), path=path)
+    grouped_bars(panels_of_reports(by_direction({"run": report})), path)
 
 
 def draw(model, tokenizer, rows, match, title, path):
