@@ -57,11 +57,7 @@ class GivenTranslations(tf.Module):
     def _answer(
         self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor, rounds: Rounds
     ) -> dict[str, tf.Tensor]:
-        translator, number = self._translator_of(), tf.size(text)
-        # No row at all is computed as an empty one, for rounds must know how wide results are.
-        text, translation = _one_at_least(text), _one_at_least(translation)
-        first = translator.target_languages[:1]
-        language = tuple(_one_at_least(each, *first) for each in language)
+        translator = self._translator_of()
         sources, _, cut = translator._sources(text, *language)
         before, after = translator.target_marks
         lengths = [most_tokens(each) + len(before) for each in translator._lengths]
@@ -70,36 +66,27 @@ class GivenTranslations(tf.Module):
         room = lengths[-1] - len(before) - len(after)
         too_long = (ids.row_lengths() > room) | shortened
         targets = in_marks(ids[:, :room], (before, after))
-        # Rows of nearly one length together, in the order of the longer side.
-        order = tf.argsort(tf.maximum(sources.row_lengths(), targets.row_lengths()), stable=True)
-        chosen, unmarked = len(before), tf.cast(targets.row_lengths(), tf.int32)
-        width = tf.reduce_max(tf.concat([unmarked, [chosen + 1]], axis=0)) - chosen
+        chosen = len(before)
+        widest = lengths[-1] - chosen
 
         def compute(sources: tf.RaggedTensor, targets: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             padding = padding_of(translator._model)
             found = rounds.program(self._log_probabilities)(
                 rounds.padded(sources, translator._lengths, padding),
                 rounds.padded(targets, lengths, padding),
-            )[:, chosen - 1 :][:, :width]
-            short = width - tf.shape(found)[1]
+            )[:, chosen - 1 :]
+            short = widest - tf.shape(found)[1]
             return {"log_probabilities": tf.pad(found, [[0, 0], [0, short]])}
 
-        results = {"log_probabilities": tf.TensorSpec([None, None], tf.float32)}
-        given = [tf.gather(each, order) for each in (sources, targets)]
-        found = rounds.run(compute, given, results)["log_probabilities"]
-        found = tf.reshape(tf.gather(found, tf.argsort(order)), [-1, width])
-        names = tf.gather(self._names(), targets[:, chosen:])
-        answer = {
+        results = {"log_probabilities": tf.TensorSpec([None, widest], tf.float32)}
+        found = rounds.run_by_length(compute, sources, results, targets)["log_probabilities"]
+        tokens = tf.gather(self._names(), targets[:, chosen:]).to_tensor("")
+        return {
             "score": tf.reduce_sum(found, axis=1),
-            "log_probabilities": found,
-            "tokens": names.to_tensor("", shape=[None, None])[:, :width],
+            "log_probabilities": found[:, : tf.shape(tokens)[1]],
+            "tokens": tokens,
             "truncated": cut | too_long,
         }
-        return {name: tensor[:number] for name, tensor in answer.items()}
 
     def _log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         return self._translator_of()._model.log_probabilities(source, target)
-
-
-def _one_at_least(texts: tf.Tensor, one: str = "") -> tf.Tensor:
-    return tf.cond(tf.equal(tf.size(texts), 0), lambda: tf.constant([one]), lambda: texts)

@@ -60,10 +60,16 @@ class Rounds:
         compute: Callable[..., dict[str, tf.Tensor]],
         ids: tf.RaggedTensor,
         results: dict[str, tf.TensorSpec],
+        *others: tf.RaggedTensor,
     ) -> dict[str, tf.Tensor]:
-        """`run` on a RaggedTensor, rows of nearly the same length together; in their own order."""
-        order = tf.argsort(ids.row_lengths(), stable=True)
-        found = self.run(compute, [tf.gather(ids, order)], results)
+        """`run` on a RaggedTensor, rows of nearly the same length together; in their own order.
+
+        `others` are given to `compute` beside it; a row is then as long as the longest of its own.
+        """
+        inputs = (ids, *others)
+        lengths = tf.reduce_max([each.row_lengths() for each in inputs], axis=0)
+        order = tf.argsort(lengths, stable=True)
+        found = self.run(compute, [tf.gather(each, order) for each in inputs], results)
         back = tf.argsort(order)
         return {name: tf.gather(result, back) for name, result in found.items()}
 

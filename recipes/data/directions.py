@@ -24,7 +24,7 @@ class JoinedCorpus:
     temperature: float = 1.0
 
     def __len__(self):
-        return len(self.sources)
+        return sum(map(len, self.parts.values()))
 
     @property
     def sources(self):
