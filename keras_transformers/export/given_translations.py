@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
 from keras_transformers.export.served import bounded
 from keras_transformers.generation.request import most_tokens, padding_of
-from keras_transformers.text.frames import in_marks
+from keras_transformers.text.frames import cutter_of_targets, in_marks
 
 PAIR = (
     tf.TensorSpec([None], tf.string, name="text"),
@@ -32,9 +32,7 @@ class GivenTranslations(tf.Module):
     def __init__(self, translator: Any) -> None:
         super().__init__(name="given_translations")
         self._translator_of = lambda: translator
-        tokenizer = translator._tokenizer
-        made = hasattr(tokenizer, "for_targets")
-        self._tokenizer = tokenizer.for_targets() if made else tokenizer
+        self._tokenizer = cutter_of_targets(translator._tokenizer)
         self._pieces: tf.Tensor | None = None
         self.compiled = self._traced(CompiledRounds())
         self.portable = self._traced(PortableRounds())

@@ -11,7 +11,7 @@ from keras_transformers.streams import orders
 from keras_transformers.tables import Chosen
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
 from keras_transformers.text.boundaries import boundaries_for, within
-from keras_transformers.text.frames import in_marks
+from keras_transformers.text.frames import cutter_of_targets, in_marks
 from keras_transformers.training import score_translations, token_learning
 
 LONGEST = 512  # ids on a side; longer pairs are left out, and counted
@@ -84,7 +84,7 @@ class TranslatorFitting(Fitted):
     def _ids(self, corpus: PairCorpus, asked: Asked) -> dict[str, tf.RaggedTensor]:
         """Ids with the marks that the model knows; pairs that are too long are left out."""
         tokenizer = self.held.tokenizer
-        targets = tokenizer.for_targets() if hasattr(tokenizer, "target_proto") else tokenizer
+        targets = cutter_of_targets(tokenizer)
         marks = {"source": self._source_marks(), "target": self.served().target_marks}
         texts = {"source": (tokenizer, corpus.sources), "target": (targets, corpus.targets)}
         found = {}

@@ -18,6 +18,14 @@ def in_marks(ids: tf.RaggedTensor, marks: tuple[Marks, Marks]) -> tf.RaggedTenso
     return tf.concat([before, ids, after], axis=1)
 
 
+def cutter_of_targets(tokenizer: Any) -> Any:
+    """The tokenizer that cuts targets, marks apart: only Marian's may have a model for each side.
+
+    Languages alone change marks, and need not be known.
+    """
+    return tokenizer.for_targets() if hasattr(tokenizer, "target_proto") else tokenizer
+
+
 def marks_of(tokenizer: Any) -> tuple[Marks, Marks]:
     """The ids that a tokenizer puts before and after a text that is classified.
 

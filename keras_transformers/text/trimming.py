@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array
+from keras_transformers.text.frames import cutter_of_targets
 from keras_transformers.text.given import given_texts
 from keras_transformers.text.trimmable import Tokenizer, Trimmable, trimmable
 
@@ -100,8 +101,7 @@ def trim_tokenizer(
     True
     """
     vocabulary = trimmable("trim_tokenizer", tokenizer)
-    # Marks of languages apart, only Marian's cut the two sides otherwise.
-    other = tokenizer.for_targets() if hasattr(tokenizer, "target_proto") else tokenizer
+    other = cutter_of_targets(tokenizer)
     used, seen = set[str](), set[str]()
     for side, given in ((tokenizer, texts), (other, targets)):
         for batch in _batches(given):

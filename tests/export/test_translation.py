@@ -7,9 +7,16 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers.export import Translator
-from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling, generate
+from keras_transformers.generation import (
+    BeamSearch,
+    Boundaries,
+    Constraints,
+    Greedy,
+    Sampling,
+    generate,
+)
 from keras_transformers.models import Transformer
-from keras_transformers.text import SentencePieceTokenizer, encode_pairs, packed
+from keras_transformers.text import PieceTokenizer, SentencePieceTokenizer, encode_pairs, packed
 from keras_transformers.training import SmoothedCrossEntropy
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
@@ -146,3 +153,14 @@ def test_given_translations_are_scored_token_by_token(served, model, tokenizer, 
     assert served.score(["the"], [" ".join(WORDS * 9)])[0]["truncated"]
     with pytest.raises(ValueError, match="as long as each other"):
         served.score(["the"], ["a", "b"])
+
+
+def test_languages_whose_target_nobody_has_said_are_no_hindrance(tokenizer):
+    pieces = [*tokenizer.pieces(range(tokenizer.vocab_size)), "__en__", "__de__"]
+    languages = {"tokens": {"en": "__en__", "de": "__de__"}, "source": "en"}
+    many = PieceTokenizer(tokenizer.proto, pieces, languages=languages)
+    assert many.languages.target is None
+    model = Transformer.from_variant("tiny", many.vocab_size, padding_id=many.pad_id)
+    search = Greedy(Constraints(boundaries=Boundaries(start=many.end_id, first=len(pieces) - 1)))
+    served = Translator(model, many, search, (8,))
+    assert len(served.score(["the cat"], ["the cat"])[0]["tokens"]) > 1
