@@ -5,6 +5,8 @@
     python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
     python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
     python -m recipes.translation --train en-de=a.tsv en-es=b.tsv  # one model of several directions
+    python -m recipes.translation --reverse                # the other way round
+    python -m recipes.translation --extra pairs.tsv.gz     # see recipes.back_translate
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
@@ -48,6 +50,9 @@ class Data:
     test: str | tuple[str, ...] | None = None
     temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
+    extra: tuple[str, ...] = ()  # files of more pairs to learn from, as of `recipes.back_translate`
+    upsample: float = 1.0  # how often other pairs are shown for each time that those are
+    reverse: bool = False  # translate targets to sources, as the model that back-translates does
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
@@ -119,13 +124,14 @@ class Config:
 def load_data(config, folder=None):
     """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
     of = config.data
-    given = {"columns": of.columns, "temperature": of.temperature}
+    names = ("columns", "temperature", "extra", "upsample", "reverse")
+    given = {name: getattr(of, name) for name in names}
     data = load(of.dataset, of.train, of.valid, of.test, **given)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:
         tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
-    elif isinstance(data.train, JoinedCorpus):
+    elif isinstance(data.test, JoinedCorpus):
         raise ValueError("--pretrained: published translators go on in one direction alone.")
     else:
         tokenizer = load_tokenizer(config.model.pretrained)

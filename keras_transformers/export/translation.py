@@ -94,6 +94,11 @@ class Translator(Served):
         self._scoring = GivenTranslations(self)
 
     @property
+    def search(self) -> Search:
+        """What chooses tokens; marks are banned."""
+        return self._search
+
+    @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids before and behind a target: START, and the token of a language behind it; END."""
         boundaries = self._search.constraints.boundaries
@@ -139,13 +144,25 @@ class Translator(Served):
             # into a wrong constant.
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
-            drawn = uniform(self._search, _most(source), ids.nrows())
+            drawn = self.drawn(ids, _most(source))
             return search(source, drawn, rounds.stages)
 
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
         return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+
+    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor) -> tf.Tensor | None:
+        """Hook: the random numbers in [0, 1) of `Sampling` for a round, None for other searches.
+
+        Args:
+            ids: Of its sources, int32 `(batch, None)`.
+            most: Tokens of each translation, at most.
+
+        Returns:
+            float32 `(batch, most, samples)`.
+        """
+        return uniform(self._search, most, ids.nrows())
 
     def _decode(
         self, source: tf.Tensor, drawn: Any, stages: int | None

@@ -39,6 +39,11 @@ class TranslatorPredictor(TextPredictor):
         found: tuple[str, ...] = vars(self).get("languages", ())
         return found or getattr(self._run, "target_languages", ())
 
+    @property
+    def search(self) -> Any:
+        """What chooses tokens, see `export.Translator`; None of a SavedModel, which hides it."""
+        return getattr(self._run, "search", None)
+
     def towards(self, target_language: str | None) -> Self:
         """The translator into one of the languages that there are; None where there is one alone.
 

@@ -1,7 +1,8 @@
 """A SentencePiece model, run by tensorflow-text in the graph, or by `sentencepiece`."""
 
 import functools
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -54,6 +55,15 @@ class SentencePieces:
             found = self._op().id_to_string(tf.constant(list(ids), tf.int32))
             return [piece.decode() for piece in found.numpy()]
         return [self._model.id_to_piece(int(each)) for each in ids]
+
+    def controls(self, pattern: re.Pattern[str], ids: Sequence[int]) -> dict[str, int]:
+        """Piece -> id of those ids whose pieces fit a pattern, and that no text becomes."""
+        named = zip(self.names(ids), ids, strict=True)
+        return {
+            piece: number
+            for piece, number in named
+            if pattern.fullmatch(piece) and self._model.is_control(number)
+        }
 
     def ids(self, strings: tf.Tensor, sample: float | None = None) -> tf.RaggedTensor:
         """Ids `(n, None)` of strings `(n,)`; `sample` as in `SentencePieceTokenizer.tokenize`."""

@@ -11,6 +11,7 @@ from keras_transformers.training import text_normalization
 from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
 from .embedded import find as find_embedded
 from .embedded import split_name
+from .extra import extended
 from .own_files import SAMPLE, held_out_of, own_files, shards_of
 from .tfds import download, find
 
@@ -38,6 +39,26 @@ class TranslationData:
         kept = {split: getattr(self, split).head(number) for split, number in numbers.items()}
         return dataclasses.replace(self, **kept)
 
+    def reversed(self):
+        """What translates the other way round, of the same splits.
+
+        Raises:
+            ValueError: If there are several directions, which have their names, or a stream.
+        """
+        corpora = {split: getattr(self, split) for split in SPLITS}
+        if self.shards is not None or any(isinstance(x, JoinedCorpus) for x in corpora.values()):
+            raise ValueError(
+                "--reverse is of one direction in memory. Exchange the --columns of a stream; name "
+                "each of several directions as its columns are."
+            )
+        for split, of in corpora.items():
+            corpora[split] = dataclasses.replace(of, sources=of.targets, targets=of.sources)
+        languages = {
+            "source_language": self.target_language,
+            "target_language": self.source_language,
+        }
+        return dataclasses.replace(self, **corpora, **languages)
+
 
 def load(
     dataset="ui.en-de",
@@ -47,6 +68,9 @@ def load(
     data_dir=None,
     columns=(),
     temperature=1.0,
+    extra=(),
+    upsample=1.0,
+    reverse=False,
 ):
     """Loads a set of sentence pairs; or several, of one direction of translation each.
 
@@ -61,6 +85,9 @@ def load(
         columns: Names of source and target in own files, where they have others.
         temperature: Of the mixture of several directions, see `Mixture`. They are tuples of names
             or files with a direction in front, as "en-de=a.tsv"; embedded sets have one by name.
+        extra, upsample: Files of pairs that are learned from besides, see `extended`.
+        reverse: Whether targets are translated to sources. The splits are the same, so that what
+            is tested with in one direction is not learned from in the other.
 
     Returns:
         A `TranslationData`.
@@ -68,6 +95,11 @@ def load(
     Raises:
         ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
     """
+    data = _load(dataset, train, valid, test, data_dir, columns, temperature)
+    return extended(data.reversed() if reverse else data, extra, upsample)
+
+
+def _load(dataset, train, valid, test, data_dir, columns, temperature):
     files = {"train": several(train), "valid": several(valid), "test": several(test)}
     if (found := _directions(dataset, files, data_dir, columns or None)) is not None:
         corpora = {split: JoinedCorpus(parts) for split, parts in found.items()}
@@ -163,6 +195,8 @@ def _from_tfds(name, data_dir):
 def train_tokenizer(data, vocab_size, normalization=None):
     """A tokenizer of all languages, with a mark of each where there are several directions.
 
+    Where extra pairs are tagged, their tag is a mark, too.
+
     Args:
         data: A `TranslationData`.
         vocab_size: Number of pieces.
@@ -172,7 +206,11 @@ def train_tokenizer(data, vocab_size, normalization=None):
     rule = normalization or text_normalization(*sides)
     print(f"Vocabulary: {vocab_size} pieces, normalization {rule}")
     return SentencePieceTokenizer.train(
-        sum(sides, []), vocab_size, normalization=rule, languages=targets_of(data.train)
+        sum(sides, []),
+        vocab_size,
+        normalization=rule,
+        languages=targets_of(data.train),
+        tags=getattr(data.train, "tags", ()),
     )
 
 
@@ -184,6 +222,6 @@ def both(tokenizer):
 def encode(corpus, tokenizers, **options):
     """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
     source, target = tokenizers
-    if isinstance(corpus, JoinedCorpus):
+    if hasattr(corpus, "mixture"):
         options["mixture"] = corpus.mixture(source)
     return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)
