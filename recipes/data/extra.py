@@ -145,16 +145,17 @@ def extended(data, files, upsample=1.0):
     seen = [{*getattr(data.valid, side), *getattr(data.test, side)} for side in SIDES]
     for given in files:
         direction, path = _direction(str(given), getattr(data.train, "parts", {}))
-        corpus = read_pairs(path)
+        corpus, first = read_pairs(path), None
         for source, target in zip(corpus.sources, corpus.targets, strict=True):
             bare = source.removeprefix(TAG) if f"{source} ".startswith(f"{TAG} ") else source
             origin = direction, bare is not source
             names[origin][corpus.name] = True
+            first = first or origin
             if bare.strip() in seen[0] or target in seen[1]:
                 left_out[origin]["with a side in the validation or test set"] += 1
             else:
                 pairs[origin].append((bare, target))
-        left_out[origin].update(corpus.left_out)
+        left_out[first].update(corpus.left_out)  # nobody knows of which part they would be
     # Pairs of several files are one part, however they are distributed.
     extra = tuple(
         Extra(_corpus(origin, names[origin], pairs[origin], left_out[origin]), *origin)
