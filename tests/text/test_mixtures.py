@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_transformers.streams import epochs
 from keras_transformers.text import Mixture, SentencePieceTokenizer, SubwordSampler, encode_pairs
+from keras_transformers.text.sentencepiece_training import trained
 
 LINES = ["the cat sat on the mat", "a dog sat on a log <2de>"] * 10
 TOKENIZER = SentencePieceTokenizer.train(LINES, 20, languages=("de", "pt_BR"))
@@ -65,9 +66,11 @@ def test_a_tag_is_one_piece_that_no_text_becomes(model_type):
     assert again.towards("de").tags == tokenizer.tags
 
 
-def test_a_piece_that_looks_like_a_tag_is_none():
-    tokenizer = SentencePieceTokenizer.train(["<b>", "<b> <b>"] * 20, 9, "bpe")
-    assert {"<b>", "▁<b>", "b>"} & {*tokenizer.pieces(range(9))} and tokenizer.tags == {}
+def test_a_symbol_that_text_becomes_is_no_tag():
+    settings = {"user_defined_symbols": ["<b>"], "model_type": "bpe"}
+    tokenizer = SentencePieceTokenizer(trained(["a <b> b"] * 9, 9, settings, lambda folder: {}))
+    assert 4 in tokenizer.tokenize("a <b>") and tokenizer.pieces([4]) == ["<b>"]
+    assert tokenizer.tags == {}
 
 
 def test_tags_that_cannot_be_are_refused():
