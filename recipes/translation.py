@@ -27,7 +27,7 @@ from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained import load_tokenizer
 from keras_transformers.streams import each_row_twice, first_or_second
-from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed
+from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, word_dropout
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_bias, position_similarity
 
@@ -56,6 +56,7 @@ class Data:
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
     sample_until: float = 0.7  # share of the run; then best splits, as translating will have them
+    word_dropout: float = 0.0  # share of the words that encoder and decoder do not see
     row_length: int = 64  # positions in a row; a longer pair is left out of training, and counted
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
 
@@ -151,7 +152,8 @@ def load_data(config, folder=None):
     last = LastPart(config, folder, of.sample_until)
 
     def arrange(pairs, epoch):
-        return twice(packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding))
+        filled = twice(packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding))
+        return hide_words(config, filled, tokenizer, epoch)
 
     def batches(epoch):
         shuffled = {"shuffle_seed": seed, "epoch": epoch}
@@ -167,6 +169,17 @@ def load_data(config, folder=None):
         batches = streaming.stream(config, folder, data.shards, to_ids, arrange)
     watched = twice(packed(encoded(valid), *lengths, rows, **padding))
     return data, tokenizer, batches, watched, [last]
+
+
+def hide_words(config, batches, tokenizer, epoch):
+    """Batches in which `--word-dropout` words are unknown; or as they are."""
+    rate = config.data.word_dropout
+    if not rate:
+        return batches
+    known = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
+    special = {*known, *getattr(tokenizer, "language_marks", {}).values()}
+    words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed, "epoch": epoch}
+    return word_dropout(batches, rate, tokenizer.unknown_id, special, **words)
 
 
 def build_model(config, vocab_size):
