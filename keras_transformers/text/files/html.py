@@ -132,6 +132,24 @@ class HtmlFile(TextFile):
         """The bytes; what the encoding lacks has references."""
         return text.encode(self.codec, "xmlcharrefreplace")
 
+    def moved(self, by: int) -> list[Segment]:
+        """The segments in a file in which this one begins at a position."""
+
+        def part_moved(part: str | Mark) -> str | Mark:
+            if isinstance(part, str) or part.span is None:
+                return part
+            return dataclasses.replace(part, span=(part.span[0] + by, part.span[1] + by))
+
+        return [
+            dataclasses.replace(
+                each,
+                parts=tuple(map(part_moved, each.parts)),
+                start=each.start + by,
+                end=each.end + by,
+            )
+            for each in self.segments
+        ]
+
     def _check(self, events: list[_Event]) -> None:
         """ValueError where the end of the file is inside a tag, a comment or a script."""
         for each in events[-2:]:
@@ -150,6 +168,7 @@ class HtmlFile(TextFile):
     def _take(self, events: list[_Event], at: int) -> int:
         """Takes an event, or a whole element that is not translated; the number of the next."""
         event = events[at]
+        span = (event.start, event.end)
         raw = self.text[event.start : event.end]
         if event.kind == "text":
             for part in with_breaks(raw):
@@ -169,7 +188,7 @@ class HtmlFile(TextFile):
             pair = next((pair for name, pair in self._open[::-1] if name == event.name), None)
             self._open = [each for each in self._open if each[1] != pair]
             number = next(self._pairs) if pair is None else pair
-            self._put(Mark(raw, "close", name=event.name, pair=number, start=event.start), event)
+            self._put(Mark(raw, "close", name=event.name, pair=number, span=span), event)
         else:
             self._flush()
         return at + 1
@@ -177,6 +196,7 @@ class HtmlFile(TextFile):
     def _element(self, events: list[_Event], at: int) -> int:
         event = events[at]
         name, raw = event.name, self.text[event.start : event.end]
+        span = (event.start, event.end)
         classes = (event.attributes.get("class") or "").split()
         kept = event.attributes.get("translate") == "no" or "notranslate" in classes
         if name not in VOID and (kept or name in OPAQUE | SKIPPED) and not raw.endswith("/>"):
@@ -196,9 +216,9 @@ class HtmlFile(TextFile):
         if name in PAIRS:
             pair = next(self._pairs)
             self._open.append((name, pair))
-            self._put(Mark(raw, "open", name=name, pair=pair, start=event.start), event)
+            self._put(Mark(raw, "open", name=name, pair=pair, span=span), event)
         elif name in ALONE:
-            self._put(Mark(raw, start=event.start), event)
+            self._put(Mark(raw, span=span), event)
         else:
             self._flush()
         return at + 1

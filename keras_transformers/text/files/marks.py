@@ -12,7 +12,7 @@ _KEPT = re.compile("|".join(KINDS[kind] for kind in KEPT))
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)[^>]*?(/?)>")
 _COUNTED = re.compile(r"%[^(\d%]|%$")  # %s, which takes its argument by its position
 # What would be markup of Markdown at the start of a line.
-_STARTS = re.compile(r"[-+*#>=|~:]|\d+[.)]")
+_STARTS = re.compile(r"(?:[-+*]|#{1,6}|\d+[.)])\s|[>=|]|```|~~~|--")
 
 
 def marked(parts: Sequence[str | Mark], escape: Callable[[str], str]) -> Parts:
@@ -168,7 +168,7 @@ def _order(part: str | Mark) -> tuple[str, str] | None:
     if isinstance(part, str):
         return None
     counted = part.shown if part.shown and _COUNTED.match(part.shown) else ""
-    return part.raw if part.ordered else "", counted
+    return f"{part.kind} {part.pair} {part.raw}" if part.ordered else "", counted
 
 
 def _nesting(parts: Parts) -> tuple[list[int], list[int], list[int]] | None:
@@ -228,7 +228,7 @@ def _with(parts: Parts, mark: Mark, wanted: float) -> Parts:
                 choices += [
                     (abs(at + j - wanted), i, j)
                     for j, letter in enumerate(part)
-                    if letter == " " and not _STARTS.match(part, j + 1)
+                    if letter == " " and (at + j == wanted or not _STARTS.match(part, j + 1))
                 ]
         at += _length(part)
     if not choices:

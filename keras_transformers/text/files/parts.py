@@ -1,7 +1,6 @@
 """Texts with markup between."""
 
 import dataclasses
-import functools
 import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -14,26 +13,27 @@ class Mark:
     Args:
         raw: As it stands in the file.
         kind: "open" and "close" are a pair around words; "alone" is whole; "break" is white space
-            with the end of a line, a space to the translator; "soft" nobody sees.
+            with the end of a line, a space to the translator; "end" ends a sentence; "soft" nobody
+            sees.
         shown: What the translator reads in its place; by default a tag of `name`.
         name: Of the tag.
         pair: Number of the pair, in its text.
         ordered: Whether it must stay behind the ordered ones that stand before it.
-        start: Where it stands in the file's text, if there may be segments inside it.
+        span: Where its end stands in the file's text, if there may be segments inside it.
 
     Example:
     >>> from keras_transformers.text.files import Mark
     >>> Mark("**", "open", name="b")
-    Mark(raw='**', kind='open', shown=None, name='b', pair=0, ordered=False, start=None)
+    Mark(raw='**', kind='open', shown=None, name='b', pair=0, ordered=False, span=None)
     """
 
     raw: str
-    kind: Literal["open", "close", "alone", "break", "soft"] = "alone"
+    kind: Literal["open", "close", "alone", "break", "end", "soft"] = "alone"
     shown: str | None = None
     name: str = "x"
     pair: int = 0
     ordered: bool = False
-    start: int | None = None
+    span: tuple[int, int] | None = None
 
 
 Parts: TypeAlias = tuple[str | Mark, ...]
@@ -81,15 +81,21 @@ def joined(parts: Sequence[str | Mark]) -> Parts:
     return tuple(found)
 
 
-def with_breaks(text: str, pattern: str = r"[ \t\f\r]*\n\s*") -> list[str | Mark]:
-    """Parts of a text in which white space with the end of a line is a mark."""
-    return [
-        Mark(each, "break") if i % 2 else each
-        for i, each in enumerate(_splitter(pattern).split(text))
-    ]
+def with_breaks(
+    text: str, line: str = r"[ \t\f\r]*\n\s*", end: str | None = None
+) -> list[str | Mark]:
+    """Parts of a text in which white space with the end of a line is a mark.
 
-
-@functools.lru_cache
-def _splitter(pattern: str) -> re.Pattern[str]:
-    return re.compile(f"({pattern})")
-
+    Args:
+        text: What a reader sees.
+        line: Pattern of a "break".
+        end: Pattern of what is an "end".
+    """
+    pattern = f"(?P<end>{end})|{line}" if end else f"(?P<end>(?!))|{line}"
+    found: list[str | Mark] = []
+    at = 0
+    for match in re.finditer(pattern, text):
+        kind: Literal["break", "end"] = "break" if match["end"] is None else "end"
+        found += [text[at : match.start()], Mark(match[0], kind)]
+        at = match.end()
+    return [*found, text[at:]]

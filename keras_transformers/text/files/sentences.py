@@ -65,6 +65,15 @@ class Sentence:
 
 def sentences(parts: Parts, split: Callable[[str], list[str]]) -> list[Sentence]:
     """The sentences of parts, in their order; together they are the parts."""
+    for i, part in enumerate(parts):
+        if _is(part, "end"):
+            ending = Sentence((), (), (part,))
+            return [*_sentences(parts[:i], split), ending, *sentences(parts[i + 1 :], split)]
+    return _sentences(parts, split)
+
+
+def _sentences(parts: Parts, split: Callable[[str], list[str]]) -> list[Sentence]:
+    """The same of parts in which no "end" is."""
     visible = [
         part if isinstance(part, str) else {"alone": _FILLED, "break": " "}.get(part.kind, "")
         for part in parts

@@ -153,10 +153,11 @@ class TextFile:
 
     def _raw(self, mark: Mark) -> str:
         """A mark as it is written, with the segments inside it translated."""
-        if mark.start is None:
+        if mark.span is None:
             return mark.raw
-        start, end = mark.start, mark.start + len(mark.raw)
-        return self._edited(start, end, [x for x in self._inside if start <= x[0] < end])
+        start, end = mark.span
+        before = mark.raw[: len(mark.raw) - (end - start)]
+        return before + self._edited(start, end, [x for x in self._inside if start <= x[0] < end])
 
     def _edited(self, at: int, stop: int, edits: list[tuple[int, int, str]]) -> str:
         """The text from one position to another, with edits in it."""
