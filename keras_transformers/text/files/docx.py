@@ -1,6 +1,7 @@
 """Documents of word processors (DOCX): paragraphs of runs, in a ZIP archive."""
 
 import collections
+import dataclasses
 import io
 import re
 import zipfile
@@ -68,7 +69,10 @@ class DocxFile(TextFile):
         if all(new[name] == part.data for name, part in self._files.items()):
             return self.data
         written = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(self.data)) as old, zipfile.ZipFile(written, "w") as archive:
+        with (
+            zipfile.ZipFile(io.BytesIO(self.data)) as old,
+            zipfile.ZipFile(written, "w") as archive,
+        ):
             for info in old.infolist():
                 content = new.get(info.filename)
                 archive.writestr(info, old.read(info) if content is None else content)
@@ -123,8 +127,10 @@ class _Part(XmlFile):
             if i and text.form == before and not _BETWEEN_LIKE_RUNS.sub("", raw):
                 waiting += raw
             elif i and text.form == before:
-                kind = "end" if _NEW_LINE.search(raw) else "alone"
-                parts.append(Mark(waiting + raw, kind, ordered=True, span=span))
+                mark = Mark(waiting + raw, ordered=True, span=span)
+                if _NEW_LINE.search(raw):
+                    mark = dataclasses.replace(mark, kind="end")
+                parts.append(mark)
                 waiting = ""
             else:
                 closes, opens = before != base, text.form != base

@@ -89,9 +89,9 @@ class HtmlFile(TextFile):
 
     Example:
     >>> from keras_transformers.text.files import HtmlFile
-    >>> file = HtmlFile(b'<p>Open <b>it</b>.<p title="Now">Run <code>ls</code>.')
+    >>> file = HtmlFile(b'<h1 title="Now">Open <b>it</b>.</h1><p>Run <code>ls</code>.')
     >>> [segment.plain for segment in file.segments]
-    ['Open it.', 'Now', 'Run .']
+    ['Now', 'Open it.', 'Run .']
     """
 
     suffixes = (".html", ".htm", ".xhtml")
@@ -229,7 +229,7 @@ class HtmlFile(TextFile):
 
     def _flush(self) -> None:
         if self._run:
-            self.add(self._run, *self._span, escapes=self._escapes)
+            self.add(self._run, self._span[0], self._span[1], self._escapes)
         self._run, self._span, self._escapes, self._open = [], [], {}, []
 
     def _attributes(self, event: _Event) -> None:

@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"[\\`*_\[\]<&]")
 
 
 class MarkdownFile(TextFile):
-    """Markdown as CommonMark says it, with tables. Code, links and front matter stay.
+    r"""Markdown as CommonMark says it, with tables. Code, links and front matter stay.
 
     HTML between paragraphs is read as HTML where no other markup is around it.
 
@@ -27,7 +27,7 @@ class MarkdownFile(TextFile):
 
     Example:
     >>> from keras_transformers.text.files import MarkdownFile  # doctest: +SKIP
-    >>> file = MarkdownFile(b"# Title\\n\\nOpen the **door**.\\n")  # doctest: +SKIP
+    >>> file = MarkdownFile(b"# Title\n\nOpen the **door**.\n")  # doctest: +SKIP
     >>> [segment.plain for segment in file.segments]  # doctest: +SKIP
     ['Title', 'Open the door.']
     """
@@ -154,7 +154,12 @@ def _structure(tokens: list[Any]) -> list[Any]:
         kept = token.content if token.type in ("fence", "code_block") else ""
         found.append((token.type, token.level, token.tag, token.markup, kept))
         inside = [
-            (each.type, each.markup, str(each.attrs.get("href", "")), str(each.attrs.get("src", "")))
+            (
+                each.type,
+                each.markup,
+                str(each.attrs.get("href", "")),
+                str(each.attrs.get("src", "")),
+            )
             + ((each.content,) if each.type in ("code_inline", "html_inline") else ())
             for each in token.children or []
             if each.type not in ("text", "text_special", "softbreak")

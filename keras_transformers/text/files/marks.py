@@ -88,7 +88,8 @@ class Shown:
         plain = "".join(part for part in parts if isinstance(part, str))
         literal = {part.shown for part in parts if isinstance(part, Mark) and part.shown}
         names: dict[int, str] = {}
-        pieces, tokens = [], []
+        pieces: list[str] = []
+        tokens: list[tuple[str, Mark]] = []
         for part in parts:
             if isinstance(part, str) or part.kind in ("break", "soft"):
                 pieces.append(part if isinstance(part, str) else " " * (part.kind == "break"))

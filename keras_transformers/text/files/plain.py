@@ -12,15 +12,15 @@ _LINE = re.compile(r"[^\n]*\n?")
 
 
 class PlainText(TextFile):
-    """Text without markup. A line ends its sentence unless it is long and the next goes on.
+    r"""Text without markup. A line ends its sentence unless it is long and the next goes on.
 
     Example:
     >>> from keras_transformers.text.files import PlainText
-    >>> file = PlainText(b"Open the door.\\n\\nShut it.\\n")
+    >>> file = PlainText(b"Open the door.\n\nShut it.\n")
     >>> [segment.plain for segment in file.segments]
     ['Open the door.', 'Shut it.']
     >>> file.rebuilt([("Tür auf.",), None]).decode()
-    'Tür auf.\\n\\nShut it.\\n'
+    'Tür auf.\n\nShut it.\n'
     """
 
     suffixes = (".txt",)
@@ -52,17 +52,17 @@ class PlainText(TextFile):
 
 
 class Subtitles(TextFile):
-    """Subtitles in SubRip's form: a number, times, lines of text, an empty line.
+    r"""Subtitles in SubRip's form: a number, times, lines of text, an empty line.
 
     The lines of a subtitle are one text, but for those of several speakers, which begin with a
     dash; a translation has as many lines.
 
     Example:
     >>> from keras_transformers.text.files import Subtitles
-    >>> data = b"1\\n00:00:01,000 --> 00:00:02,000\\nOpen\\n<i>the</i> door.\\n"
+    >>> data = b"1\n00:00:01,000 --> 00:00:02,000\nOpen\n<i>the</i> door.\n"
     >>> file = Subtitles(data)
     >>> [mark.raw for mark in file.segments[0].parts if not isinstance(mark, str)]
-    ['\\n', '<i>', '</i>']
+    ['\n', '<i>', '</i>']
     """
 
     suffixes = (".srt",)

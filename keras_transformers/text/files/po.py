@@ -37,6 +37,11 @@ class _Entry:
     flags: set[str] = dataclasses.field(default_factory=set)
     statements: list[_Statement] = dataclasses.field(default_factory=list)
 
+    @property
+    def is_header(self) -> bool:
+        source = self.get("msgid")
+        return source is not None and not source.text and self.get("msgctxt") is None
+
     def get(self, keyword: str) -> _Statement | None:
         return next((each for each in self.statements if each.keyword == keyword), None)
 
@@ -72,7 +77,7 @@ class PoFile(TextFile):
         self._flags: dict[int, set[str]] = {}
         self._entry: dict[int, int] = {}  # position of a slot -> of its message
         entries = self._entries()
-        header = next((x for x in entries if not x.get("msgid").text and not x.get("msgctxt")), None)
+        header = next((each for each in entries if each.is_header), None)
         self._forms = self._plural_forms(header)
         for entry in entries:
             if entry is not header:
@@ -193,7 +198,7 @@ class PoFile(TextFile):
         if not found or not slot:
             return None
         try:
-            return int(found[1]), gettext.c2py(found[2].strip())  # type: ignore[attr-defined]
+            return int(found[1]), gettext.c2py(found[2].strip())
         except ValueError as error:
             raise self.damaged(slot.start, f"Plural-Forms: {error}.") from None
 

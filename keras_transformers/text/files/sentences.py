@@ -106,11 +106,13 @@ def _closes(part: str | Mark) -> bool:
 
 def _peeled(parts: Parts) -> Sentence:
     """A sentence without what stands around its words."""
-    core, before, behind = list(parts), [], []  # type: list, list, list
+    core = list(parts)
+    before: list[str | Mark] = []
+    behind: list[str | Mark] = []
     if not any(part.isalpha() for part in _letters(parts)):
         return Sentence((), (), parts)
     while True:
-        pairs = [part.pair for part in core if _is(part, "open", "close")]
+        pairs = [_pair(part) for part in core]
         for side, end, kept in ((0, "lstrip", before), (-1, "rstrip", behind)):
             part = core[side]
             if isinstance(part, str):
@@ -128,12 +130,12 @@ def _peeled(parts: Parts) -> Sentence:
             if _is(part, "break", "soft") or part.kind == "alone" and part.shown is None:
                 kept.append(core.pop(side))
                 break
-            if _is(part, "open", "close") and pairs.count(part.pair) == 1:
+            if part.kind in ("open", "close") and pairs.count(part.pair) == 1:
                 kept.append(core.pop(side))
                 break
         else:
-            first, last = core[0], core[-1]
-            if not (_is(first, "open") and _is(last, "close") and first.pair == last.pair):
+            around = _is(core[0], "open") and _is(core[-1], "close")
+            if not around or pairs[0] != pairs[-1]:
                 return Sentence(joined(before), joined(core), joined(behind[::-1]))
             before.append(core.pop(0))
             behind.append(core.pop())
@@ -141,6 +143,10 @@ def _peeled(parts: Parts) -> Sentence:
 
 def _letters(parts: Parts) -> Iterator[str]:
     return itertools.chain.from_iterable(part for part in parts if isinstance(part, str))
+
+
+def _pair(part: str | Mark) -> int | None:
+    return part.pair if isinstance(part, Mark) and part.kind in ("open", "close") else None
 
 
 def _is(part: str | Mark, *kinds: str) -> bool:

@@ -12,9 +12,11 @@ from keras_transformers.text.files.text_file import TextFile
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
 
+_SPACED = re.compile(r"([\s,;:.!?)\]]*)(.*?)([\s(\[]*)\Z", re.DOTALL)
+
 
 class FileTranslator:
-    """Translates the segments of files, all at once.
+    r"""Translates the segments of files, all at once.
 
     A sentence with markup is asked for in three ways, the next where the one before fails:
 
@@ -34,10 +36,10 @@ class FileTranslator:
 
     Example:
     >>> from keras_transformers.text.files import FileTranslator, PlainText
-    >>> file = PlainText(b"Open the door.\\n")
+    >>> file = PlainText(b"Open the door.\n")
     >>> translator = FileTranslator(lambda texts: [text.upper() for text in texts], lambda x: [x])
     >>> file.rebuilt(translator.translate([file])[0])
-    b'OPEN THE DOOR.\\n'
+    b'OPEN THE DOOR.\n'
     """
 
     def __init__(self, ask: Ask, split: Callable[[str], list[str]]) -> None:
@@ -73,11 +75,7 @@ class FileTranslator:
         """Translations of sentences, by any of the ways."""
         waiting = list(dict.fromkeys(cores))
         done: dict[Parts, Parts | None] = {}
-        ways = [
-            ("with tags", _tagged),
-            ("with markup found again", _found),
-            ("in pieces", _pieces),
-        ]
+        ways = [("with tags", _tagged), ("with markup found again", _found), ("in pieces", _pieces)]
         for name, way in ways:
             asked = {core: way(core) for core in waiting}
             self._learn(text for texts, _ in asked.values() for text in texts)
@@ -199,10 +197,12 @@ def _pieces(core: Parts) -> Way:
 
 
 def _spaced(parts: Parts) -> tuple[str, str, str]:
-    """The space before a text, the text if it has letters, and the space behind it."""
+    """What stands before a text, the text if it has letters, and what stands behind it.
+
+    That is white space, the end of a bracket before it, the beginning of one behind it.
+    """
     whole = Shown.of(parts).text
-    text = whole.strip()
-    if not any(letter.isalpha() for letter in text):
+    found = _SPACED.match(whole)
+    if not found or not any(letter.isalpha() for letter in found[2]):
         return whole, "", ""
-    at = whole.index(text)
-    return whole[:at], text, whole[at + len(text) :]
+    return found[1], found[2], found[3]
