@@ -25,6 +25,8 @@ ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 
+_UNFINISHED = re.compile(r"</?[A-Za-z][^<>]*\Z")
+
 
 @dataclasses.dataclass(frozen=True)
 class _Event:
@@ -152,12 +154,11 @@ class HtmlFile(TextFile):
 
     def _check(self, events: list[_Event]) -> None:
         """ValueError where the end of the file is inside a tag, a comment or a script."""
-        for each in events[-2:]:
-            raw = self.text[each.start : each.end]
-            if each.kind == "text" and re.match(r"</?[A-Za-z][^>]*\Z|<!--", raw):
-                raise self.damaged(each.start, f"the end of {raw[:20]!r} is missing.")
-            if each.kind == "comment" and raw.startswith("<!--") and not raw.rstrip().endswith(">"):
-                raise self.damaged(each.start, "the end of a comment is missing.")
+        if tag := _UNFINISHED.search(self.text):
+            raise self.damaged(tag.start(), f"the end of {tag[0][:20]!r} is missing.")
+        comment = self.text.rfind("<!--")
+        if comment > max(self.text.rfind("-->"), self.text.rfind("</script>")):
+            raise self.damaged(comment, "the end of a comment is missing.")
         opened: list[_Event] = []
         for each in events:
             if each.name in ("script", "style"):

@@ -124,7 +124,7 @@ class MarkdownFile(TextFile):
         end = min(end, len(self.text))
         raw = self.text[start:end]
         try:
-            if raw.strip() != token.content.strip():
+            if raw.replace("\r\n", "\n").strip() != token.content.strip():
                 raise ValueError("it is in a quotation or a list")
             block = HtmlFile(raw.encode(), self.name)
         except ValueError:

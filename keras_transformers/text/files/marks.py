@@ -149,14 +149,12 @@ def _bounded(token: str) -> str:
 def fits(parts: Parts, source: Parts) -> bool:
     """Whether parts have a source's marks in an order that means the same, and no more.
 
-    Pairs must be nested as markup is, what the sentence opens or closes for others must stay in
-    order, and so must ordered marks and placeholders that are counted, as `%s`. Pairs are not
-    empty unless they were.
+    Pairs must be nested as they were, what the sentence opens or closes for others must stay in
+    order, and so must placeholders that are counted, as `%s`, and ordered marks with the texts
+    between. Pairs are not empty unless they were.
     """
-    seen, wanted = ([_order(part) for part in side] for side in (parts, source))
-    for kind in range(2):
-        if [x[kind] for x in seen if x and x[kind]] != [x[kind] for x in wanted if x and x[kind]]:
-            return False
+    if _ordered(parts) != _ordered(source) or _counted(parts) != _counted(source):
+        return False
     if _nesting(parts) is None or _nesting(parts) != _nesting(source):
         return False
     texts = "\n".join(part for part in parts if isinstance(part, str))
@@ -165,22 +163,36 @@ def fits(parts: Parts, source: Parts) -> bool:
     return all(each in placeables(before) for each in made_up)
 
 
-def _order(part: str | Mark) -> tuple[str, str] | None:
-    if isinstance(part, str):
-        return None
-    counted = part.shown if part.shown and _COUNTED.match(part.shown) else ""
-    return f"{part.kind} {part.pair} {part.raw}" if part.ordered else "", counted
+def _counted(parts: Parts) -> list[str]:
+    """Placeholders that take their arguments by their positions."""
+    shown = [part.shown or "" for part in parts if isinstance(part, Mark)]
+    return [each for each in shown if _COUNTED.match(each)]
 
 
-def _nesting(parts: Parts) -> tuple[list[int], list[int], list[int]] | None:
-    """Pairs that are closed only, opened only, and empty; None where pairs cross."""
+def _ordered(parts: Parts) -> list[tuple[str, int]]:
+    """Ordered marks, and whether there is text between them."""
+    found: list[tuple[str, int]] = []
+    for part in parts:
+        if isinstance(part, Mark) and part.ordered:
+            found.append((part.kind, part.pair))
+        elif isinstance(part, Mark) or part.strip():
+            found += [("text", 0)] * (not found or found[-1][0] != "text")
+    return found if any(kind != "text" for kind, _ in found) else []
+
+
+def _nesting(parts: Parts) -> tuple[list[int], list[int], list[int], dict[int, int]] | None:
+    """Pairs that are closed only, opened only, and empty, and what each is in.
+
+    None where pairs cross.
+    """
     opened: list[tuple[int, bool]] = []
-    closed, empty = [], []
+    closed, empty, around = [], [], {}
     for part in parts:
         if isinstance(part, str) or part.kind in ("alone", "break", "soft"):
             if not isinstance(part, str) or part.strip():
                 opened = [(pair, True) for pair, _ in opened]
         elif part.kind == "open":
+            around[part.pair] = opened[-1][0] if opened else 0
             opened.append((part.pair, False))
         elif opened and opened[-1][0] == part.pair:
             _, filled = opened.pop()
@@ -190,7 +202,7 @@ def _nesting(parts: Parts) -> tuple[list[int], list[int], list[int]] | None:
             return None
         else:
             closed.append(part.pair)
-    return closed, [pair for pair, _ in opened], sorted(empty)
+    return closed, [pair for pair, _ in opened], sorted(empty), around
 
 
 def with_unseen(parts: Parts, source: Parts) -> Parts:

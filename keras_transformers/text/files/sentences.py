@@ -22,8 +22,8 @@ class SentenceSplitter:
 
     Example:
     >>> from keras_transformers.text.files import SentenceSplitter  # doctest: +SKIP
-    >>> SentenceSplitter("en")("Ask Dr. Who.  Then go.")  # doctest: +SKIP
-    ['Ask Dr. Who.  ', 'Then go.']
+    >>> SentenceSplitter("en")("Ask Dr. Smith.  Then go.")  # doctest: +SKIP
+    ['Ask Dr. Smith.  ', 'Then go.']
     """
 
     def __init__(self, language: str = "en") -> None:

@@ -12,6 +12,7 @@ from keras_transformers.text.files.text_file import TextFile
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
 
+_LINE_END = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _SPACED = re.compile(r"([\s,;:.!?)\]]*)(.*?)([\s(\[]*)\Z", re.DOTALL)
 
 
@@ -92,7 +93,8 @@ class FileTranslator:
     def _learn(self, texts: Iterable[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
-            self._known.update(zip(new, self._ask(new), strict=True))
+            answers = (each and _LINE_END.sub(" ", each) for each in self._ask(new))
+            self._known.update(zip(new, answers, strict=True))
 
 
 Way: TypeAlias = tuple[list[str], Callable[[list[str]], Parts | None]]
