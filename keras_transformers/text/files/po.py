@@ -12,6 +12,9 @@ from keras_transformers.text.files.text_file import TextFile
 WIDTH = 79  # of a line, as gettext wraps it
 _STATEMENT = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(\".*)\Z")
 _STRING = re.compile(r"\s*\"((?:[^\"\\]|\\.)*)\"\s*\Z")
+_DIRECTIVE = re.compile(
+    r"%(?:%|(?:\(\w*\)|\d+\$)?[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlLqjzt]*[A-Za-z@])"
+)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
 _CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {"\\": "\\\\", '"': '\\"', **{v: f"\\{k}" for k, v in _CHARACTERS.items()}}
@@ -119,7 +122,11 @@ class PoFile(TextFile):
         if not any(each.endswith("-format") and each[:3] != "no-" for each in flags):
             return True
         new, source = (_text(each) for each in (parts, segment.parts))
-        return all(new.count(sign) == source.count(sign) for sign in "%{}")
+        found = [_DIRECTIVE.findall(text) for text in (new, source)]
+        if all(each[1] == "(" or "$" in each for each in found[1]):  # named or numbered
+            found = [sorted(each) for each in found]
+        same = all(new.count(sign) == source.count(sign) for sign in "%{}")
+        return same and found[0] == found[1]
 
     def _entries(self) -> list[_Entry]:
         entries = [_Entry()]

@@ -50,7 +50,8 @@ HTML = b"""<!DOCTYPE html>
 <h1>Hello &amp; welcome</h1><!-- kept -->
 <p>Click <a href="x?a=1&b=2"
    title="The &quot;title&quot;">a link</a> to go on.
-   Run <code>kept</code> now. <b>Two sentences. In bold.</b> AT&amp;T &copy; 2020 <img src=a alt="A dog"> here.<br>7 > 6.
+   Run <code>kept</code> now. <b>Two sentences. In bold.</b>
+   AT&amp;T &copy; 2020 <img src=a alt="A dog"> here.<br>7 > 6.
 <ul><li>One<li>Two &nbsp; <em>three</em></ul>
 <pre>kept</pre>
 <p translate="no">kept</p><p>A <span class="notranslate">kept</span> thing.</p>

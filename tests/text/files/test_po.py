@@ -105,6 +105,15 @@ def test_translations_stay_unless_all_is_asked_for():
     assert translated(again, again=True) == again
 
 
+@pytest.mark.parametrize("said", ["Wert (%)", "%(value)s", "100 % r", "{value}", "%(value)r %d"])
+def test_a_translation_with_another_format_is_left_out(said):
+    data = HEADER + b'\n#, python-format\nmsgid "Value %(value)r"\nmsgstr ""\n'
+    file = PoFile(data)
+    assert file.rebuilt([(said,)]) == data
+    assert file.left_out["whose translation has another format"] == 1
+    assert b'msgstr "%(value)r: Wert"' in file.rebuilt([("%(value)r: Wert",)])
+
+
 def test_counted_placeholders_keep_their_order():
     data = HEADER + b'\n#, c-format\nmsgid "%s in %d files"\nmsgstr ""\n'
     turned = translated(data, lambda texts: ["in %d Dateien %s" if "%" in x else x for x in texts])
