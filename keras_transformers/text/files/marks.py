@@ -210,16 +210,17 @@ def with_unseen(parts: Parts, source: Parts) -> Parts:
 
     A break takes the position of a space, and vanishes where there is none.
     """
-    unseen, length = [], 0
+    unseen, length, marks = [], 0, 0
     for part in source:
         if isinstance(part, Mark) and part.kind in ("break", "soft"):
-            unseen.append((length, part))
+            unseen.append((length, marks, part))
+        else:
+            marks += isinstance(part, Mark)
         length += _length(part)
-    if not unseen:
-        return parts
     total = sum(map(_length, parts))
-    for position, mark in reversed(unseen):
-        parts = _with(parts, mark, position * total / max(length, 1))
+    for position, marks, mark in reversed(unseen):
+        put = _soft if mark.kind == "soft" else _break
+        parts = put(parts, mark, position * total / max(length, 1), marks)
     return parts
 
 
@@ -229,24 +230,38 @@ def _length(part: str | Mark) -> int:
     return int(part.kind == "break")
 
 
-def _with(parts: Parts, mark: Mark, wanted: float) -> Parts:
-    """Parts with a mark near a position; behind the last one, it goes before what is there."""
-    choices, at = [], 0
+def _soft(parts: Parts, mark: Mark, wanted: float, marks: int) -> Parts:
+    """Parts with a mark near a position, behind as many other marks if there is a choice."""
+    choices: list[tuple[float, int, int, int]] = []
+    at = passed = 0
+    for i, part in enumerate((*parts, "")):
+        inside = min(max(round(wanted - at), 0), len(part)) if isinstance(part, str) else 0
+        choices.append((abs(at + inside - wanted), abs(passed - marks), i, inside))
+        if i < len(parts):
+            at += _length(part)
+            passed += isinstance(part, Mark) and part.kind not in ("break", "soft")
+    _, _, i, j = min(choices)
+    part = parts[i] if i < len(parts) else ""
+    if isinstance(part, Mark):
+        return (*parts[:i], mark, *parts[i:])
+    return joined([*parts[:i], part[:j], mark, part[j:], *parts[i + 1 :]])
+
+
+def _break(parts: Parts, mark: Mark, wanted: float, marks: int) -> Parts:
+    """Parts with a mark for the space that is nearest to a position, if there is one."""
+    choices: list[tuple[float, int, int]] = []
+    at = 0
     for i, part in enumerate(parts):
         if isinstance(part, str):
-            if mark.kind == "soft":
-                inside = min(max(round(wanted - at), 0), len(part))
-                choices.append((abs(at + inside - wanted), i, inside))
-            else:
-                choices += [
-                    (abs(at + j - wanted), i, j)
-                    for j, letter in enumerate(part)
-                    if letter == " " and (at + j == wanted or not _STARTS.match(part, j + 1))
-                ]
+            choices += [
+                (abs(at + j - wanted), i, j)
+                for j, letter in enumerate(part)
+                if letter == " " and (at + j == wanted or not _STARTS.match(part, j + 1))
+            ]
         at += _length(part)
     if not choices:
-        return (*parts, mark) if mark.kind == "soft" else parts
+        return parts
     _, i, j = min(choices)
     part = parts[i]
     assert isinstance(part, str)
-    return joined([*parts[:i], part[:j], mark, part[j + (mark.kind == "break") :], *parts[i + 1 :]])
+    return joined([*parts[:i], part[:j], mark, part[j + 1 :], *parts[i + 1 :]])

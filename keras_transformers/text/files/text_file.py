@@ -104,22 +104,27 @@ class TextFile:
             None if parts == segment.parts and segment.present is None else parts
             for segment, parts in zip(self.segments, translations, strict=True)
         ]
+        wanted = [i for i, parts in enumerate(changed) if parts is not None]
         text = self._spliced(changed)
         if text == self.text:
             return self.data
-        if self.same_structure(text):
-            return self.encoded(text)
-        for i, parts in enumerate(changed):
-            alone: list[Parts | None] = [None] * len(changed)
-            alone[i] = parts
-            if parts is not None and not self.same_structure(self._spliced(alone)):
-                changed[i] = None
-                self.left_out[_OTHER_STRUCTURE] += 1
-        text = self._spliced(changed)
-        if not self.same_structure(text):  # harmless alone, not together
-            self.left_out[_OTHER_STRUCTURE] += sum(parts is not None for parts in changed)
-            return self.data
+        if not self.same_structure(text):
+            kept = set(self._harmless(changed, wanted, []))
+            text = self._spliced([x if i in kept else None for i, x in enumerate(changed)])
         return self.encoded(text)
+
+    def _harmless(self, changed: list[Parts | None], more: list[int], kept: list[int]) -> list[int]:
+        """Those of `kept`, and of `more`, with which the structure stays; found by halves."""
+        trial = {*kept, *more}
+        text = self._spliced([x if i in trial else None for i, x in enumerate(changed)])
+        if self.same_structure(text):
+            return [*kept, *more]
+        if len(more) == 1:
+            self.left_out[_OTHER_STRUCTURE] += 1
+            return kept
+        half = len(more) // 2
+        kept = self._harmless(changed, more[:half], kept)
+        return self._harmless(changed, more[half:], kept)
 
     def encoded(self, text: str) -> bytes:
         """The bytes of a text.
