@@ -13,7 +13,7 @@ why.
 Markup inside a sentence is kept in one of three ways, see
 `keras_transformers.text.files.FileTranslator`: as tags that the model carries over, around the
 translation of the words that it surrounds, or by translating what stands between it for itself. The
-last is worse German, never a broken file. It needs `pip install 'keras_transformers[documents]'`.
+last reads worse and never breaks a file. It needs `pip install 'keras_transformers[documents]'`.
 
 Measured: of 296 Markdown and 696 HTML files (documentation of Rust, Node.js and Python packages) a
 translator that says what it was told makes the very same bytes, and one that loses all markup
