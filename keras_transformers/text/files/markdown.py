@@ -1,7 +1,6 @@
 """Markdown: paragraphs, headings, cells of tables, and HTML between them."""
 
 import bisect
-import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ from keras_transformers.text.files.text_file import TextFile
 _FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?\n\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _ACTIVE = frozenset("\\`*_[]<&~|")  # what may be markup wherever it stands
 _PIPE = re.compile(r"(?<!\\)\|")
-_MARKUP = re.compile(r"[\\`*_\[\]<&]")
+_MARKUP = re.compile(r"[\\`*_\[\]<&\n]")
 
 
 class MarkdownFile(TextFile):
@@ -42,8 +41,9 @@ class MarkdownFile(TextFile):
         if head:
             self.left_out["front matter"] += 1
         body = self.text[self._begin :]
-        ends = itertools.accumulate((len(line) + 1 for line in body.split("\n")), initial=0)
-        self._lines = [self._begin + end for end in ends]  # where each line begins, and the end
+        ends = [match.end() for match in re.finditer(r"\r\n|\n|\r", body)]
+        # Where each line begins, and the end.
+        self._lines = [self._begin + at for at in (0, *ends, len(body))]
         self._tokens = parser().parse(body)
         self._structure = _structure(self._tokens)
         heading, cell = "", -1
@@ -84,10 +84,11 @@ class MarkdownFile(TextFile):
             return
         self.add(found.parts, start, end, found.escapes)
         for first, last in found.images:
-            if _MARKUP.search(self.text[first:last]):
+            raw = self.text[first:last]
+            if _MARKUP.search(raw):
                 self.left_out["image descriptions with markup"] += 1
             else:
-                self.add([self.text[first:last]], first, last, inside=True)
+                self.add([raw], first, last, {each: each for each in raw}, inside=True)
 
     def _located(
         self, token: Any, heading: str, cell: int
@@ -117,14 +118,14 @@ class MarkdownFile(TextFile):
 
     def _line(self, number: int) -> tuple[int, str]:
         start, end = self._lines[number], self._lines[number + 1]
-        return start, self.text[start : end - 1].removesuffix("\r")
+        return start, self.text[start:end].rstrip("\r\n")
 
     def _html_block(self, token: Any) -> None:
         start, end = (self._lines[i] for i in token.map)
         end = min(end, len(self.text))
         raw = self.text[start:end]
         try:
-            if raw.replace("\r\n", "\n").strip() != token.content.strip():
+            if re.sub(r"\r\n?", "\n", raw).strip() != token.content.strip():
                 raise ValueError("it is in a quotation or a list")
             block = HtmlFile(raw.encode(), self.name)
         except ValueError:

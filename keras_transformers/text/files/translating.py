@@ -93,8 +93,10 @@ class FileTranslator:
     def _learn(self, texts: Iterable[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
-            answers = (each and _LINE_END.sub(" ", each) for each in self._ask(new))
-            self._known.update(zip(new, answers, strict=True))
+            for text, answer in zip(new, self._ask(new), strict=True):
+                if answer is not None and answer != text:
+                    answer = _LINE_END.sub(" ", answer)
+                self._known[text] = answer
 
 
 Way: TypeAlias = tuple[list[str], Callable[[list[str]], Parts | None]]

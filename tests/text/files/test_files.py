@@ -199,6 +199,30 @@ def test_whatever_a_translator_says_the_structure_stays(name, data, text):
     read(name, written)
 
 
+COMMON = [*"\n\r <\u2028", "word", "Two words. And", "<b>", "</b>", "<br>", "&amp;", "%s"]
+BLOCKS = ["\n\n", "\n- ", "1. ", "  \n", "    ", "---\n", "\n|a|b|\n|-|-|\n|c|", "```\n", "<div>\n"]
+ELEMENTS = ["<p>", "</p>", "<a href=x title='Foo'>", "</a>", "<!-- c -->", "<code>x</code>"]
+ELEMENTS += ["<ul><li>", "</ul>", '<img alt="A b">', "<i translate=no>", "</i>", "<pre>", "</pre>"]
+PIECES = {
+    "a.md": [*COMMON, *BLOCKS, *"*_[`#>|\\!~\t", "**", "](u)", "![", "[^1]", "http://a.b"],
+    "a.html": [*COMMON, *ELEMENTS],
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+@settings(max_examples=100, deadline=None)
+@given(choose=st.data())
+def test_files_of_any_markup_come_through(name, choose):
+    data = "".join(choose.draw(st.lists(st.sampled_from(PIECES[name]), max_size=20))).encode()
+    try:
+        file = read(name, data)
+    except ValueError as error:
+        assert "is missing" in str(error)
+    else:
+        assert translated(file, list) == data
+        assert file.same_structure(translated(file, lose).decode())
+
+
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_a_translation_reads_as_it_was_written(text):
