@@ -56,14 +56,12 @@ class SentencePieces:
             return [piece.decode() for piece in found.numpy()]
         return [self._model.id_to_piece(int(each)) for each in ids]
 
-    def controls(self, pattern: re.Pattern[str], ids: Sequence[int]) -> dict[str, int]:
-        """Piece -> id of those ids whose pieces fit a pattern, and that no text becomes."""
-        named = zip(self.names(ids), ids, strict=True)
-        return {
-            piece: number
-            for piece, number in named
-            if pattern.fullmatch(piece) and self._model.is_control(number)
-        }
+    def controls(
+        self, pattern: re.Pattern[str], pieces: Sequence[str], first: int
+    ) -> dict[str, int]:
+        """Piece -> id of pieces that fit a pattern and that no text becomes; ids from `first`."""
+        named = ((piece, n) for n, piece in enumerate(pieces, first) if pattern.fullmatch(piece))
+        return {piece: number for piece, number in named if self._model.is_control(number)}
 
     def ids(self, strings: tf.Tensor, sample: float | None = None) -> tf.RaggedTensor:
         """Ids `(n, None)` of strings `(n,)`; `sample` as in `SentencePieceTokenizer.tokenize`."""

@@ -53,6 +53,7 @@ class SentencePieceTokenizer(tf.Module):
 
     Attributes:
         language_marks: Dict of the code of each language -> id of its mark.
+        tags: Dict of each other mark, as "<bt>" -> its id.
 
     Raises:
         ValueError: If the model numbers its special tokens otherwise, or has no mark of `target`.
@@ -82,6 +83,7 @@ class SentencePieceTokenizer(tf.Module):
         first = UNKNOWN_ID + 1
         pieces = self._model.names(range(first, min(self.vocab_size, MOST_MARKS)))
         self.language_marks = marks_of_languages(pieces, first)
+        self.tags = self._model.controls(TAG, pieces, first)
         if target is not None and target not in self.language_marks:
             known = ", ".join(self.language_marks) or "none, the vocabulary has no marks"
             raise ValueError(
@@ -123,7 +125,7 @@ class SentencePieceTokenizer(tf.Module):
                 are dropped), "nfkc", either with "_cf" behind it, which folds the case of letters
                 too, or "none". Of no effect on a lossless one.
             languages: Codes of languages, each of which gets a mark: "de" gets `<2de>`.
-            tags: Other marks, as "<bt>", that no text becomes either; see the property `tags`.
+            tags: Other marks, as "<bt>", that no text becomes either; see the attribute `tags`.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
@@ -255,11 +257,6 @@ class SentencePieceTokenizer(tf.Module):
         pieces = self.pieces(range(self.vocab_size))
         starts = [piece.startswith("▁") or piece == "\n" for piece in pieces]
         return np.array(starts) | (np.arange(self.vocab_size) <= UNKNOWN_ID)
-
-    @property
-    def tags(self) -> dict[str, int]:
-        """Dict of the marks of `train(tags=...)` -> id."""
-        return self._model.controls(TAG, range(UNKNOWN_ID + 1, min(self.vocab_size, MOST_MARKS)))
 
     @property
     def source_marks(self) -> tuple[Marks, Marks]:
