@@ -1,6 +1,7 @@
 """Searches among the target tokens of a list instead of the whole vocabulary."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple, Self, cast
 
 from keras import ops
@@ -120,10 +121,9 @@ class Shortlisted(Search):
     def named(self, padding_id: int, end_id: int, start_id: int | None = None) -> tuple[int, ...]:
         """Ids that are in every list, in their order: padding, START, END, those of constraints."""
         of = self.constraints
-        start = of.boundaries.start_of(start_id)
         sequences = [token for sequence in of.banned_sequences for token in sequence]
         ids = (*of.boundaries.ids, *of.banned_ids, *sequences, *of.required)
-        rest = sorted({*ids, end_id, *(() if start is None else (start,))} - {padding_id})
+        rest = sorted({*ids, end_id, *(() if start_id is None else (start_id,))} - {padding_id})
         return (padding_id, *rest)
 
     def of_batch(
@@ -141,16 +141,14 @@ class Shortlisted(Search):
         The search itself is that with constraints on positions, too.
         """
         self.check(model)
-        start = request.start_id if isinstance(request.start_id, int) else None
-        named = self.named(request.padding_id, request.end_id, start)
+        start, padding, vocab = request.start_id, request.padding_id, self.shortlist.vocab_size
+        known = isinstance(start, int)
+        named = self.named(padding, request.end_id, cast(int, start) if known else None)
         positions = {token: position for position, token in enumerate(named)}
-        _, vocab = vocabularies_of(model)
-        forced, start_id = (
-            _positions(within.ids, ids, request.padding_id, cast(int, vocab))
-            for ids in (request.forced, request.start_id)
-        )
+        at = functools.partial(_positions, within.ids, padding_id=padding, vocab=vocab)
+        start, forced = positions[cast(int, start)] if known else at(start), at(request.forced)
         changes = {"end_id": positions[request.end_id], "padding_id": 0}
-        changes |= {"forced": forced, "start_id": start_id}
+        changes |= {"forced": forced, "start_id": start}
         search: Any = self.search
         constraints = _by_positions(search.constraints, positions)
         step = _Step(cast(Any, model).step_within(within.ids), within.ids)
