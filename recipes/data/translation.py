@@ -199,8 +199,8 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
     for language, texts in _by_language(data).items():
         found = coverage(tokenizer, texts)
         print(
-            f"  {language}: {found.pieces_per_word:.2f} pieces a word, {found.unknown:.2%} unknown, "
-            f"{found.used:.0%} of the vocabulary used"
+            f"  {language}: {found.pieces_per_word:.2f} pieces a word, {found.unknown:.2%} "
+            f"unknown, {found.used:.0%} of the vocabulary used"
         )
     return tokenizer
 
