@@ -16,7 +16,9 @@ class Lists(tf.Module):
         padding_id, start_id, end_id: Of a request.
     """
 
-    def __init__(self, search: Shortlisted, padding_id: int, start_id: int, end_id: int) -> None:
+    def __init__(
+        self, search: Shortlisted, padding_id: int, start_id: int | None, end_id: int
+    ) -> None:
         super().__init__(name="shortlist")
         of = search.shortlist
         self._named = search.named(padding_id, end_id, start_id)

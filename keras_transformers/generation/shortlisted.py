@@ -147,7 +147,7 @@ class Shortlisted(Search):
         positions = {token: position for position, token in enumerate(named)}
         at = functools.partial(_positions, within.ids, padding_id=padding, vocab=vocab)
         start, forced = positions[cast(int, start)] if known else at(start), at(request.forced)
-        changes = {"end_id": positions[request.end_id], "padding_id": 0}
+        changes: dict[str, Any] = {"end_id": positions[request.end_id], "padding_id": 0}
         changes |= {"forced": forced, "start_id": start}
         search: Any = self.search
         constraints = _by_positions(search.constraints, positions)

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.annotations import Array, StrPath, Tensor
 from keras_transformers.generation.lexical import learn_lexicon
 from keras_transformers.generation.request import BLOCK, SMALLEST
 
@@ -20,8 +20,8 @@ class Within(NamedTuple):
         allowed: Bool `(batch, tokens)`, which of them each row may choose.
     """
 
-    ids: Array
-    allowed: Array
+    ids: Tensor
+    allowed: Tensor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

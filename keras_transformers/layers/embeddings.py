@@ -207,10 +207,9 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
 
     def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Weights `(n, hidden_dim)` for logits of some tokens; scales or None; biases or None."""
-        rows, scale, bias = (
-            None if x is None else ops.take(x, ids, axis=0)
-            for x in (self._output_weights, self.output_scale, self.bias)
-        )
+        made_of = (self._output_weights, self.output_scale, self.bias)
+        taken: Any = (None if x is None else ops.take(x, ids, axis=0) for x in made_of)
+        rows, scale, bias = taken
         if self._table_changes is not None:
             rows = ops.cast(rows, "float32") / (1.0 if scale is None else scale[:, None])
             rows, scale = self._table_changes.alter_rows(ids, rows, self.float_kernel), None
