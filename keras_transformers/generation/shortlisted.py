@@ -141,6 +141,8 @@ class Shortlisted(Search):
         The search itself is that with constraints on positions, too.
         """
         self.check(model)
+        if getattr(request, "phrases", None) is not None:
+            raise ValueError("Shortlisted: phrases of a request are not taken within a list.")
         start, padding, vocab = request.start_id, request.padding_id, self.shortlist.vocab_size
         known = isinstance(start, int)
         named = self.named(padding, request.end_id, cast(int, start) if known else None)
