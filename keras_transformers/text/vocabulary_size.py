@@ -63,8 +63,8 @@ def train_of_fitting_size(
     >>> from keras_transformers.text import SentencePieceTokenizer, train_of_fitting_size
     >>> lines = ["the cat sat on the mat", "the dog sat on the log"] * 200
     >>> train = partial(SentencePieceTokenizer.train, lines)
-    >>> train_of_fitting_size(train, lines, sizes=(18, 20, 24, 90)).vocab_size
-    24
+    >>> train_of_fitting_size(train, lines, sizes=(18, 20, 90)).vocab_size
+    20
     """
     texts = list(given_texts("train_of_fitting_size", texts))
     if not texts or not sizes or any(np.diff(sizes) <= 0):
