@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
-from keras_transformers.generation import generate_all
+from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars
@@ -43,6 +43,20 @@ def translation(model, tokenizer, search, corpus=None):
         return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
 
     return translate
+
+
+def shortlist(config, folder, data, tokenizer):
+    """Lists of the target pieces that each source piece may become, or None; `shortlist.npz`."""
+    if config.decoding.shortlist is None:
+        return None
+    corpus, each = data.train, both(tokenizer)
+    sides = zip(each, (corpus.sources, corpus.targets), strict=True)
+    ids = [of.tokenize(texts).to_list() for of, texts in sides]
+    made = Shortlist.learn(*ids, *(of.vocab_size for of in each), config.decoding.shortlist)
+    made.save(folder / "shortlist.npz")
+    lengths = made.splits[1:] - made.splits[:-1]
+    print(f"Shortlist: {len(made.frequent)} pieces, and {lengths.mean():.1f} for each of a source")
+    return made
 
 
 def score(folder, data, translator, tokenize=None):

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.export.kernels import TensorFlowKernels
-from keras_transformers.generation import Sampling, Speculative
+from keras_transformers.generation import Sampling, Shortlisted, Speculative
 from keras_transformers.generation.search import Search
 from keras_transformers.layers.portable import portable
 
@@ -159,6 +159,8 @@ def without_draft(owner: str, search: Search) -> Search:
             f"{owner}: `search` must be of one model. Received: Speculative, whose draft an export "
             "would not hold"
         )
+    if isinstance(search, Shortlisted):
+        raise ValueError(f"{owner}: `search` must be none of a list; give `shortlist` beside it.")
     return search
 
 
@@ -167,6 +169,7 @@ def uniform(search: Search, max_length: Any, batch: tf.Tensor) -> tf.Tensor | No
 
     Those of a seed follow from row and position alone, whatever the sizes of a round.
     """
+    search = search.search if isinstance(search, Shortlisted) else search
     if not isinstance(search, Sampling):
         return None
     if search.seed is None:

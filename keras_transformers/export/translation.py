@@ -9,11 +9,13 @@ import tensorflow as tf
 from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.languages import LanguageChoice
+from keras_transformers.export.lists import Lists
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
-from keras_transformers.generation import BeamSearch, Request, decode
+from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
+from keras_transformers.generation.shortlists import Within
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text.frames import in_marks
 
@@ -47,10 +49,13 @@ class Translator(Served):
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
         source_lengths: Lengths in ids, marks included, to which sources are padded; what exceeds
             the last is cut off, and said so in `truncated`. By default 16, 32, 64 and 128.
+        shortlist: A `generation.Shortlist`: each sentence is translated within the lists of its
+            pieces, see `generation.Shortlisted`; the SavedModel holds it. `score` is by the whole
+            vocabulary.
 
     Raises:
-        ValueError: If `source_lengths` do not increase, or the tokenizer has ids that are none of
-            the model's.
+        ValueError: If `source_lengths` do not increase, the tokenizer has ids that are none of the
+            model's, or the list is of other vocabularies.
 
     Example:
     >>> from keras_transformers.export import Translator
@@ -71,6 +76,7 @@ class Translator(Served):
         tokenizer: Tokenizer,
         search: Search | None = None,
         source_lengths: Sequence[int] | None = None,
+        shortlist: Shortlist | None = None,
     ) -> None:
         languages = LanguageChoice("Translator", tokenizer)
         super().__init__("translator", *REQUEST, *languages.requests)
@@ -91,6 +97,12 @@ class Translator(Served):
             )
         search = BeamSearch() if search is None else without_draft("Translator", search)
         self._search = languages.without_marks(search)
+        self._lists: Lists | None = None
+        if shortlist is not None:
+            self._search = Shortlisted(shortlist, self._search)
+            self._search.check(model)
+            marks = (padding_of(model), tokenizer.start_id, tokenizer.end_id)
+            self._lists = Lists(self._search, *marks)
         self._scoring = GivenTranslations(self)
 
     @property
@@ -140,7 +152,8 @@ class Translator(Served):
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
             drawn = uniform(self._search, _most(source), ids.nrows())
-            return search(source, drawn, rounds.stages)
+            lists = () if self._lists is None else self._lists.within(source, rounds.compiled)
+            return search(source, drawn, rounds.stages, *lists)
 
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
@@ -148,9 +161,9 @@ class Translator(Served):
         return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
 
     def _decode(
-        self, source: tf.Tensor, drawn: Any, stages: int | None
+        self, source: tf.Tensor, drawn: Any, stages: int | None, *lists: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens and scores of sources, dense ids."""
+        """Tokens and scores of sources, dense ids, within `lists`, where there are such."""
         padding = padding_of(self._model)
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
@@ -162,7 +175,8 @@ class Translator(Served):
         start: Any = boundaries.start_of(self._tokenizer.start_id)
         end = self._tokenizer.end_id
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
-        found = decode(self._model, source, self._search, request, stages)
+        within = Within(*lists) if lists else None
+        found = decode(self._model, source, self._search, request, stages, within=within)
         return found["tokens"], found["scores"]
 
     def given(

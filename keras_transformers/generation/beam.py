@@ -18,6 +18,7 @@ from keras_transformers.generation.hypotheses import (
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import (
     MASKED,
+    SMALLEST,
     DecodedBeams,
     Prefilled,
     Request,
@@ -167,7 +168,7 @@ class BeamSearch(Search):
         # Of one beam no more can be needed: its ENDs, and as many others as there are beams.
         boundaries = self.constraints.boundaries
         ends = max(1, len(boundaries.ends))
-        best, ids = top_tokens(logits, min(beams + ends, vocab))
+        best, ids = top_tokens(logits, min(beams + ends, vocab or SMALLEST))
         if self.constraints.required:
             best, ids = with_required(self.constraints, best, ids, logits)
         # What is not allowed stays below all that is, however unlikely.

@@ -11,8 +11,10 @@ from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.request import (
     MASKED,
     Request,
+    among,
     limits_of,
     log_normalizer,
+    number_of,
     over_beams,
     prompt_lengths,
     take_at,
@@ -129,12 +131,12 @@ class Constraints:
             index: Position of the token to choose, or `(batch,)`, one for each row.
             request: The `Request`.
         """
-        vocab = logits.shape[-1]
+        vocab = number_of(logits)
         self._check(vocab, request.padding_id)
         ids = ops.arange(vocab, dtype="int32")
         is_end = self.boundaries.is_end(ids, request)
         banned = (request.padding_id, *self.banned_ids)
-        allowed = ops.convert_to_tensor(~np.isin(np.arange(vocab), banned))
+        allowed = ops.logical_not(among(vocab, banned))
         allowed = self._at_the_edges(allowed, index, request, ids, is_end)
         if self.required:
             allowed = self._leave_room(allowed, tokens, index, request, ids, is_end)
@@ -189,12 +191,13 @@ class Constraints:
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
         if self.boundaries.banned_first:
             begins = self.boundaries.begins(index, request)[:, None, None]
-            banned = np.isin(np.arange(ids.shape[0]), self.boundaries.banned_first)
-            banned = ops.convert_to_tensor(banned)
+            banned = among(number_of(ids), self.boundaries.banned_first)
             allowed = ops.logical_and(allowed, ops.logical_not(ops.logical_and(begins, banned)))
         return allowed
 
-    def _check(self, vocab: int, padding_id: int) -> None:
+    def _check(self, vocab: Index, padding_id: int) -> None:
+        if not isinstance(vocab, int):
+            return  # of a list, which `Shortlisted` has checked
         named = [*self.banned_ids, *self.boundaries.ids]
         named += [token for sequence in self.banned_sequences for token in sequence]
         wrong = [token for token in named if token >= vocab]
@@ -234,7 +237,7 @@ class Constraints:
         return ops.where(tight, wanted, allowed)
 
     def _completing_banned(
-        self, tokens: Tensor, index: Index, request: Request, vocab: int
+        self, tokens: Tensor, index: Index, request: Request, vocab: Index
     ) -> Tensor:
         """Tokens that would complete a banned sequence, or an n-gram that there is already."""
         batch, beams = ops.shape(tokens)[0], tokens.shape[1]
@@ -256,7 +259,7 @@ class Constraints:
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
         return _any_of(ops.concatenate(found, axis=-1), vocab)
 
-    def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
+    def _repeating(self, tokens: Tensor, index: Index, vocab: Index) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
         size, positions = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
         match = ops.logical_and(positions < over_beams(index), positions >= size - 1)
@@ -275,7 +278,7 @@ def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
 
 
-def _any_of(ids: Tensor, vocab: int) -> Tensor:
+def _any_of(ids: Tensor, vocab: Index) -> Tensor:
     """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
     batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
     counters = vocab + 1

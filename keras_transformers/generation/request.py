@@ -7,6 +7,7 @@ logarithms, in float32.
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar
 
+import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
@@ -14,6 +15,8 @@ from keras_transformers.layers.portable import KERNELS
 
 MASKED = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
+SMALLEST = 512  # tokens of a list that a search is within; the others are multiples of `BLOCK`
+PART = 32  # of such a list, where its size is not known
 
 
 T = TypeVar("T")
@@ -162,7 +165,21 @@ def take_beams(tensor: Tensor, beams: Tensor) -> Tensor:
     return ops.take(flat, rows, axis=0)
 
 
-def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def number_of(x: Tensor) -> Index:
+    """Size of the last axis: an int, or a tensor where a program is traced for any number."""
+    known = x.shape[-1]
+    return ops.shape(x)[-1] if known is None else known
+
+
+def among(number: Index, ids: tuple[int, ...]) -> Tensor:
+    """Which of the integers below `number` are among `ids`, bool `(number,)`."""
+    if isinstance(number, int):
+        return ops.convert_to_tensor(np.isin(np.arange(number), ids))
+    wanted = ops.convert_to_tensor(ids, "int32")
+    return ops.any(ops.arange(number, dtype="int32")[:, None] == wanted, axis=1)
+
+
+def top_tokens(logits: Tensor, k: Index) -> tuple[Tensor, Tensor]:
     """The `k` largest of the last axis, sorted, and their positions: `ops.top_k`, sooner.
 
     XLA on a CPU sorts a whole row of the vocabulary to find a few of it. The `k` largest lie in the
@@ -170,22 +187,24 @@ def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     kernel sorts nothing.
     """
     vocab = logits.shape[-1]
-    if vocab < 2 * k * BLOCK or KERNELS.get() is not None:
+    block = PART if vocab is None else BLOCK
+    few = isinstance(k, int) and 2 * k * block <= (vocab or SMALLEST)
+    if not few or KERNELS.get() is not None:
         values, ids = ops.top_k(logits, k)
         return values, ops.cast(ids, "int32")
-    short = -vocab % BLOCK
+    short = 0 if vocab is None else -vocab % block
     if short:
         widths = [(0, 0)] * (len(logits.shape) - 1) + [(0, short)]
         logits = ops.pad(logits, widths, constant_values=2 * MASKED)
     lead = ops.shape(logits)[:-1]
-    blocks = ops.reshape(logits, (*lead, -1, BLOCK))
+    blocks = ops.reshape(logits, (*lead, -1, block))
     _, best = ops.top_k(ops.max(blocks, axis=-1), k)
     best = ops.sort(ops.cast(best, "int32"), axis=-1)  # equal values: the first position, as top_k
     inside = ops.take_along_axis(blocks, best[..., None], axis=-2)
-    values, positions = ops.top_k(ops.reshape(inside, (*lead, k * BLOCK)), k)
+    values, positions = ops.top_k(ops.reshape(inside, (*lead, k * block)), k)
     positions = ops.cast(positions, "int32")
-    block = ops.take_along_axis(best, positions // BLOCK, axis=-1)
-    return values, BLOCK * block + positions % BLOCK
+    number = ops.take_along_axis(best, positions // block, axis=-1)
+    return values, block * number + positions % block
 
 
 def log_normalizer(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from keras_transformers.generation.request import (
     Request,
     lengths_of,
     log_normalizer,
+    number_of,
     top_tokens,
     write_at,
 )
@@ -165,9 +166,8 @@ class Sampling(_Stepwise):
         return self.num_samples
 
     def _choose(self, logits: Tensor, index: Index, request: Request) -> tuple[Tensor, Tensor]:
-        vocab = logits.shape[-1]
         if self.top_k or self.top_p:
-            kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
+            kept, ids = top_tokens(logits, self._number(logits))
         else:
             kept, ids = logits, None
         weights = self._weights(kept, self.top_p)
@@ -176,12 +176,19 @@ class Sampling(_Stepwise):
         chosen = position if ids is None else ops.take_along_axis(ids, position, axis=-1)
         return logit, chosen[..., 0]
 
+    def _number(self, logits: Tensor) -> Index:
+        """How many tokens `top_k` keeps."""
+        vocab = number_of(logits)
+        if self.top_k is None:
+            return vocab
+        return min(self.top_k, vocab) if isinstance(vocab, int) else ops.minimum(self.top_k, vocab)
+
     def probabilities(self, logits: Tensor) -> Tensor:
         """What each token of the vocabulary is drawn with, for logits `(..., vocab)`."""
         vocab = logits.shape[-1]
         weights = self._weights(logits)
         if self.top_k or self.top_p:
-            kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
+            kept, ids = top_tokens(logits, self._number(logits))
             last = _last(self._weights(kept, self.top_p))[..., None]
             least, last_id = (ops.take_along_axis(x, last, axis=-1) for x in (kept, ids))
             # Of equal ones those with the smaller ids come first.
@@ -215,5 +222,5 @@ def drawn(weights: Tensor, uniform: Tensor) -> Tensor:
 
 def _last(weights: Tensor) -> Tensor:
     """Position of the last weight that is not zero."""
-    positions = ops.where(weights > 0, ops.arange(weights.shape[-1]), -1)
+    positions = ops.where(weights > 0, ops.arange(number_of(weights)), -1)
     return ops.cast(ops.argmax(positions, axis=-1), "int32")

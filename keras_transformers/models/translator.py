@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.listed_tokens import ListedTokens
 from keras_transformers.layers.parts import Prototype
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.decoding import log_probabilities
@@ -57,6 +58,24 @@ class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite
         """As `TrainsWithoutLogits.output_table`."""
         table = self.target_embedding
         return table, [] if table.bias is None else [table.bias]
+
+    def step_within(self, ids: Tensor) -> Any:
+        """`decode_step` with the logits of some target tokens alone, as a function of its own.
+
+        Args:
+            ids: Integers `(tokens,)`, whose rows of the table are taken once, for all steps.
+
+        Returns:
+            Function as `decode_step`, whose logits are `(batch, beams, tokens)`.
+        """
+        listed = ListedTokens(self.target_embedding, ids)
+
+        def step(*arguments: Any) -> tuple[Tensor, Any]:
+            with hidden_states():
+                x, state = self.decode_step(*arguments)
+            return listed.step_logits(x), state
+
+        return step
 
     def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
         """How probable the tokens of given translations are, each after those before it.

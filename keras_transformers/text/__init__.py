@@ -29,6 +29,7 @@ from keras_transformers.text.tagged import TaggedCorpus, read_tagged
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
+from keras_transformers.text.vocabulary_size import train_of_fitting_size
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.word_dropout import word_dropout
 from keras_transformers.text.wordpiece import WordPieceTokenizer
@@ -78,6 +79,7 @@ __all__ = [
     "row_of_labels",
     "sliding_windows",
     "word_dropout",
+    "train_of_fitting_size",
     "trim_tokenizer",
     "with_offsets",
     "words_of",
