@@ -3,10 +3,11 @@
 import dataclasses
 from typing import Any, Literal
 
+import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.banks import by_banks, with_required
+from keras_transformers.generation.banks import by_banks, with_phrases
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.hypotheses import (
     Candidates,
@@ -16,6 +17,7 @@ from keras_transformers.generation.hypotheses import (
     first_hypotheses,
 )
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
+from keras_transformers.generation.phrases import after, beside
 from keras_transformers.generation.request import (
     MASKED,
     DecodedBeams,
@@ -163,20 +165,23 @@ class BeamSearch(Search):
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
         normalizer = log_normalizer(logits)
-        logits = self.constraints.restrict(logits, unfinished.tokens, index, request)
+        demands, progress = request.phrases, unfinished.progress
+        logits = self.constraints.restrict(logits, unfinished.tokens, index, request, progress)
         # Of one beam no more can be needed: its ENDs, and as many others as there are beams.
         boundaries = self.constraints.boundaries
         ends = max(1, len(boundaries.ends))
         best, ids = top_tokens(logits, min(beams + ends, vocab))
-        if self.constraints.required:
-            best, ids = with_required(self.constraints, best, ids, logits)
+        if demands is not None:
+            best, ids = with_phrases(demands, progress, best, ids, logits)
         # What is not allowed stays below all that is, however unlikely.
         logp = self.constraints.log_probabilities(logits, best, normalizer, index, request)
         logp = ops.where(best > MASKED / 2, logp, MASKED)
         number = ids.shape[-1]
+        if demands is not None:
+            progress = beside(after(demands, progress, ids))
         logp = ops.reshape(unfinished.logp[..., None] + logp, (-1, beams * number))
         enough = beams * number  # banks are filled from all of them
-        if not self.constraints.required:
+        if demands is None:
             enough = min((1 + ends) * beams, enough)
         sorted_logp, positions = ops.top_k(logp, enough)
         positions = ops.cast(positions, "int32")
@@ -190,10 +195,11 @@ class BeamSearch(Search):
             coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
             parents=parents,
             ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
+            progress=keras.tree.map_structure(lambda each: take_beams(each, positions), progress),
         )
-        if not self.constraints.required:
+        if demands is None:
             return candidates
-        return by_banks(self.constraints, candidates, beams, (1 + ends) * beams)
+        return by_banks(demands, candidates, beams, (1 + ends) * beams)
 
     def _finish_candidates(
         self, finished: Finished, candidates: Candidates, unfinished: Unfinished, index: Index
@@ -238,20 +244,21 @@ class BeamSearch(Search):
         size = candidates.ids.shape[1]
         positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates.ends, "int32")
         best = ops.cast(ops.argsort(positions, axis=1), "int32")[:, : self.beam_size]
-        logp = ops.where(candidates.ends, 2 * MASKED, candidates.logp)
-        logp = ops.take_along_axis(logp, best, axis=1)
+        going_on = candidates.at(best)
+        logp = ops.where(going_on.ends, 2 * MASKED, going_on.logp)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
-        parents = take_beams(candidates.parents, best)
+        parents = going_on.parents
         slots = write_at(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
         inside = index < unfinished.prompt_lengths
         return Unfinished(
-            ids=take_beams(candidates.ids, best),
-            tokens=take_beams(candidates.tokens, best),
+            ids=going_on.ids,
+            tokens=going_on.tokens,
             logp=logp,
-            coverage=take_beams(candidates.coverage, best),
+            coverage=going_on.coverage,
             back_pointers=BackPointers(parents, slots),
             prompt_lengths=unfinished.prompt_lengths,
             prompt_logp=ops.where(inside, logp[:, 0], unfinished.prompt_logp),
+            progress=going_on.progress,
         )
 
     def finish(

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
+from keras_transformers.generation.phrases import Demands, Progress, demands_of, due, first_progress
 from keras_transformers.generation.request import (
     MASKED,
     Request,
@@ -35,9 +36,8 @@ class Constraints:
         no_repeat_ngram: No n-gram of this size occurs twice in a sequence; 0 allows all (Paulus et
             al. 2017, https://arxiv.org/abs/1705.04304, section 2.5).
         banned: Ids, and sequences (tuples) of ids, that never occur.
-        required: Ids each of which occurs at least once. `BeamSearch` keeps positions for sequences
-            with 0, 1, 2 ... of them (Post and Vilar 2018, https://arxiv.org/abs/1804.06609); all
-            searches force those that lack as soon as they would not fit any more.
+        required: Ids each of which occurs at least once: phrases of one token, for every row. See
+            `Request`, which has those of each row.
         min_new: Fewest tokens behind a prompt, END not included.
         boundaries: `Boundaries`: which ids end a sequence, what it begins and ends with.
         renormalize: Whether log-probabilities are those among what is allowed, which sum to 1.
@@ -120,14 +120,41 @@ class Constraints:
                 f"relative to its length. Received: {self.min_ratio}, {self.max_ratio}"
             )
 
-    def restrict(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
+    def demanding(self, request: Request) -> Request:
+        """The request with all phrases as `Demands`: its own, and `required`."""
+        phrases = request.phrases
+        if isinstance(phrases, Demands) or not (self.required or phrases is not None):
+            return request
+        if self.required:
+            batch, padding = ops.shape(request.forced)[0], request.padding_id
+            ids = ops.convert_to_tensor(self.required, "int32")[None, :, None]
+            ids = ops.broadcast_to(ids, (batch, len(self.required), 1))
+            if phrases is not None:
+                short = ops.shape(phrases)[2] - 1
+                ids = ops.pad(ids, [[0, 0], [0, 0], [0, short]], constant_values=padding)
+                ids = ops.concatenate([ids, ops.cast(phrases, "int32")], axis=1)
+            phrases = ids
+        room = limits_of(request) - prompt_lengths(request) - 1  # END's
+        if self.boundaries.first is not None:
+            room = room - 1
+        return request._replace(phrases=demands_of(phrases, request.padding_id, room))
+
+    def restrict(
+        self,
+        logits: Tensor,
+        tokens: Tensor,
+        index: Index,
+        request: Request,
+        progress: Progress | tuple[()] = (),
+    ) -> Tensor:
         """Lowers to `MASKED` what must not be chosen now.
 
         Args:
             logits: float32 `(batch, beams, vocab)`.
             tokens: Integers `(batch, beams, max_length)`, what has been chosen before `index`.
             index: Position of the token to choose, or `(batch,)`, one for each row.
-            request: The `Request`.
+            request: The `Request`, see `demanding`.
+            progress: How far `tokens` have come with its phrases; worked out where it is left out.
         """
         vocab = logits.shape[-1]
         self._check(vocab, request.padding_id)
@@ -136,12 +163,20 @@ class Constraints:
         banned = (request.padding_id, *self.banned_ids)
         allowed = ops.convert_to_tensor(~np.isin(np.arange(vocab), banned))
         allowed = self._at_the_edges(allowed, index, request, ids, is_end)
-        if self.required:
-            allowed = self._leave_room(allowed, tokens, index, request, ids, is_end)
+        demands = request.phrases
+        if demands is not None:
+            known = progress or first_progress(demands, tokens, index)
+            lacks, free, going_on = due(demands, known, _positions_left(index, request))
+            too_early = ops.logical_and(lacks[..., None], is_end)
+            allowed = ops.logical_and(allowed, ops.logical_not(too_early))
+            allowed = ops.where(
+                free[..., None], allowed, _any_of(ops.where(going_on < 0, vocab, going_on), vocab)
+            )
         if self.no_repeat_ngram or self.banned_sequences:
             wrong = self._completing_banned(tokens, index, request, vocab)
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
-        few = self.no_repeat_ngram or self.banned or self.required or self.boundaries.banned_first
+        few = self.no_repeat_ngram or self.banned or self.boundaries.banned_first
+        few = few or demands is not None
         if few:
             possible = ops.logical_and(allowed, logits > MASKED / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
@@ -205,34 +240,6 @@ class Constraints:
                 f"{vocab}, and `required` not padding, {padding_id}. Received: {wrong}"
             )
 
-    def met(self, tokens: Tensor) -> Tensor:
-        """Which of `required` occur in `tokens`: bool `(batch, beams, len(required))`."""
-        required = ops.convert_to_tensor(self.required, dtype="int32")
-        return ops.any(tokens[..., None] == required, axis=-2)
-
-    def _leave_room(
-        self,
-        allowed: Tensor,
-        tokens: Tensor,
-        index: Index,
-        request: Request,
-        ids: Tensor,
-        is_end: Tensor,
-    ) -> Tensor:
-        """No END before all required tokens, and those alone where the room is just enough."""
-        lacking = ops.logical_not(self.met(tokens))
-        number = ops.sum(ops.cast(lacking, "int32"), axis=-1)[..., None]
-        wanted = ops.any(
-            ops.logical_and(
-                lacking[..., None], ops.convert_to_tensor(self.required, "int32")[:, None] == ids
-            ),
-            axis=-2,
-        )
-        room = ops.reshape(limits_of(request) - index, (-1, 1, 1))
-        allowed = ops.logical_and(allowed, ops.logical_or(number == 0, ops.logical_not(is_end)))
-        tight = ops.logical_and(number > 0, room <= number + 1)
-        return ops.where(tight, wanted, allowed)
-
     def _completing_banned(
         self, tokens: Tensor, index: Index, request: Request, vocab: int
     ) -> Tensor:
@@ -273,6 +280,10 @@ def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...
         raise ValueError(f"Constraints: `banned` must hold no empty sequence. Received: {banned}")
     ids = sorted({int(item[0]) for item in each if len(item) == 1})
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
+
+
+def _positions_left(index: Index, request: Request) -> Tensor:
+    return ops.reshape(limits_of(request) - index, (-1,))
 
 
 def _any_of(ids: Tensor, vocab: int) -> Tensor:

@@ -75,6 +75,9 @@ class Request(NamedTuple):
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
         cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
         prompt_scores: Whether scores count the tokens at the beginning that `forced` gives.
+        phrases: Optional integers `(batch, phrases, length)`, padding behind each: sequences that
+            must occur, one that stands there twice as often as that, without overlap. Those behind
+            the first that do not fit into the limit are left out. What is banned stays so.
 
     Example:
     >>> from keras import ops
@@ -93,6 +96,7 @@ class Request(NamedTuple):
     padding_id: int = 0
     cut_lengths: Tensor | None = None
     prompt_scores: bool = True
+    phrases: Any = None
 
 
 class Prefilled(NamedTuple):
