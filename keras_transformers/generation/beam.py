@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, Literal
 
-import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
@@ -15,9 +14,10 @@ from keras_transformers.generation.hypotheses import (
     Hypotheses,
     Unfinished,
     first_hypotheses,
+    progress_at,
 )
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
-from keras_transformers.generation.phrases import after, beside
+from keras_transformers.generation.phrases import after
 from keras_transformers.generation.request import (
     MASKED,
     DecodedBeams,
@@ -178,7 +178,7 @@ class BeamSearch(Search):
         logp = ops.where(best > MASKED / 2, logp, MASKED)
         number = ids.shape[-1]
         if demands is not None:
-            progress = beside(after(demands, progress, ids))
+            progress = after(request, progress, ids)
         logp = ops.reshape(unfinished.logp[..., None] + logp, (-1, beams * number))
         enough = beams * number  # banks are filled from all of them
         if demands is None:
@@ -195,7 +195,7 @@ class BeamSearch(Search):
             coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
             parents=parents,
             ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
-            progress=keras.tree.map_structure(lambda each: take_beams(each, positions), progress),
+            progress=progress_at(progress, positions),
         )
         if demands is None:
             return candidates

@@ -8,10 +8,12 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
-from keras_transformers.generation.phrases import Demands, Progress, demands_of, due, first_progress
+from keras_transformers.generation.phrases import Progress, demands_of, first_progress, leave_room
 from keras_transformers.generation.request import (
     MASKED,
+    Demands,
     Request,
+    any_of,
     limits_of,
     log_normalizer,
     over_beams,
@@ -130,14 +132,15 @@ class Constraints:
             ids = ops.convert_to_tensor(self.required, "int32")[None, :, None]
             ids = ops.broadcast_to(ids, (batch, len(self.required), 1))
             if phrases is not None:
-                short = ops.shape(phrases)[2] - 1
-                ids = ops.pad(ids, [[0, 0], [0, 0], [0, short]], constant_values=padding)
+                rest = ops.shape(phrases)[2:]
+                ids = ops.reshape(ids, (*ops.shape(ids)[:2], *[1] * len(rest)))
+                short = [[0, size - 1] for size in rest]
+                ids = ops.pad(ids, [[0, 0], [0, 0], *short], constant_values=padding)
                 ids = ops.concatenate([ids, ops.cast(phrases, "int32")], axis=1)
             phrases = ids
-        room = limits_of(request) - prompt_lengths(request) - 1  # END's
-        if self.boundaries.first is not None:
-            room = room - 1
-        return request._replace(phrases=demands_of(phrases, request.padding_id, room))
+        marks = 1 + (self.boundaries.first is not None)  # END is the other
+        room = limits_of(request) - prompt_lengths(request) - marks
+        return request._replace(phrases=demands_of(phrases, request, room))
 
     def restrict(
         self,
@@ -165,19 +168,13 @@ class Constraints:
         allowed = self._at_the_edges(allowed, index, request, ids, is_end)
         demands = request.phrases
         if demands is not None:
-            known = progress or first_progress(demands, tokens, index)
-            lacks, free, going_on = due(demands, known, _positions_left(index, request))
-            too_early = ops.logical_and(lacks[..., None], is_end)
-            allowed = ops.logical_and(allowed, ops.logical_not(too_early))
-            allowed = ops.where(
-                free[..., None], allowed, _any_of(ops.where(going_on < 0, vocab, going_on), vocab)
-            )
+            known = progress or first_progress(request, tokens, index)
+            allowed = leave_room(allowed, known, index, request, is_end)
         if self.no_repeat_ngram or self.banned_sequences:
             wrong = self._completing_banned(tokens, index, request, vocab)
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
         few = self.no_repeat_ngram or self.banned or self.boundaries.banned_first
-        few = few or demands is not None
-        if few:
+        if few or demands is not None:
             possible = ops.logical_and(allowed, logits > MASKED / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
@@ -261,7 +258,7 @@ class Constraints:
             there = ops.stack([over_beams(position) >= 0 for position in positions], axis=-1)
             match = ops.logical_and(match, there)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
-        return _any_of(ops.concatenate(found, axis=-1), vocab)
+        return any_of(ops.concatenate(found, axis=-1), vocab)
 
     def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
@@ -280,19 +277,3 @@ def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...
         raise ValueError(f"Constraints: `banned` must hold no empty sequence. Received: {banned}")
     ids = sorted({int(item[0]) for item in each if len(item) == 1})
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
-
-
-def _positions_left(index: Index, request: Request) -> Tensor:
-    return ops.reshape(limits_of(request) - index, (-1,))
-
-
-def _any_of(ids: Tensor, vocab: int) -> Tensor:
-    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
-    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
-    counters = vocab + 1
-    rows = ops.arange(batch * beams, dtype="int32")[:, None]
-    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
-    counted = ops.scatter_update(
-        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
-    )
-    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0

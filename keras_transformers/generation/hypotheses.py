@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.phrases import Demands, Progress, first_progress
+from keras_transformers.generation.phrases import Progress, first_progress
 from keras_transformers.generation.request import (
     MASKED,
     Prefilled,
@@ -96,5 +96,10 @@ def first_hypotheses(beams: int, request: Request, prefilled: Prefilled) -> Hypo
 
 def progress_of(request: Request, tokens: Tensor, length: Index) -> MaybeProgress:
     """How far tokens `(batch, beams, max_length)` have come with what is demanded."""
-    demands: Demands | None = request.phrases
-    return () if demands is None else first_progress(demands, tokens, length)
+    return () if request.phrases is None else first_progress(request, tokens, length)
+
+
+def progress_at(progress: MaybeProgress, positions: Tensor) -> MaybeProgress:
+    """That at `positions` (batch, number)."""
+    found: MaybeProgress = keras.tree.map_structure(lambda x: take_beams(x, positions), progress)
+    return found

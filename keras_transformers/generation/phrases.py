@@ -4,71 +4,106 @@ A phrase is looked for as by Knuth, Morris and Pratt: where it breaks off, what 
 its beginning once more.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
+from keras_transformers.generation.request import Demands, Request, any_of, limits_of
 
 NONE = -1  # no token
 
 
-class Demands(NamedTuple):
-    """The phrases of each row of a batch, and what is known of them beforehand."""
-
-    ids: Tensor  # (batch, phrases, length): `NONE` behind each
-    lengths: Tensor  # (batch, phrases): 0 where there is none
-    needed: Tensor  # (batch, phrases): how often it must occur; 0 for one that stood there before
-    agreeing: Tensor  # (batch, phrases, length): how many tokens from each on are as the first
-
-
 class Progress(NamedTuple):
-    """How far hypotheses have come, `(batch, beams, phrases)` each."""
+    """How far hypotheses have come."""
 
-    matched: Tensor  # tokens of it that are the last of the hypothesis
-    found: Tensor  # how often it has occurred
+    matched: Tensor  # (batch, beams, forms): how many of its tokens are the last of the hypothesis
+    found: Tensor  # (batch, beams, phrases): how often it has occurred
+    joins: Tensor  # (batch, beams): whether what follows may join the last token
 
 
-def demands_of(phrases: Tensor, padding_id: int, room: Tensor) -> Demands:
+def demands_of(phrases: Tensor, request: Request, room: Tensor) -> Demands:
     """What is demanded of each row.
 
     Args:
-        phrases: Integers `(batch, phrases, length)`, padding behind each.
-        padding_id: Padding.
-        room: How many tokens all phrases of a row may have, `(batch,)`. The first phrases that fit
-            into it are demanded, the others are not.
+        phrases: Integers `(batch, phrases, [forms,] length)`, padding behind each.
+        request: The `Request`.
+        room: How many tokens all phrases of a row may have, `(batch,)`. From the first that does
+            not fit into it on, none is demanded.
     """
     ids = ops.cast(phrases, "int32")
-    lengths = ops.sum(ops.cast(ids != padding_id, "int32"), axis=-1)
-    fits = ops.cumsum(lengths, axis=1) <= room[:, None]
-    lengths = ops.where(fits, lengths, 0)
-    positions = ops.arange(ops.shape(ids)[2], dtype="int32")
+    ids = ids if len(ids.shape) == 4 else ids[:, :, None]
+    lengths = ops.sum(ops.cast(ids != request.padding_id, "int32"), axis=-1)
+    begins = _is(ids[..., 0], 0, request)
+    sizes = ops.max(lengths + ops.cast(begins, "int32"), axis=-1)  # something must part them
+    fits = ops.cumsum(sizes, axis=1) <= room[:, None]
+    sizes, lengths = ops.where(fits, sizes, 0), ops.where(fits[..., None], lengths, 0)
+    positions = ops.arange(ops.shape(ids)[3], dtype="int32")
     ids = ops.where(positions < lengths[..., None], ids, NONE)
-    equal = ops.all(ids[:, :, None] == ids[:, None], axis=-1)  # (batch, phrases, phrases)
-    times = ops.sum(ops.cast(equal, "int32"), axis=-1)
-    before = ops.sum(ops.cast(ops.tril(equal, -1), "int32"), axis=-1)
-    needed = ops.where(ops.logical_and(lengths > 0, before == 0), times, 0)
+    equal = ops.all(ids[:, :, None] == ids[:, None], axis=(-2, -1))  # (batch, phrases, phrases)
+    earlier = ops.sum(ops.cast(ops.tril(equal, -1), "int32"), axis=-1)
+    first = ops.logical_and(sizes > 0, earlier == 0)
+    needed = ops.where(first, ops.sum(ops.cast(equal, "int32"), axis=-1), 0)
+    batch, number, forms, length = ops.shape(ids)
+    ids = ops.reshape(ids, (batch, number * forms, length))
+    lengths = ops.reshape(lengths, (batch, number * forms))
     shifted = positions[:, None] + positions
-    inside = shifted < lengths[..., None, None]
     there = ops.take(ids, ops.minimum(shifted, positions[-1]), axis=-1)
-    same = ops.logical_and(inside, there == ids[:, :, None])
+    same = ops.logical_and(shifted < lengths[..., None, None], there == ids[:, :, None])
     agreeing = ops.sum(ops.cumprod(ops.cast(same, "int32"), axis=-1), axis=-1)
-    return Demands(ids, lengths, needed, agreeing)
+    joining, joinable = (_is(ids, which, request) for which in (0, 1))
+    begins = joining[..., 0]
+    before = ops.pad(joinable[..., :-1], [[0, 0], [0, 0], [1, 0]])
+    agreeing = ops.where(ops.logical_and(begins[..., None], before), 0, agreeing)
+    last = ops.take_along_axis(joinable, ops.maximum(lengths - 1, 0)[..., None], axis=-1)[..., 0]
+    waits = ops.logical_and(last, lengths > 0)
+    return Demands(ids, lengths, agreeing, begins, waits, sizes, needed)
 
 
-def first_progress(demands: Demands, tokens: Tensor, index: Index) -> Progress:
+def _is(ids: Tensor, which: int, request: Request) -> Tensor:
+    """Whether tokens join what stands before them (0), or may be joined by what follows (1)."""
+    if request.joints is None:
+        return ops.zeros_like(ids, "bool")
+    found = ops.take(ops.convert_to_tensor(request.joints[which]), ops.maximum(ids, 0), axis=0)
+    return ops.logical_and(ids >= 0, found)
+
+
+def _of_phrases(x: Tensor, demands: Demands) -> Tensor:
+    """Whether any form is, `(..., phrases)`, of bool `(..., forms)`."""
+    phrases = ops.shape(demands.sizes)[1]
+    forms = ops.shape(demands.lengths)[1] // phrases
+    return ops.any(ops.reshape(x, (*ops.shape(x)[:-1], phrases, forms)), axis=-1)
+
+
+def _of_forms(x: Tensor, demands: Demands) -> Tensor:
+    """What is `(..., phrases)`, for each of their forms: `(..., forms)`."""
+    all_forms = ops.shape(demands.lengths)[1]
+    forms = all_forms // ops.shape(demands.sizes)[1]
+    wide = ops.broadcast_to(x[..., None], (*ops.shape(x), forms))
+    return ops.reshape(wide, (*ops.shape(x)[:-1], all_forms))
+
+
+def first_progress(request: Request, tokens: Tensor, index: Index) -> Progress:
     """How far `tokens` `(batch, beams, max_length)` have come before `index`, or `(batch,)`."""
-    none = ops.zeros_like(tokens[..., :1] + demands.lengths[:, None])
-    before = ops.reshape(index, (-1, 1, 1))
+    demands: Demands = request.phrases
+    none = ops.cast(tokens[..., 0] * 0, "int32")
+    first = Progress(
+        none[..., None] + demands.lengths[:, None] * 0,
+        none[..., None] + demands.sizes[:, None] * 0,
+        none > 0,
+    )
+    before = ops.reshape(ops.cast(index, "int32"), (-1, 1))
 
-    def advance(i: Tensor, matched: Tensor, found: Tensor) -> tuple[Tensor, ...]:
-        old = Progress(matched, found)
-        new = after(demands, old, ops.take(tokens, i, axis=-1)[..., None])
-        known = zip((new.matched, new.found), old, strict=True)
-        return i + 1, *(ops.where(i < before, each[:, :, 0], kept) for each, kept in known)
+    def advance(i: Tensor, *old: Tensor) -> tuple[Tensor, ...]:
+        new = after_each(request, Progress(*old), ops.take(tokens, i, axis=-1))
+        kept = []
+        for each, was in zip(new, old, strict=True):
+            there = ops.reshape(i < before, (-1, *[1] * (len(was.shape) - 1)))
+            kept.append(ops.where(there, each, was))
+        return i + 1, *kept
 
-    first = (ops.convert_to_tensor(0, "int32"), none, none)
-    _, *progress = ops.while_loop(lambda i, *_: i < ops.max(index), advance, first)
+    start = (ops.convert_to_tensor(0, "int32"), *first)
+    _, *progress = ops.while_loop(lambda i, *_: i < ops.max(before), advance, start)
     return Progress(*progress)
 
 
@@ -77,76 +112,122 @@ def lacking(demands: Demands, progress: Progress) -> Tensor:
     return ops.maximum(demands.needed[:, None] - progress.found, 0)
 
 
+def _waiting(demands: Demands, progress: Progress) -> Tensor:
+    """Which phrases `(batch, beams, phrases)` have occurred, unless the next token joins them."""
+    whole = progress.matched == demands.lengths[:, None]
+    waits = _of_phrases(ops.logical_and(whole, demands.waits[:, None]), demands)
+    return ops.logical_and(waits, lacking(demands, progress) > 0)
+
+
 def next_ids(demands: Demands, progress: Progress) -> Tensor:
-    """The next token of each phrase that lacks; `NONE` of the others."""
-    ids = ops.broadcast_to(
-        demands.ids[:, None], (*ops.shape(progress.matched), ops.shape(demands.ids)[-1])
-    )
-    ids = ops.take_along_axis(ids, progress.matched[..., None], axis=-1)[..., 0]
-    return ops.where(lacking(demands, progress) > 0, ids, NONE)
+    """The next token of each form of a phrase that lacks; `NONE` of the others."""
+    longest = ops.shape(demands.ids)[-1]
+    shape = (*ops.shape(progress.matched), longest)
+    ids = ops.broadcast_to(demands.ids[:, None], shape)
+    at = ops.minimum(progress.matched, longest - 1)[..., None]
+    ids = ops.take_along_axis(ids, at, axis=-1)[..., 0]
+    there = _of_forms(lacking(demands, progress), demands) > 0
+    there = ops.logical_and(there, progress.matched < demands.lengths[:, None])
+    return ops.where(ops.logical_and(there, _may_begin(demands, progress)), ids, NONE)
 
 
-def after(demands: Demands, progress: Progress, ids: Tensor) -> Progress:
-    """Progress with one token more: `(batch, beams, number, phrases)` of ids `(..., number)`."""
-    matched = progress.matched[..., None]
+def _may_begin(demands: Demands, progress: Progress) -> Tensor:
+    """False where a form would begin with a token that joins the last, `(batch, beams, forms)`."""
+    wrong = ops.logical_and(demands.begins[:, None], progress.joins[..., None])
+    return ops.logical_or(progress.matched > 0, ops.logical_not(wrong))
+
+
+def after(request: Request, progress: Progress, ids: Tensor) -> Progress:
+    """Progress with one token more: `(batch, beams * number, ...)` of ids `(..., number)`."""
+    demands: Demands = request.phrases
+    joining, joinable = (_is(ids, which, request) for which in (0, 1))  # (batch, beams, number)
     position = ops.arange(ops.shape(demands.ids)[-1], dtype="int32")
     # The token at `position` may follow where all before it are the last that were matched.
-    shift = matched - position
+    shift = progress.matched[..., None] - position
     agreeing = ops.broadcast_to(demands.agreeing[:, None], ops.shape(shift))
-    agreeing = ops.take_along_axis(agreeing, ops.maximum(shift, 0), axis=-1)
-    follows = ops.logical_and(shift >= 0, ops.logical_or(position == 0, agreeing >= position))
-    lacks = lacking(demands, progress)
-    follows = ops.logical_and(follows, lacks[..., None] > 0)
-    follows = ops.where(follows, demands.ids[:, None], NONE)[:, :, None]
-    match = follows == ops.cast(ids, "int32")[..., None, None]
-    new = ops.max(ops.where(match, position + 1, 0), axis=-1)
+    most = ops.shape(demands.ids)[-1] - 1
+    agreeing = ops.take_along_axis(agreeing, ops.clip(shift, 0, most), axis=-1)
+    wrong = ops.logical_and(demands.begins[:, None], progress.joins[..., None])[..., None]
+    begins = ops.logical_and(position == 0, ops.logical_not(wrong))
+    goes_on = ops.logical_and(position > 0, agreeing >= position)
+    follows = ops.logical_and(shift >= 0, ops.logical_or(begins, goes_on))
+    lacks = _of_forms(lacking(demands, progress), demands)[..., None] > 0
+    follows = ops.where(ops.logical_and(follows, lacks), demands.ids[:, None], NONE)
+    match = follows[:, :, None] == ops.cast(ids, "int32")[..., None, None]
+    # An occurrence that the token does not join is settled, and no other overlaps with it.
+    waiting = _waiting(demands, progress)[:, :, None]
+    settled = ops.logical_and(waiting, ops.logical_not(joining)[..., None])
+    anew = ops.logical_not(_of_forms(settled, demands))[..., None]
+    match = ops.logical_and(match, ops.logical_or(position == 0, anew))
+    new = ops.max(ops.where(match, position + 1, 0), axis=-1)  # (batch, beams, number, forms)
     whole = ops.logical_and(new == demands.lengths[:, None, None], new > 0)
-    found = progress.found[:, :, None] + ops.cast(whole, "int32")
-    return Progress(ops.where(whole, 0, new), found)
+    whole = ops.logical_and(whole, ops.logical_not(demands.waits)[:, None, None])
+    whole = _of_phrases(whole, demands)
+    new = ops.where(_of_forms(whole, demands), 0, new)
+    found = progress.found[:, :, None] + ops.cast(whole, "int32") + ops.cast(settled, "int32")
+    rows = (-1, ids.shape[1] * ids.shape[2])
+    new, found = (ops.reshape(x, (*rows, ops.shape(x)[-1])) for x in (new, found))
+    return Progress(new, found, ops.reshape(joinable, rows))
 
 
-def beside(progress: Progress) -> Progress:
-    """That of `(batch, beams, number)` as that of `(batch, beams * number)`."""
-    matched, found = (
-        ops.reshape(each, (-1, each.shape[1] * each.shape[2], ops.shape(each)[3]))
-        for each in progress
-    )
-    return Progress(matched, found)
-
-
-def after_each(demands: Demands, progress: Progress, ids: Tensor) -> Progress:
+def after_each(request: Request, progress: Progress, ids: Tensor) -> Progress:
     """Progress with one token more of each hypothesis, ids `(batch, beams)`."""
-    return beside(after(demands, progress, ids[..., None]))
+    return after(request, progress, ids[..., None])
 
 
-def begun(demands: Demands, progress: Progress) -> Tensor:
-    """How many tokens of a phrase that lacks stand at the end, `(batch, beams)`."""
-    there = lacking(demands, progress) > 0
-    return ops.max(ops.where(there, progress.matched, 0), axis=-1)
+def _spared(demands: Demands, progress: Progress) -> Tensor:
+    """Tokens that each form makes needless by what there is of it, `(batch, beams, forms)`."""
+    sizes = _of_forms(demands.sizes, demands)[:, None]
+    spared = sizes - (demands.lengths[:, None] - progress.matched)
+    there = _of_forms(lacking(demands, progress), demands) > 0
+    return ops.where(ops.logical_and(there, progress.matched > 0), spared, 0)
 
 
-def due(demands: Demands, progress: Progress, room: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What the room that is left asks of the next token.
+def leave_room(
+    allowed: Tensor, progress: Progress, index: Index, request: Request, is_end: Tensor
+) -> Tensor:
+    """No END before all phrases, and those alone where the room is just enough.
 
     Args:
-        demands, progress: Of the hypotheses.
-        room: Positions that are left, `(batch,)` or `(1,)`.
+        allowed: Bool `(vocab,)` or `(batch, beams, vocab)`.
+        progress: Of the hypotheses.
+        index, request: See `Constraints.restrict`.
+        is_end: Bool `(vocab,)`.
 
     Returns:
-        Whether a phrase lacks, and whether there is room for what goes on with none of them, bool
-        `(batch, beams)`; and the tokens of which one must follow where there is not, `(batch,
-        beams, phrases)`.
+        Bool `(batch, beams, vocab)`.
     """
+    demands: Demands = request.phrases
     lacks = lacking(demands, progress)
-    left = ops.sum(lacks * demands.lengths[:, None], axis=-1)
-    here, ids = begun(demands, progress), next_ids(demands, progress)
-    going_on = ops.where(progress.matched == here[..., None], ids, NONE)
-    free = ops.logical_or(left == 0, room[:, None] > left + 1)
-    return left > 0, free, going_on
+    left = ops.sum(lacks * demands.sizes[:, None], axis=-1)[..., None]
+    waiting = ops.cast(_waiting(demands, progress), "int32")
+    rest = ops.sum((lacks - waiting) * demands.sizes[:, None], axis=-1)[..., None]
+    allowed = ops.logical_and(allowed, ops.logical_or(rest == 0, ops.logical_not(is_end)))
+    spared, ids = _spared(demands, progress), next_ids(demands, progress)
+    going_on = ops.where(spared == ops.max(spared, axis=-1, keepdims=True), ids, NONE)
+    # What has occurred must not be joined now: another phrase begins.
+    first = _of_forms(lacks - waiting, demands) > 0
+    first = ops.logical_and(first, ops.logical_not(demands.begins)[:, None])
+    first = ops.where(first, demands.ids[:, None, :, 0], NONE)
+    going_on = ops.where(ops.any(waiting > 0, axis=-1, keepdims=True), first, going_on)
+    vocab = is_end.shape[0]
+    must = any_of(ops.where(going_on < 0, vocab, going_on), vocab)
+    if request.joints is not None:  # those that can begin may be such as would join the last token
+        joining, joinable = (ops.convert_to_tensor(each) for each in request.joints)
+        parts = ops.logical_and(
+            ops.logical_or(rest == 0, ops.logical_not(joinable)), ops.logical_not(joining)
+        )
+        none = ops.all(going_on == NONE, axis=-1, keepdims=True)
+        must = ops.logical_or(must, ops.logical_and(none, parts))
+    room = ops.reshape(limits_of(request) - index, (-1, 1, 1))
+    free = ops.logical_or(left == 0, room > left + 1)
+    return ops.logical_and(allowed, ops.logical_or(free, must))
 
 
-def levels(demands: Demands, progress: Any) -> Tensor:
-    """The bank of each candidate `(batch, candidates)`: how many tokens of phrases it has."""
-    done = ops.minimum(progress.found, demands.needed[:, None])
-    whole = ops.sum(done * demands.lengths[:, None], axis=-1)
-    return whole + begun(demands, progress)
+def levels(demands: Demands, progress: Progress) -> Tensor:
+    """The bank of each hypothesis `(batch, beams)`: how many tokens of phrases it has."""
+    waiting = ops.cast(_waiting(demands, progress), "int32")
+    done = ops.minimum(progress.found + waiting, demands.needed[:, None])
+    whole = ops.sum(done * demands.sizes[:, None], axis=-1)
+    waits = _of_forms(waiting, demands) > 0
+    return whole + ops.max(ops.where(waits, 0, _spared(demands, progress)), axis=-1)

@@ -58,6 +58,21 @@ class DecodedBeams(Decoded[T]):
     log_probabilities: T  # float32 (batch, [n]): without penalties
 
 
+class Demands(NamedTuple):
+    """The phrases of each row of a batch, and what is known of them beforehand.
+
+    The forms of all phrases lie side by side, as many for each.
+    """
+
+    ids: Tensor  # (batch, forms, length): -1 behind each
+    lengths: Tensor  # (batch, forms): 0 where there is none
+    agreeing: Tensor  # (batch, forms, length): how many tokens from each on are as the first
+    begins: Tensor  # (batch, forms): whether its first token joins what stands before
+    waits: Tensor  # (batch, forms): whether what follows may join its last token
+    sizes: Tensor  # (batch, phrases): tokens of the longest form, and one that parts them
+    needed: Tensor  # (batch, phrases): how often it must occur; 0 for one that stood there before
+
+
 class Request(NamedTuple):
     """What is asked of a search, besides the model.
 
@@ -76,8 +91,12 @@ class Request(NamedTuple):
         cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
         prompt_scores: Whether scores count the tokens at the beginning that `forced` gives.
         phrases: Optional integers `(batch, phrases, length)`, padding behind each: sequences that
-            must occur, one that stands there twice as often as that, without overlap. Those behind
-            the first that do not fit into the limit are left out. What is banned stays so.
+            must occur, each of a row as often as it is there, without overlap. Or `(batch, phrases,
+            forms, length)`: each in one of its forms. From the first that does not fit into the
+            limit on they are left out. What is banned stays banned.
+        joints: Optional pair of bool `(vocab,)`: tokens that join what stands before them, and
+            those that may be joined, as one digit the other. A phrase has not occurred where its
+            end or its beginning is joined.
 
     Example:
     >>> from keras import ops
@@ -97,6 +116,7 @@ class Request(NamedTuple):
     cut_lengths: Tensor | None = None
     prompt_scores: bool = True
     phrases: Any = None
+    joints: tuple[Any, Any] | None = None
 
 
 class Prefilled(NamedTuple):
@@ -190,6 +210,18 @@ def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     positions = ops.cast(positions, "int32")
     block = ops.take_along_axis(best, positions // BLOCK, axis=-1)
     return values, BLOCK * block + positions % BLOCK
+
+
+def any_of(ids: Tensor, vocab: int) -> Tensor:
+    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
+    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
+    counters = vocab + 1
+    rows = ops.arange(batch * beams, dtype="int32")[:, None]
+    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
+    counted = ops.scatter_update(
+        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
+    )
+    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0
 
 
 def log_normalizer(logits: Tensor) -> tuple[Tensor, Tensor]:

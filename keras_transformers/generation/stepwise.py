@@ -70,7 +70,7 @@ class _Stepwise(Search):
         if request.cut_lengths is not None:
             ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
         if request.phrases is not None:
-            progress = after_each(request.phrases, progress, ids)
+            progress = after_each(request, progress, ids)
         ids = ops.where(finished, request.padding_id, ids)
         hypotheses = Sequences(
             ids,
