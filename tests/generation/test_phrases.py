@@ -181,7 +181,7 @@ def test_what_is_joined_at_its_edges_is_another_phrase(rows):
         found = [words_of(tokens) for tokens in real if END in tokens]
         assert {*found} <= {*scores} and len(found) >= len(scores) - 5  # but in the narrowest room
         assert found[0] == max(scores, key=scores.get)
-    narrow = found_with_joints(BeamSearch(2), table - 0 * joint, 4, **request)
+    narrow = found_with_joints(BeamSearch(2), table, length, **request)
     for tokens, phrases in zip(narrow["tokens"], rows, strict=True):
         assert met(words_of(tokens), phrases, JOINTS)
 
