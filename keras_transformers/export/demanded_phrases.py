@@ -7,23 +7,23 @@ import tensorflow as tf
 
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
 from keras_transformers.generation.request import most_tokens, padding_of, vocabularies_of
+from keras_transformers.predictors.demands import MOST
 from keras_transformers.text.frames import cutter_of_targets
 
 PHRASES = tf.TensorSpec([None, None], tf.string, name="phrases")
-NUMBERS = (4, 16)  # of phrases of a sentence: few programs
+FORMS = 3  # of each phrase
 PROBE = "a"  # any letter will do
 
 
 class DemandedPhrases(tf.Module):
     """The signature "phrases" of a `Translator`.
 
-    It takes what `serving_default` takes, and `phrases`, strings `(batch, number)` of at most 16:
+    It takes what `serving_default` takes, and `phrases`, strings `(batch, number)` of at most 12:
     what must stand in the translation of each, as often as it is there; "" is nothing. It gives
     what `serving_default` gives. A phrase begins a word; one that begins with no letter may stand
-    right behind something else as well. A number is not part of a longer one;
-    one like 1.5 may have the other decimal mark. What does not fit
-    into the limit on tokens is left out with all behind it, and so is a phrase with a character
-    that the vocabulary lacks.
+    right behind something else as well. A number is not part of a longer one; one like 1.5 may have
+    the other decimal mark. What does not fit into the limit on tokens is left out with all behind
+    it, and so is a phrase with a character that the vocabulary lacks.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -71,25 +71,21 @@ class DemandedPhrases(tf.Module):
         *request, phrases = given
         translator = self._translator_of()
         shape = tf.shape(phrases)
-        said = f"Translator: `phrases` must have a row for each text, of at most {NUMBERS[-1]}."
-        fits = [tf.assert_equal(shape[0], tf.size(request[0]), said)]
-        fits += [tf.debugging.assert_less_equal(shape[1], NUMBERS[-1], said)]
+        said = f"Translator: `phrases` must have a row for each text, of at most {MOST}."
+        fits = [tf.debugging.assert_equal(shape[0], tf.size(request[0]), said)]
+        fits += [tf.debugging.assert_less_equal(shape[1], MOST, said)]
         with tf.control_dependencies(fits):
             ids = self._forms(tf.identity(phrases), rounds)
-
-        def with_at_most(number: int) -> dict[str, tf.Tensor]:
-            short = number - tf.shape(ids)[1]
-            padding = padding_of(translator._model)
-            wide = tf.pad(ids, [[0, 0], [0, short], [0, 0], [0, 0]], constant_values=padding)
-            wide = tf.ensure_shape(wide, [None, number, 3, None])
-            return translator.answer(request, rounds, wide)
-
-        few, many = NUMBERS
-        return tf.cond(shape[1] <= few, lambda: with_at_most(few), lambda: with_at_most(many))
+        # The number is known beforehand, so that a search knows how many candidates there are.
+        short = [[0, 0], [0, MOST - shape[1]], [0, 0], [0, 0]]
+        ids = tf.pad(ids, short, constant_values=padding_of(translator._model))
+        ids = tf.ensure_shape(ids, [None, MOST, FORMS, None])
+        return translator.answer(request, rounds, ids)
 
     def _forms(self, phrases: tf.Tensor, rounds: Rounds) -> tf.Tensor:
-        """Ids `(batch, number, 3, length)`: as a word, right behind something else, and as a word
-        with the other decimal mark.
+        """Ids `(batch, number, 3, length)` of the forms of each.
+
+        As a word; right behind something else; and as a word with the other decimal mark.
         """
         _, blank, probe = self._of_tokenizer()
         translator, flat = self._translator_of(), tf.reshape(phrases, [-1])
@@ -119,7 +115,7 @@ class DemandedPhrases(tf.Module):
             tf.pad(x, [[0, 0], [0, length - tf.shape(x)[1]]], constant_values=padding)
             for x in forms
         ]
-        return tf.reshape(tf.stack(forms, axis=1), [*tf.unstack(tf.shape(phrases)), 3, length])
+        return tf.reshape(tf.stack(forms, axis=1), [*tf.unstack(tf.shape(phrases)), FORMS, length])
 
 
 def _with_other_mark(numbers: tf.Tensor) -> tf.Tensor:

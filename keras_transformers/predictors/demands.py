@@ -10,7 +10,7 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.placeables import kept_as_written
 from keras_transformers.text.glossary import Glossary
 
-MOST = 16  # phrases of one sentence
+MOST = 12  # phrases of one sentence; what is behind them is not demanded
 
 AnyGlossary = Glossary | Mapping[str, str] | StrPath
 

@@ -72,8 +72,8 @@ class Glossary:
                 continue
             if len(cells) not in (2, 3) or not all(cells):
                 raise ValueError(
-                    f"Glossary: line {number} of {path} must be a term, a tab and a phrase, perhaps "
-                    f"a tab and a language. Received: {line[:60]!r}"
+                    f"Glossary: line {number} of {path} must be a term, a tab and a phrase, "
+                    f"perhaps a tab and a language. Received: {line[:60]!r}"
                 )
             rows.append(tuple(cells))
         return cls(rows)
