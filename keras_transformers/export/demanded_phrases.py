@@ -12,6 +12,7 @@ from keras_transformers.text.frames import cutter_of_targets
 
 PHRASES = tf.TensorSpec([None, None], tf.string, name="phrases")
 FORMS = 3  # of each phrase
+MARKS = (".", ",", "'")  # what stands between the digits of a number
 PROBE = "a"  # any letter will do
 
 
@@ -45,8 +46,8 @@ class DemandedPhrases(tf.Module):
         return tf.function(answer, input_signature=(*requests, PHRASES))
 
     @property
-    def joints(self) -> tuple[Any, Any]:
-        """Which ids begin with a digit inside a word, and which end with one: bool `(vocab,)`."""
+    def joints(self) -> tuple[Any, Any, Any]:
+        """Which ids go on with a number, and behind which numbers go on: see `Request`."""
         return self._of_tokenizer()[0]
 
     def _of_tokenizer(self) -> tuple[Any, ...]:
@@ -57,10 +58,11 @@ class DemandedPhrases(tf.Module):
                 pieces = tokenizer.pieces(range(tokenizer.vocab_size))
                 short = (0, self._vocab() - len(pieces))
                 first = np.pad([piece[:1].isdecimal() for piece in pieces], short)
-                last = np.pad([piece[-1:].isdecimal() for piece in pieces], short)
+                links = np.pad([piece in MARKS for piece in pieces], short)
+                last = np.pad([piece[-1:].isdecimal() for piece in pieces], short) | links
                 one, two = tokenizer.tokenize([PROBE, f"{PROBE} {PROBE}"]).to_list()
                 blank = "" if one + one == two else " "
-                self._known = (first, last), blank, one
+                self._known = (first, last, links), blank, one
         return self._known
 
     def _vocab(self) -> int:

@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_transformers.annotations import Tensor
 from keras_transformers.generation.hypotheses import Candidates
-from keras_transformers.generation.phrases import Demands, Progress, levels, next_ids
-from keras_transformers.generation.request import MASKED
+from keras_transformers.generation.phrases import Progress, levels, next_ids
+from keras_transformers.generation.request import MASKED, Demands
 
 
 def with_phrases(
@@ -29,6 +29,10 @@ def with_phrases(
 def by_banks(demands: Demands, candidates: Candidates, beams: int, most: int) -> Candidates:
     """Puts first the best few of each bank, then the others.
 
+    A bank is for those with so many phrases, or so many and one that is begun: banks by tokens, as
+    in the paper, are too many for a few beams. Where these are too many still, those with more go
+    before those with fewer, which would be the more probable ones to the end.
+
     Args:
         demands: The `Demands`.
         candidates: `Candidates`, best first.
@@ -38,11 +42,14 @@ def by_banks(demands: Demands, candidates: Candidates, beams: int, most: int) ->
     level = levels(demands, candidates.progress)
     possible = candidates.logp > MASKED / 2
     size = candidates.ids.shape[1]
-    before = ops.arange(size)[:, None] > ops.arange(size)
+    position = ops.arange(size, dtype="int32")
     same = ops.logical_and(level[..., None] == level[:, None], possible[:, None])
-    rank = ops.sum(ops.cast(ops.logical_and(same, before), "int32"), axis=-1)  # in its bank
+    better = ops.logical_and(same, position[:, None] > position)
+    rank = ops.sum(ops.cast(better, "int32"), axis=-1)  # in its bank
     banks = ops.sum(ops.cast(ops.logical_and(rank == 0, possible), "int32"), axis=1, keepdims=True)
     quota = ops.maximum(1, beams // ops.maximum(banks, 1))
-    first = ops.cast(ops.logical_and(rank < quota, possible), "int32")
-    order = ops.argsort(ops.arange(size) - size * first, axis=1)[:, :most]
-    return candidates.at(ops.cast(order, "int32"))
+    first = ops.logical_and(rank < quota, possible)
+    order = ops.argsort(position - ops.where(first, size * (level + 1), 0), axis=1)
+    order = ops.cast(order, "int32")
+    kept = ops.sort(order[:, :beams], axis=1)  # best first again
+    return candidates.at(ops.concatenate([kept, order[:, beams:most]], axis=1))

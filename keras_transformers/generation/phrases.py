@@ -61,7 +61,7 @@ def demands_of(phrases: Tensor, request: Request, room: Tensor) -> Demands:
 
 
 def _is(ids: Tensor, which: int, request: Request) -> Tensor:
-    """Whether tokens join what stands before them (0), or may be joined by what follows (1)."""
+    """Whether tokens join (0), may be joined (1), or link (2): see `Request.joints`."""
     if request.joints is None:
         return ops.zeros_like(ids, "bool")
     found = ops.take(ops.convert_to_tensor(request.joints[which]), ops.maximum(ids, 0), axis=0)
@@ -140,7 +140,7 @@ def _may_begin(demands: Demands, progress: Progress) -> Tensor:
 def after(request: Request, progress: Progress, ids: Tensor) -> Progress:
     """Progress with one token more: `(batch, beams * number, ...)` of ids `(..., number)`."""
     demands: Demands = request.phrases
-    joining, joinable = (_is(ids, which, request) for which in (0, 1))  # (batch, beams, number)
+    joining, joinable, links = (_is(ids, which, request) for which in range(3))
     position = ops.arange(ops.shape(demands.ids)[-1], dtype="int32")
     # The token at `position` may follow where all before it are the last that were matched.
     shift = progress.matched[..., None] - position
@@ -156,13 +156,17 @@ def after(request: Request, progress: Progress, ids: Tensor) -> Progress:
     match = follows[:, :, None] == ops.cast(ids, "int32")[..., None, None]
     # An occurrence that the token does not join is settled, and no other overlaps with it.
     waiting = _waiting(demands, progress)[:, :, None]
-    settled = ops.logical_and(waiting, ops.logical_not(joining)[..., None])
+    open_still = ops.logical_or(joining, links)  # (batch, beams, number)
+    settled = ops.logical_and(waiting, ops.logical_not(open_still)[..., None])
     anew = ops.logical_not(_of_forms(settled, demands))[..., None]
     match = ops.logical_and(match, ops.logical_or(position == 0, anew))
     new = ops.max(ops.where(match, position + 1, 0), axis=-1)  # (batch, beams, number, forms)
     whole = ops.logical_and(new == demands.lengths[:, None, None], new > 0)
     whole = ops.logical_and(whole, ops.logical_not(demands.waits)[:, None, None])
     whole = _of_phrases(whole, demands)
+    length = demands.lengths[:, None, None]
+    waits = ops.logical_and(_of_forms(waiting, demands), progress.matched[:, :, None] == length)
+    new = ops.where(ops.logical_and(waits, links[..., None]), length, new)
     new = ops.where(_of_forms(whole, demands), 0, new)
     found = progress.found[:, :, None] + ops.cast(whole, "int32") + ops.cast(settled, "int32")
     rows = (-1, ids.shape[1] * ids.shape[2])
@@ -213,7 +217,7 @@ def leave_room(
     vocab = is_end.shape[0]
     must = any_of(ops.where(going_on < 0, vocab, going_on), vocab)
     if request.joints is not None:  # those that can begin may be such as would join the last token
-        joining, joinable = (ops.convert_to_tensor(each) for each in request.joints)
+        joining, joinable = (ops.convert_to_tensor(each) for each in request.joints[:2])
         parts = ops.logical_and(
             ops.logical_or(rest == 0, ops.logical_not(joinable)), ops.logical_not(joining)
         )
@@ -225,9 +229,9 @@ def leave_room(
 
 
 def levels(demands: Demands, progress: Progress) -> Tensor:
-    """The bank of each hypothesis `(batch, beams)`: how many tokens of phrases it has."""
+    """The bank of each hypothesis `(batch, beams)`: twice its phrases, and one for one begun."""
     waiting = ops.cast(_waiting(demands, progress), "int32")
     done = ops.minimum(progress.found + waiting, demands.needed[:, None])
-    whole = ops.sum(done * demands.sizes[:, None], axis=-1)
     waits = _of_forms(waiting, demands) > 0
-    return whole + ops.max(ops.where(waits, 0, _spared(demands, progress)), axis=-1)
+    begun = ops.any(ops.where(waits, 0, _spared(demands, progress)) > 0, axis=-1)
+    return 2 * ops.sum(done, axis=-1) + ops.cast(begun, "int32")

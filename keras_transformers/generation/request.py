@@ -94,9 +94,10 @@ class Request(NamedTuple):
             must occur, each of a row as often as it is there, without overlap. Or `(batch, phrases,
             forms, length)`: each in one of its forms. From the first that does not fit into the
             limit on they are left out. What is banned stays banned.
-        joints: Optional pair of bool `(vocab,)`: tokens that join what stands before them, and
-            those that may be joined, as one digit the other. A phrase has not occurred where its
-            end or its beginning is joined.
+        joints: Optional, three times bool `(vocab,)`: tokens that join what stands before them, as
+            a digit does; those that may be joined, as a digit and a decimal point may; and those
+            behind which what stands before may still be joined, as the point. A phrase has not
+            occurred where its end or its beginning is joined.
 
     Example:
     >>> from keras import ops
@@ -116,7 +117,7 @@ class Request(NamedTuple):
     cut_lengths: Tensor | None = None
     prompt_scores: bool = True
     phrases: Any = None
-    joints: tuple[Any, Any] | None = None
+    joints: tuple[Any, Any, Any] | None = None
 
 
 class Prefilled(NamedTuple):

@@ -169,7 +169,7 @@ def test_what_is_joined_at_its_edges_is_another_phrase(rows):
     length, table = LENGTH + 1, random_table(9)
     joint = np.isin(np.arange(VOCAB), JOINTS[0])
     search = BeamSearch(EVERYTHING, 0.0, n_best=EVERYTHING)
-    request = {"phrases": padded(rows), "joints": (joint, joint)}
+    request = {"phrases": padded(rows), "joints": (joint, joint, joint & False)}
     result = found_with_joints(search, table, length, **request)
     for row, phrases in enumerate(rows):
         scores = {
