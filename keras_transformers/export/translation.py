@@ -16,7 +16,7 @@ from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
 from keras_transformers.predictors import TranslatorPredictor
-from keras_transformers.predictors.demands import AnyGlossary, answering, phrases_of
+from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.text.frames import in_marks
 
 REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
@@ -214,6 +214,7 @@ class Translator(Served):
         target_language: str | Sequence[str] | None = None,
         glossary: AnyGlossary | None = None,
         keep_placeables: bool = False,
+        phrases: Sequence[Sequence[str]] | None = None,
     ) -> list[str]:
         """Translates a list of str to a list of str.
 
@@ -222,15 +223,18 @@ class Translator(Served):
             target_language: Where there are `target_languages`: the code of one of them, or a list
                 of one for each sentence.
             glossary, keep_placeables: As `TranslatorPredictor.predict` takes them.
+            phrases: Of each sentence a list of what must be in its translation besides.
 
         Raises:
-            ValueError: If it is missing, or there is nothing to choose from, or no such language.
+            ValueError: If it is missing, or there is nothing to choose from, or no such language;
+                or if `phrases` are not one list for each sentence.
         """
         given = strings(sentences), *self._languages.given(target_language, len(sentences))
         language = target_language if isinstance(target_language, str) else None
-        find = phrases_of(glossary, keep_placeables, language)
-        run = self if find is None else answering(self, self.with_phrases, find)
-        return [text.decode() for text in np.asarray(run(*given)["translation"])]
+        demanded = Demanded(glossary, keep_placeables, language)
+        rows = demanded.rows("Translator", sentences, phrases)
+        found = answer_with(rows, self, self.with_phrases, *given)
+        return [text.decode() for text in np.asarray(found["translation"])]
 
 
 def _most(source: tf.Tensor) -> tf.Tensor:

@@ -6,7 +6,6 @@ Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.generation.hypotheses import Candidates
 from keras_transformers.generation.phrases import Progress, levels, next_ids
 from keras_transformers.generation.request import MASKED, Demands
 
@@ -26,8 +25,8 @@ def with_phrases(
     return ops.concatenate([best, extra], -1), ops.concatenate([ids, more], -1)
 
 
-def by_banks(demands: Demands, candidates: Candidates, beams: int, most: int) -> Candidates:
-    """Puts first the best few of each bank, then the others.
+def by_banks(demands: Demands, progress: Progress, logp: Tensor, beams: int, most: int) -> Tensor:
+    """Positions of candidates: first the best few of each bank, then the others.
 
     A bank is for those with so many phrases, or so many and one that is begun: banks by tokens, as
     in the paper, are too many for a few beams. Where these are too many still, those with more go
@@ -35,13 +34,17 @@ def by_banks(demands: Demands, candidates: Candidates, beams: int, most: int) ->
 
     Args:
         demands: The `Demands`.
-        candidates: `Candidates`, best first.
+        progress: That of the candidates.
+        logp: Their log-probabilities `(batch, candidates)`, sorted.
         beams: Number of positions, shared equally by the banks that there are.
         most: Number of candidates to keep.
+
+    Returns:
+        Integers `(batch, most)`.
     """
-    level = levels(demands, candidates.progress)
-    possible = candidates.logp > MASKED / 2
-    size = candidates.ids.shape[1]
+    level = levels(demands, progress)
+    possible = logp > MASKED / 2
+    size = logp.shape[1]
     position = ops.arange(size, dtype="int32")
     same = ops.logical_and(level[..., None] == level[:, None], possible[:, None])
     better = ops.logical_and(same, position[:, None] > position)
@@ -52,4 +55,4 @@ def by_banks(demands: Demands, candidates: Candidates, beams: int, most: int) ->
     order = ops.argsort(position - ops.where(first, size * (level + 1), 0), axis=1)
     order = ops.cast(order, "int32")
     kept = ops.sort(order[:, :beams], axis=1)  # best first again
-    return candidates.at(ops.concatenate([kept, order[:, beams:most]], axis=1))
+    return ops.concatenate([kept, order[:, beams:most]], axis=1)

@@ -158,10 +158,7 @@ class BeamSearch(Search):
     def _extend(
         self, unfinished: Unfinished, logits: Tensor, index: Index, request: Request
     ) -> Candidates:
-        """The best continuations, sorted: enough for `beam_size` that do not end.
-
-        With one END those are `2 * beam_size`.
-        """
+        """The best continuations: enough for `beam_size` that do not end; with one END twice that."""
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
         normalizer = log_normalizer(logits)
@@ -173,22 +170,23 @@ class BeamSearch(Search):
         best, ids = top_tokens(logits, min(beams + ends, vocab))
         if demands is not None:
             best, ids = with_phrases(demands, progress, best, ids, logits)
+            progress = after(request, progress, ids)
         # What is not allowed stays below all that is, however unlikely.
         logp = self.constraints.log_probabilities(logits, best, normalizer, index, request)
         logp = ops.where(best > MASKED / 2, logp, MASKED)
-        number = ids.shape[-1]
-        if demands is not None:
-            progress = after(request, progress, ids)
+        number, most = ids.shape[-1], (1 + ends) * beams
         logp = ops.reshape(unfinished.logp[..., None] + logp, (-1, beams * number))
-        enough = beams * number  # banks are filled from all of them
-        if demands is None:
-            enough = min((1 + ends) * beams, enough)
+        enough = beams * number if demands is not None else min(most, beams * number)
         sorted_logp, positions = ops.top_k(logp, enough)
         positions = ops.cast(positions, "int32")
+        if demands is not None:
+            there = progress_at(progress, positions)
+            best = by_banks(demands, there, sorted_logp, beams, most)
+            sorted_logp, positions = (take_beams(x, best) for x in (sorted_logp, positions))
         parents = positions // number
         ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), positions, axis=1)
         ended = boundaries.ended(ids, index, request)
-        candidates = Candidates(
+        return Candidates(
             ids=ids,
             tokens=write_at(take_beams(unfinished.tokens, parents), ids, index),
             logp=sorted_logp,
@@ -197,9 +195,6 @@ class BeamSearch(Search):
             ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
             progress=progress_at(progress, positions),
         )
-        if demands is None:
-            return candidates
-        return by_banks(demands, candidates, beams, (1 + ends) * beams)
 
     def _finish_candidates(
         self, finished: Finished, candidates: Candidates, unfinished: Unfinished, index: Index
@@ -247,15 +242,16 @@ class BeamSearch(Search):
         going_on = candidates.at(best)
         logp = ops.where(going_on.ends, 2 * MASKED, going_on.logp)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
-        parents = going_on.parents
-        slots = write_at(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
+        slots = write_at(
+            take_beams(unfinished.back_pointers.slots, going_on.parents), own, index + 1
+        )
         inside = index < unfinished.prompt_lengths
         return Unfinished(
             ids=going_on.ids,
             tokens=going_on.tokens,
             logp=logp,
             coverage=going_on.coverage,
-            back_pointers=BackPointers(parents, slots),
+            back_pointers=BackPointers(going_on.parents, slots),
             prompt_lengths=unfinished.prompt_lengths,
             prompt_logp=ops.where(inside, logp[:, 0], unfinished.prompt_logp),
             progress=going_on.progress,

@@ -15,63 +15,81 @@ MOST = 12  # phrases of one sentence; what is behind them is not demanded
 AnyGlossary = Glossary | Mapping[str, str] | StrPath
 
 
-def phrases_of(
-    glossary: AnyGlossary | None = None, keep_placeables: bool = False, language: str | None = None
-) -> Callable[[str], list[str]] | None:
-    """A function from a sentence to what its translation must hold; None if that is nothing.
+class Demanded:
+    """What translations must hold.
 
     Args:
         glossary: A `Glossary`, a dict of its terms, or the path of its file.
         keep_placeables: Whether placeables are phrases, too: see `placeables.kept_as_written`.
         language: The target language, for a glossary that names several.
     """
-    if glossary is None and not keep_placeables:
-        return None
-    if glossary is None:
-        glossary = Glossary({})
-    elif isinstance(glossary, Mapping):
-        glossary = Glossary(glossary)
-    elif not isinstance(glossary, Glossary):
-        glossary = Glossary.read(glossary)
-    terms = glossary if language is None else glossary.towards(language)
 
-    def phrases(sentence: str) -> list[str]:
-        kept = kept_as_written(sentence) if keep_placeables else []
-        return [*terms.find(sentence), *kept][:MOST]
+    def __init__(
+        self,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
+        language: str | None = None,
+    ) -> None:
+        self._keep_placeables = keep_placeables
+        if glossary is None or isinstance(glossary, Mapping):
+            glossary = Glossary(glossary or {})
+        elif not isinstance(glossary, Glossary):
+            glossary = Glossary.read(glossary)
+        self._glossary = glossary if language is None else glossary.towards(language)
 
-    return phrases
+    def __bool__(self) -> bool:
+        return self._keep_placeables or len(self._glossary) > 0
+
+    def rows(
+        self, owner: str, sentences: Sequence[str], phrases: Sequence[Sequence[str]] | None = None
+    ) -> list[list[str]]:
+        """The phrases of each sentence, at most `MOST`: those given, of the glossary, placeables.
+
+        Raises:
+            ValueError: If `phrases` are not one list for each.
+        """
+        given = [()] * len(sentences) if phrases is None else phrases
+        if len(given) != len(sentences) or any(isinstance(row, str | bytes) for row in given):
+            raise ValueError(
+                f"{owner}: `phrases` must be a list of phrases for each of {len(sentences)} "
+                f"sentences. Received: {given!r:.100}"
+            )
+        rows = []
+        for sentence, row in zip(sentences, given, strict=True):
+            kept = kept_as_written(sentence) if self._keep_placeables else []
+            rows.append([*filter(None, row), *self._glossary.find(sentence), *kept][:MOST])
+        return rows
 
 
-def answering(
-    run: Callable[..., Any], demanding: Callable[..., Any], find: Callable[[str], Sequence[str]]
-) -> Callable[..., dict[str, Any]]:
-    """A function of texts that gives those with phrases to `demanding`, and the others to `run`.
+def answer_with(
+    rows: Sequence[Sequence[str]],
+    run: Callable[..., Any],
+    demanding: Callable[..., Any],
+    *given: tf.Tensor,
+) -> dict[str, Any]:
+    """A dict of arrays for texts: those with phrases from `demanding`, the others from `run`.
 
     Args:
+        rows: Phrases of each text.
         run: Function of texts, `(batch,)`, and what is asked besides, that gives a dict of tensors.
         demanding: The same with `phrases` `(batch, number)` behind it.
-        find: The phrases of a sentence.
+        *given: Texts, and what is asked besides.
     """
-
-    def answer(text: tf.Tensor, *besides: tf.Tensor) -> dict[str, Any]:
-        rows = [list(find(each.decode())) for each in text.numpy()]
-        having = np.array([bool(row) for row in rows], bool)
-        found: dict[str, Any] = {}
-        for which, function in ((having, demanding), (~having, run)):
-            if not which.any() and (found or rows):
-                continue
-            (chosen,) = np.nonzero(which)
-            given = [tf.gather(each, chosen) for each in (text, *besides)]
-            if function is demanding:
-                given.append(dense([rows[i] for i in chosen]))
-            for name, values in function(*given).items():
-                values = np.asarray(values)
-                whole = np.empty((len(rows), *values.shape[1:]), values.dtype)
-                whole = found.setdefault(name, whole)
-                whole[chosen] = values
-        return found
-
-    return answer
+    having = np.array([bool(row) for row in rows], bool)
+    if not having.any():
+        return {name: np.asarray(values) for name, values in run(*given).items()}
+    found: dict[str, Any] = {}
+    for which, function in ((having, demanding), (~having, run)):
+        (chosen,) = np.nonzero(which)
+        if not len(chosen):
+            continue
+        part = [tf.gather(each, chosen) for each in given]
+        part += [dense([rows[i] for i in chosen])] if function is demanding else []
+        for name, values in function(*part).items():
+            values = np.asarray(values)
+            whole = np.empty((len(rows), *values.shape[1:]), values.dtype)
+            found.setdefault(name, whole)[chosen] = values
+    return found
 
 
 def dense(phrases: Sequence[Sequence[str]]) -> tf.Tensor:

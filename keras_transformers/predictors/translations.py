@@ -7,7 +7,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.predictors.base import received
-from keras_transformers.predictors.demands import AnyGlossary, answering, phrases_of
+from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.predictors.texts import TextPredictor, text_of
 
 FUNCTIONS = {"score": "given", "phrases": "with_phrases"}  # of a `Translator`
@@ -92,11 +92,17 @@ class TranslatorPredictor(TextPredictor):
 
     def demanding(self, glossary: AnyGlossary | None = None, keep_placeables: bool = False) -> Self:
         """The translator whose translations hold what must be in them, see `predict`."""
-        find = phrases_of(glossary, keep_placeables, self._asked)
-        if find is None:
+        demanded = Demanded(glossary, keep_placeables, self._asked)
+        if not demanded:
             return self
+        run, demanding = self._run, self._signature("phrases")
+
+        def answer(text: tf.Tensor, *besides: tf.Tensor) -> dict[str, Any]:
+            rows = demanded.rows("predict", [each.decode() for each in text.numpy()])
+            return answer_with(rows, run, demanding, text, *besides)
+
         made = copy.copy(self)
-        made._run = answering(self._run, self._signature("phrases"), find)
+        made._run = answer
         return made
 
     def each(

@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.generation import BeamSearch, Constraints, Greedy, Request, Sampling
+from keras_transformers.generation import (
+    BeamSearch,
+    Constraints,
+    Greedy,
+    Request,
+    Sampling,
+    generate,
+)
 from keras_transformers.generation.phrases import after_each, demands_of, first_progress
+from keras_transformers.models import Transformer
 from tests.generation.toy import (
     BATCH,
     END,
@@ -221,3 +229,45 @@ def test_one_of_several_forms_is_enough():
     first, second = (words_of(tokens) for tokens in result["tokens"])
     assert 4 not in first and occurrences(first, (3, 3))
     assert second.count(4) == 1 and not occurrences(second, (4, 3, 3))
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = Transformer(23, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    model.build({"source": (None, None), "target": (None, None)})
+    rng = np.random.default_rng(3)
+    model.set_weights([rng.normal(0, 0.3, each.shape) for each in model.get_weights()])
+    return model
+
+
+def test_cached_decoding_scores_them_as_the_whole_model_does(model):
+    source = np.array([[5, 7, 9, 2], [6, 2, 0, 0], [8, 3, 2, 0]])
+    rows = [[(11, 12, 13), (4, 4)], [(9,), (9,), (20, 21)], []]
+    options = {"search": BeamSearch(4, 0.0), "max_length": 14}
+    found = generate(model, source, phrases=padded(rows), **options)
+    for row, phrases in enumerate(rows):
+        tokens = words_of(found["tokens"][row])
+        assert met(tokens, phrases)
+        target = np.array([[1, *tokens[:-1]]])
+        inputs = {"source": source[row : row + 1], "target": target}
+        logits = np.float64(ops.convert_to_numpy(model(inputs)))[0]
+        logits -= np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+        logp = np.sum(logits[np.arange(len(tokens)), tokens])
+        np.testing.assert_allclose(found["scores"][row], logp, rtol=1e-4)
+    plain = generate(model, source, **options)
+    np.testing.assert_array_equal(found["tokens"][2], plain["tokens"][2])
+
+
+@pytest.mark.parametrize(
+    ("phrases", "message"),
+    [
+        (np.zeros((1, 3), "int32"), r"shape \(2, phrases, \[forms,\] length\)"),
+        (np.ones((2, 1, 1)), "Received: float64"),
+        (np.full((2, 1, 1), 23), "ids of `phrases` must be from 0 to 22"),
+        (np.full((2, 1, 1), 2), "must have no END, 2, and padding only behind"),
+        (np.array([[[0, 4]], [[4, 0]]]), "padding only behind"),
+    ],
+)
+def test_phrases_that_cannot_be_are_refused(model, phrases, message):
+    with pytest.raises(ValueError, match=f"generate: .*{message}"):
+        generate(model, np.array([[5, 2], [6, 2]]), phrases=phrases)
