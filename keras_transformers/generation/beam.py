@@ -158,7 +158,7 @@ class BeamSearch(Search):
     def _extend(
         self, unfinished: Unfinished, logits: Tensor, index: Index, request: Request
     ) -> Candidates:
-        """The best continuations: enough for `beam_size` that do not end; with one END twice that."""
+        """The best, enough for `beam_size` that do not end; with one END twice as many."""
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
         normalizer = log_normalizer(logits)
@@ -180,19 +180,17 @@ class BeamSearch(Search):
         sorted_logp, positions = ops.top_k(logp, enough)
         positions = ops.cast(positions, "int32")
         if demands is not None:
-            there = progress_at(progress, positions)
-            best = by_banks(demands, there, sorted_logp, beams, most)
+            best = by_banks(demands, progress_at(progress, positions), sorted_logp, beams, most)
             sorted_logp, positions = (take_beams(x, best) for x in (sorted_logp, positions))
         parents = positions // number
         ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), positions, axis=1)
-        ended = boundaries.ended(ids, index, request)
         return Candidates(
             ids=ids,
             tokens=write_at(take_beams(unfinished.tokens, parents), ids, index),
             logp=sorted_logp,
             coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
             parents=parents,
-            ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
+            ends=ops.logical_and(boundaries.ended(ids, index, request), sorted_logp > MASKED / 2),
             progress=progress_at(progress, positions),
         )
 
@@ -240,18 +238,17 @@ class BeamSearch(Search):
         positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates.ends, "int32")
         best = ops.cast(ops.argsort(positions, axis=1), "int32")[:, : self.beam_size]
         going_on = candidates.at(best)
+        parents = going_on.parents
         logp = ops.where(going_on.ends, 2 * MASKED, going_on.logp)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
-        slots = write_at(
-            take_beams(unfinished.back_pointers.slots, going_on.parents), own, index + 1
-        )
+        slots = write_at(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
         inside = index < unfinished.prompt_lengths
         return Unfinished(
             ids=going_on.ids,
             tokens=going_on.tokens,
             logp=logp,
             coverage=going_on.coverage,
-            back_pointers=BackPointers(going_on.parents, slots),
+            back_pointers=BackPointers(parents, slots),
             prompt_lengths=unfinished.prompt_lengths,
             prompt_logp=ops.where(inside, logp[:, 0], unfinished.prompt_logp),
             progress=going_on.progress,

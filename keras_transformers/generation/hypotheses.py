@@ -1,12 +1,12 @@
 """What beam search keeps of its hypotheses; logarithms of probabilities are float32."""
 
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.phrases import Progress, first_progress
+from keras_transformers.generation.phrases import first_progress
 from keras_transformers.generation.request import (
     MASKED,
     Prefilled,
@@ -15,7 +15,7 @@ from keras_transformers.generation.request import (
     take_beams,
 )
 
-MaybeProgress: TypeAlias = Progress | tuple[()]  # nothing where no phrase is demanded
+MaybeProgress: TypeAlias = Any  # `Progress`, or () where no phrase is demanded
 
 
 class Unfinished(NamedTuple):

@@ -84,7 +84,7 @@ def answer_with(
         if not len(chosen):
             continue
         part = [tf.gather(each, chosen) for each in given]
-        part += [dense([rows[i] for i in chosen])] if function is demanding else []
+        part += [dense([rows[int(i)] for i in chosen])] if function is demanding else []
         for name, values in function(*part).items():
             values = np.asarray(values)
             whole = np.empty((len(rows), *values.shape[1:]), values.dtype)
