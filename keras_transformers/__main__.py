@@ -14,7 +14,7 @@ RECIPES = (
     *("translation", "recurrent_translation", "language_model", "masked_language_model"),
     *("text_classification", "vit", "swin", "mae", "detr", "picture_text", "mixers"),
 )
-NAMES = (*RECIPES, "predict", "demo", "compare", "clean_pairs")
+NAMES = (*RECIPES, "predict", "demo", "compare", "clean_pairs", "translate_files")
 
 
 def find() -> tuple[pathlib.Path, str]:

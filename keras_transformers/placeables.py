@@ -13,7 +13,7 @@ KINDS = {
     "entity": r"&(?:[A-Za-z]\w*|#\d+|#x[0-9A-Fa-f]+);",
     "address": r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     "placeholder": (
-        r"%(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t)?[diouxXeEfFgGscpa@]\b"
+        r"%(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t)?[diouxXeEfFgGrscpa@]\b"
         r"|%L?\d+\b|%n\b|\$\{[^{}\s]+\}|\{\{[^{}]+\}\}|\{[^{}\s]*\}|\$\w+\b"
     ),
     "number": r"\d+(?:[.,'\u00a0\u202f]\d+)*",

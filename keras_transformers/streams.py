@@ -55,6 +55,52 @@ def epochs(
     return without_autotuning(numbers.flat_map(one).prefetch(8))
 
 
+def first_or_second(
+    take_first: bool | tf.Tensor, first: tf.data.Dataset, second: tf.data.Dataset
+) -> tf.data.Dataset:
+    """One of two datasets of the same structure, by a condition that may be a tensor.
+
+    Args:
+        take_first: Whether it is the first; a bool, or a scalar tensor that is known when the
+            dataset begins, as in the function that `epochs` asks for each epoch.
+        first, second: The datasets. Nothing is asked of the other one.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.streams import epochs, first_or_second
+    >>> low, high = tf.data.Dataset.range(0, 2), tf.data.Dataset.range(7, 9)
+    >>> make = lambda epoch: first_or_second(epoch < 1, low, high)
+    >>> [int(number) for number in epochs(make, 2).take(4).as_numpy_iterator()]
+    [0, 1, 7, 8]
+    """
+    all_of, none = tf.constant(-1, tf.int64), tf.constant(0, tf.int64)
+    taken = tf.where(take_first, all_of, none), tf.where(take_first, none, all_of)
+    return first.take(taken[0]).concatenate(second.take(taken[1]))
+
+
+def each_row_twice(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Batches in which each row is followed by itself, for `training.RDropCrossEntropy`.
+
+    Args:
+        batches: A dataset of tensors, or structures of them, whose first axis is the rows.
+
+    Returns:
+        A `tf.data.Dataset` of the same structure, with twice the rows.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.streams import each_row_twice
+    >>> batches = each_row_twice(tf.data.Dataset.range(4).batch(2))
+    >>> [batch.tolist() for batch in batches.as_numpy_iterator()]
+    [[0, 0, 1, 1], [2, 2, 3, 3]]
+    """
+    return batches.map(
+        lambda *batch: tf.nest.map_structure(
+            lambda rows: tf.repeat(rows, 2, axis=0), batch if len(batch) > 1 else batch[0]
+        )
+    )
+
+
 def orders(
     count: int, size: int, seed: int | None, epoch: int | tf.Tensor | None = None
 ) -> tf.data.Dataset:

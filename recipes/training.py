@@ -96,9 +96,9 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     return fitting.prepared(model, optimizer, alone, **options)
 
 
-def of_tokens(model, label_smoothing=0.0):
+def of_tokens(model, label_smoothing=0.0, r_drop=0.0):
     """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
-    return token_learning(getattr(model, "padding_id", 0), label_smoothing, model)
+    return token_learning(getattr(model, "padding_id", 0), label_smoothing, model, r_drop)
 
 
 def classifier(config, model):
@@ -227,12 +227,13 @@ def fit_tokens(config, folder, model, batches, valid):
     }
 
 
-def fit_translations(config, folder, model, batches, valid, data, translate):
+def fit_translations(config, folder, model, batches, valid, data, translate, callbacks=()):
     """`fit_texts` of a translator, by what it makes of the validation sentences.
 
     Args:
         data: The `TranslationData`.
         translate: Function from sentences to translations.
+        callbacks: More of them.
 
     Returns:
         The history, and what was measured on the way.
@@ -246,7 +247,7 @@ def fit_translations(config, folder, model, batches, valid, data, translate):
     best = ("val_rank", "max", of.patience)
     sequences = ["source", "target"]
     history, share, rate = fit_texts(
-        config, folder, model, batches, valid, sequences, best, [scores]
+        config, folder, model, batches, valid, sequences, best, [scores, *callbacks]
     )
     return history, {
         "valid_bleu": max(history["val_bleu"]),

@@ -26,16 +26,20 @@ from keras_transformers.generation import BeamSearch
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained import load_tokenizer
-from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed
+from keras_transformers.streams import each_row_twice, first_or_second
+from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, word_dropout
 from keras_transformers.training import AdamW, Muon
-from keras_transformers.visualization import position_similarity
+from keras_transformers.visualization import position_bias, position_similarity
 
 from . import streaming, training, translating
 from .data.directions import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
+from .last_part import LastPart
 from .options import Run, main
 from .published import publishing, start_from
+
+MOST_SHOWN = 16  # the longest distance in the picture of positions
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Data:
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
+    sample_until: float = 0.7  # share of the run; then best splits, as translating will have them
+    word_dropout: float = 0.0  # share of the words that encoder and decoder do not see
     row_length: int = 64  # positions in a row; a longer pair is left out of training, and counted
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
 
@@ -62,6 +68,7 @@ class Model:
     pretrained: str | None = None  # folder of published Marian weights, to go on from
     variant: Literal["tiny", "mini", "small", "base", "big"] = "mini"  # 192 wide, 3 + 3 blocks
     dropout: float = 0.0  # a few epochs are regularised enough by `sample`; 0.2 for an hour
+    positions: Literal["relative", "sinusoidal"] = "relative"  # as T5 has them, or as the paper
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,8 @@ class Training:
     steps_per_epoch: int = 1000  # of a stream of shards, which has no other epochs
     batch_size: int = 1024  # positions for target pieces in a batch
     label_smoothing: float = 0.1  # as in section 5.4 of the paper
-    learning_rate: float = 5e-3  # the peak, for matrices and embeddings alike
+    r_drop: float = 0.0  # weight of R-Drop: with dropout, each row passes twice; 1 for an hour
+    learning_rate: float = 6e-3  # the peak, for matrices and embeddings alike
     weight_decay: float = 0.05  # of matrices and embeddings
     warmup_steps: int = 100  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
@@ -117,7 +125,7 @@ class Config:
 
 
 def load_data(config, folder=None):
-    """Pairs, their tokenizer, and datasets of packed rows to train and to watch by."""
+    """Pairs, their tokenizer, datasets of packed rows to train and to watch by, and callbacks."""
     of = config.data
     given = {"columns": of.columns, "temperature": of.temperature}
     data = load(of.dataset, of.train, of.valid, of.test, **given)
@@ -138,20 +146,40 @@ def load_data(config, folder=None):
     for corpus in (train, valid, data.test):
         print(corpus.summary())
     rows, seed = config.training.batch_size // of.row_length, config.run.seed
+    twice = each_row_twice if config.training.r_drop else lambda batches: batches
+    rows = max(rows // 2, 1) if config.training.r_drop else rows
     padding = {"padding_id": tokenizer.pad_id}
-    drawn = {"shuffle_seed": seed, "sample": of.sample, "longest": lengths}
+    last = LastPart(config, folder, of.sample_until)
 
     def arrange(pairs, epoch):
-        return packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding)
+        filled = twice(packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding))
+        return hide_words(config, filled, tokenizer, epoch)
 
     def batches(epoch):
-        return arrange(encoded(train, epoch=epoch, **drawn), epoch)
+        shuffled = {"shuffle_seed": seed, "epoch": epoch}
+        best = arrange(encoded(train, **shuffled), epoch)
+        if of.sample is None:
+            return best
+        drawn = encoded(train, sample=of.sample, longest=lengths, **shuffled)
+        return first_or_second(last.has(epoch), best, arrange(drawn, epoch))
 
     if data.shards is not None:
         source, target = both(tokenizer)
         to_ids = encoder_of_pairs(source, lengths, target, of.sample, seed)
         batches = streaming.stream(config, folder, data.shards, to_ids, arrange)
-    return data, tokenizer, batches, packed(encoded(valid), *lengths, rows, **padding)
+    watched = twice(packed(encoded(valid), *lengths, rows, **padding))
+    return data, tokenizer, batches, watched, [last]
+
+
+def hide_words(config, batches, tokenizer, epoch):
+    """Batches in which `--word-dropout` words are unknown; or as they are."""
+    rate = config.data.word_dropout
+    if not rate:
+        return batches
+    known = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
+    special = {*known, *getattr(tokenizer, "language_marks", {}).values()}
+    words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed, "epoch": epoch}
+    return word_dropout(batches, rate, tokenizer.unknown_id, special, **words)
 
 
 def build_model(config, vocab_size):
@@ -162,24 +190,29 @@ def build_model(config, vocab_size):
         optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
     else:
         model = Transformer.from_variant(
-            of.variant, vocab_size, dropout=of.dropout, norm_first=True
+            of.variant, vocab_size, dropout=of.dropout, norm_first=True, positions=of.positions
         )
         optimizer = training.optimizer(config, Muon)
-    learned = training.of_tokens(model, config.training.label_smoothing)
+    learned = training.of_tokens(model, config.training.label_smoothing, config.training.r_drop)
     shape = {"source": (None, None), "target": (None, None)}
     return training.prepared(config, model, optimizer, shape, **learned)
 
 
 def draw_positions(model, path):
-    """The similarity of positions to one another."""
-    positions = sinusoidal_encoding(np.arange(64), model.target_embedding.hidden_dim)
-    position_similarity(positions, path)
+    """What the encoder adds to a score for a distance; or how alike sinusoidal positions are."""
+    if hasattr(model.source_positions, "bias"):
+        query, keys = np.array([MOST_SHOWN]), np.arange(2 * MOST_SHOWN + 1)
+        biases = model.source_positions.bias(None, query, keys)
+        position_bias(np.asarray(biases)[:, 0], keys - MOST_SHOWN, path)
+    else:
+        positions = sinusoidal_encoding(np.arange(64), model.target_embedding.hidden_dim)
+        position_similarity(positions, path)
 
 
 def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
-    data, tokenizer, batches, valid = load_data(config, folder)
+    data, tokenizer, batches, valid, callbacks = load_data(config, folder)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
     with training.model_scope(config):
@@ -187,7 +220,7 @@ def run(config):
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     translate = translating.translation(model, tokenizer, search, data.valid)
     history, measured = training.fit_translations(
-        config, folder, model, batches, valid, data, translate
+        config, folder, model, batches, valid, data, translate, callbacks
     )
     continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
@@ -206,7 +239,7 @@ def run(config):
         },
         figures={
             "cross_attention": partial(translating.draw, model, shown, rows, *attention),
-            "position_similarity": partial(draw_positions, model),
+            "positions": partial(draw_positions, model),
             "errors": partial(translating.draw_errors, folder),
         },
         use=lambda: translating.show_use(folder, rows, shown),

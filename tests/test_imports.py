@@ -138,7 +138,15 @@ IN_RECIPES_EXTRA = (
     "tyro",
 )
 SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
-SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
+SHARED += (
+    "image_figures",
+    "image_scores",
+    "last_part",
+    "labelled_batches",
+    "options",
+    "pages",
+    "progress",
+)
 SHARED += ("published", "repeated", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
 

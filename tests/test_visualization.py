@@ -13,6 +13,7 @@ from keras_transformers.visualization import (
     images_with_boxes,
     most_confused,
     patch_filters,
+    position_bias,
     position_similarity,
     training_curves,
 )
@@ -41,6 +42,7 @@ def test_tokens_that_do_not_fit_the_weights_are_refused(tmp_path):
 
 def test_positions_are_drawn_in_a_folder_that_is_made(tmp_path):
     assert position_similarity(np.eye(5), tmp_path / "new" / "positions.png").is_file()
+    assert position_bias(np.eye(3), [-1, 0, 1], tmp_path / "bias.png").is_file()
 
 
 def test_a_confusion_matrix_grows_with_its_classes(tmp_path):

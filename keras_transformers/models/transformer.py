@@ -215,7 +215,8 @@ class Transformer(TransformerDecoding, Translator):
                 `target_vocab_size`, where the target has a table of its own; `scale_embedding`,
                 whether embeddings are multiplied by `sqrt(D)`, True; `logits_bias`, whether each
                 token of the target vocabulary has one, False; `padding_id`, 0; and for `positions`
-                also "halves", the sinusoidal encoding with all sines first, as in Marian.
+                also "halves", the sinusoidal encoding with all sines first, as in Marian, or
+                "relative", a `RelativePositionBias` of encoder and one of decoder, as in T5.
 
         Raises:
             ValueError: If there is no such variant or keyword, or a keyword is given beside the

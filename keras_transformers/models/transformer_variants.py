@@ -12,6 +12,7 @@ from keras_transformers.layers import (
     DecoderBlock,
     EncoderBlock,
     PositionalEncoding,
+    RelativePositionBias,
     SelfAttention,
     TokenEmbedding,
 )
@@ -47,7 +48,7 @@ class TransformerOptions(LayerOptions, total=False):
     num_layers: int | tuple[int, int]
     dropout: float
     embedding: Part | tuple[Part, Part] | None
-    positions: Positions | Literal["halves"]
+    positions: Positions | Literal["halves", "relative"]
     encoder_block: Part | None
     decoder_block: Part | None
     num_decoder_layers: int | None
@@ -88,6 +89,8 @@ def transformer_arguments(
         made["num_layers"] = (made["num_layers"], decoder_depth)
     if made.get("positions") == "halves":
         made["positions"] = PositionalEncoding(layout="halves")
+    elif made.get("positions") == "relative":
+        made["positions"] = (RelativePositionBias(), RelativePositionBias(bidirectional=False))
     table, block = ({each: made.pop(each) for each in all_ if each in made} for all_ in FLAT)
     for part in given:
         refuse_beside("Transformer", part, **(table if part == "embedding" else block))

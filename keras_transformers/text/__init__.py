@@ -31,6 +31,7 @@ from keras_transformers.text.texts import TextCorpus, read_documents, read_label
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
 from keras_transformers.text.windows import sliding_windows
+from keras_transformers.text.word_dropout import word_dropout
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.text.words import Alignment, WordAligner, Words, words_of
 
@@ -78,6 +79,7 @@ __all__ = [
     "real_token_share",
     "row_of_labels",
     "sliding_windows",
+    "word_dropout",
     "trim_tokenizer",
     "with_offsets",
     "words_of",

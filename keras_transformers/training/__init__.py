@@ -35,6 +35,7 @@ from keras_transformers.training.metrics import (
 from keras_transformers.training.muon import Muon
 from keras_transformers.training.optimizers import AdamW
 from keras_transformers.training.orthogonalization import orthogonalize
+from keras_transformers.training.r_drop import RDropCrossEntropy
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
@@ -67,6 +68,7 @@ __all__ = [
     "MaskedAccuracy",
     "Muon",
     "Perplexity",
+    "RDropCrossEntropy",
     "SmoothedCrossEntropy",
     "SystemScore",
     "Throughput",

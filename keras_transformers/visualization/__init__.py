@@ -5,6 +5,7 @@ from keras_transformers.visualization.bars import grouped_bars
 from keras_transformers.visualization.embeddings import (
     grid_position_similarity,
     patch_filters,
+    position_bias,
     position_similarity,
 )
 from keras_transformers.visualization.images import images_side_by_side, images_with_boxes
@@ -26,6 +27,7 @@ __all__ = [
     "images_with_boxes",
     "most_confused",
     "patch_filters",
+    "position_bias",
     "position_similarity",
     "training_curves",
 ]

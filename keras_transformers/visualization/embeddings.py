@@ -1,4 +1,4 @@
-"""Similarity of positions, and the filters of patches."""
+"""What a model knows of positions, and the filters of patches."""
 
 import pathlib
 
@@ -37,6 +37,41 @@ def position_similarity(
     image = axes.imshow(_cosine_similarity(encodings), cmap="viridis")
     axes.set(xlabel="position", ylabel="position", title=title)
     figure.colorbar(image, label="cosine similarity")
+    return save(figure, path)
+
+
+def position_bias(
+    biases: Values,
+    distances: Values,
+    path: StrPath,
+    title: str = "What a distance adds to the score, by head",
+) -> pathlib.Path:
+    """Draws the biases that attention gives to distances, a row for each head.
+
+    Args:
+        biases: `(heads, distances)`, as `RelativePositionBias.bias` gives them for one query.
+        distances: Of keys from the query, whole numbers; negative for keys before it.
+        path: PNG file to write.
+        title: Of the picture.
+
+    Returns:
+        The path.
+
+    Example:
+    >>> import tempfile, numpy as np
+    >>> from keras_transformers.visualization import position_bias
+    >>> position_bias(np.eye(3), [-1, 0, 1], tempfile.mkdtemp() + "/bias.png").name
+    'bias.png'
+    """
+    biases, distances = np.asarray(biases, "float32"), np.asarray(distances)
+    figure, axes = one_panel(2 + 0.22 * len(distances), 1.6 + 0.3 * len(biases))
+    most, edge = max(np.abs(biases).max(), 1e-6), 0.5
+    extent = (distances[0] - edge, distances[-1] + edge, len(biases) + edge, edge)
+    limits = {"vmin": -most, "vmax": most, "extent": extent}  # white is 0, blue draws attention
+    image = axes.imshow(biases, cmap="RdBu", aspect="auto", interpolation="nearest", **limits)
+    axes.set(xlabel="position of the key, from the query's", ylabel="head", title=title)
+    axes.set_yticks(range(1, len(biases) + 1))
+    figure.colorbar(image, label="added to the score")
     return save(figure, path)
 
 

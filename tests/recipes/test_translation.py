@@ -22,7 +22,7 @@ def smoke(tmp_path_factory):
 
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, metrics = smoke
-    figures = {"training_curves", "cross_attention", "position_similarity", "errors"}
+    figures = {"training_curves", "cross_attention", "positions", "errors"}
     assert {path.stem for path in (folder / "figures").iterdir()} == figures
     assert json.loads((folder / "config.json").read_text())["dataset"] == "ui.en-de"
     assert {"seconds", "parameters", "test_bleu", "test_chrf"} <= set(metrics)

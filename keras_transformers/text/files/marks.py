@@ -1,0 +1,267 @@
+"""Sentences with marks: what of them a translator reads, and what its answer means."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+
+from keras_transformers.placeables import KINDS, placeables
+from keras_transformers.text.files.parts import Mark, Parts, joined
+
+KEPT = ("tag", "placeholder", "address", "entity")  # what a text has of these is a mark
+_KEPT = re.compile("|".join(KINDS[kind] for kind in KEPT))
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)[^>]*?(/?)>")
+_COUNTED = re.compile(r"%[^(\d%]|%$")  # %s, which takes its argument by its position
+# What would be markup of Markdown at the start of a line.
+_STARTS = re.compile(r"(?:[-+*]|#{1,6}|\d+[.)])\s|[>=|]|```|~~~|--")
+
+
+def marked(parts: Sequence[str | Mark], escape: Callable[[str], str]) -> Parts:
+    """Parts in whose texts tags, placeholders, entities and addresses are marks, too.
+
+    Args:
+        parts: Texts as a reader sees them, and marks.
+        escape: Function that gives a text as its file has it.
+
+    Example:
+    >>> from keras_transformers.text.files.marks import marked
+    >>> [part if isinstance(part, str) else part.kind for part in marked(["<b>%s</b>"], str)]
+    ['open', 'alone', 'close']
+    """
+    found: list[str | Mark] = []
+    for part in parts:
+        if isinstance(part, Mark):
+            found.append(part)
+            continue
+        at = 0
+        for match in _KEPT.finditer(part):
+            found += [part[at : match.start()], Mark(escape(match[0]), shown=match[0])]
+            at = match.end()
+        found.append(part[at:])
+    return _paired(joined(found))
+
+
+def _paired(parts: Parts) -> Parts:
+    """Parts whose alone marks are pairs where they are tags that belong together."""
+    found, waiting = list(parts), []  # names and positions
+    pair = max((part.pair for part in parts if isinstance(part, Mark)), default=0)
+    for i, part in enumerate(parts):
+        tag = isinstance(part, Mark) and part.kind == "alone" and _TAG.fullmatch(part.shown or "")
+        if not tag or tag[3]:
+            continue
+        if not tag[1]:
+            waiting.append((tag[2], i))
+        elif waiting and waiting[-1][0] == tag[2]:
+            _, start = waiting.pop()
+            pair += 1
+            for j, kind in ((start, "open"), (i, "close")):
+                found[j] = dataclasses.replace(parts[j], kind=kind, pair=pair)  # type: ignore
+    return tuple(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A sentence as a translator reads it.
+
+    Args:
+        parts: The sentence.
+        text: What the translator reads.
+        tokens: What stands for each mark that it can see, in their order.
+
+    Example:
+    >>> from keras_transformers.text.files import Mark
+    >>> from keras_transformers.text.files.marks import Shown
+    >>> bold = Mark("**", "open", name="b"), Mark("**", "close", name="b")
+    >>> shown = Shown.of(("Click ", bold[0], "Save", bold[1], "!"))
+    >>> shown.text, [part for part in shown.read("<b>OK</b>?") if isinstance(part, str)]
+    ('Click <b>Save</b>!', ['OK', '?'])
+    >>> shown.read("OK?") is None
+    True
+    """
+
+    parts: Parts
+    text: str
+    tokens: tuple[tuple[str, Mark], ...]
+
+    @classmethod
+    def of(cls, parts: Parts) -> "Shown":
+        """How a sentence is shown."""
+        plain = "".join(part for part in parts if isinstance(part, str))
+        literal = {part.shown for part in parts if isinstance(part, Mark) and part.shown}
+        names: dict[int, str] = {}
+        pieces: list[str] = []
+        tokens: list[tuple[str, Mark]] = []
+        for part in parts:
+            if isinstance(part, str) or part.kind in ("break", "soft"):
+                pieces.append(part if isinstance(part, str) else " " * (part.kind == "break"))
+                continue
+            token = part.shown
+            if token is None:
+                key = part.pair if part.kind != "alone" else -len(tokens) - 1
+                taken = set(names.values())
+                if key not in names:
+                    names[key] = _name(part.name, part.kind == "alone", taken, plain, literal)
+                name = names[key]
+                token = {"open": f"<{name}>", "close": f"</{name}>"}.get(part.kind, f"<{name}/>")
+            pieces.append(token)
+            tokens.append((token, part))
+        return cls(parts, "".join(pieces), tuple(tokens))
+
+    def read(self, translation: str) -> Parts | None:
+        """The parts of a translation; None where it lost, doubled, made up or broke a mark."""
+        waiting: dict[str, list[Mark]] = {}
+        for token, mark in self.tokens:
+            waiting.setdefault(token, []).append(mark)
+        found: list[str | Mark] = [translation]
+        if waiting:
+            longest = sorted(waiting, key=len, reverse=True)
+            pattern = "|".join(_bounded(token) for token in longest)
+            found, at = [], 0
+            for match in re.finditer(pattern, translation):
+                if not waiting[match[0]]:
+                    return None
+                found += [translation[at : match.start()], waiting[match[0]].pop(0)]
+                at = match.end()
+            found.append(translation[at:])
+        parts = joined(found)
+        if any(waiting.values()) or not fits(parts, self.parts):
+            return None
+        return with_unseen(parts, self.parts)
+
+
+def _name(name: str, alone: bool, taken: set[str], plain: str, literal: set[str]) -> str:
+    """A name of a tag that nothing else in a sentence has."""
+    number = 1
+    while True:
+        found = name if number == 1 and not alone else f"{name}{number}"
+        tags = {f"<{found}>", f"</{found}>", f"<{found}/>"}
+        if found not in taken and not tags & literal and not any(tag in plain for tag in tags):
+            return found
+        number += 1
+
+
+def _bounded(token: str) -> str:
+    """A pattern that finds a token, a word only where no other word holds it."""
+    before = r"(?<!\w)" if token[0].isalnum() else ""
+    after = r"(?!\w)" if token[-1].isalnum() else ""
+    return f"{before}{re.escape(token)}{after}"
+
+
+def fits(parts: Parts, source: Parts) -> bool:
+    """Whether parts have a source's marks in an order that means the same, and no more.
+
+    Pairs must be nested as they were, what the sentence opens or closes for others must stay in
+    order, and so must placeholders that are counted, as `%s`, and ordered marks with the texts
+    between. Pairs are not empty unless they were.
+    """
+    if _ordered(parts) != _ordered(source) or _counted(parts) != _counted(source):
+        return False
+    if _nesting(parts) is None or _nesting(parts) != _nesting(source):
+        return False
+    texts = "\n".join(part for part in parts if isinstance(part, str))
+    before = "\n".join(part for part in source if isinstance(part, str))
+    made_up = [each for each in placeables(texts) if each[0] in KEPT]
+    return all(each in placeables(before) for each in made_up)
+
+
+def _counted(parts: Parts) -> list[str]:
+    """Placeholders that take their arguments by their positions."""
+    shown = [part.shown or "" for part in parts if isinstance(part, Mark)]
+    return [each for each in shown if _COUNTED.match(each)]
+
+
+def _ordered(parts: Parts) -> list[tuple[str, int]]:
+    """Ordered marks, and whether there is text between them."""
+    found: list[tuple[str, int]] = []
+    for part in parts:
+        if isinstance(part, Mark) and part.ordered:
+            found.append((part.kind, part.pair))
+        elif isinstance(part, Mark) or part.strip():
+            found += [("text", 0)] * (not found or found[-1][0] != "text")
+    return found if any(kind != "text" for kind, _ in found) else []
+
+
+def _nesting(parts: Parts) -> tuple[list[int], list[int], list[int], dict[int, int]] | None:
+    """Pairs that are closed only, opened only, and empty, and what each is in.
+
+    None where pairs cross.
+    """
+    opened: list[tuple[int, bool]] = []
+    closed, empty, around = [], [], {}
+    for part in parts:
+        if isinstance(part, str) or part.kind in ("alone", "break", "soft"):
+            if not isinstance(part, str) or part.strip():
+                opened = [(pair, True) for pair, _ in opened]
+        elif part.kind == "open":
+            around[part.pair] = opened[-1][0] if opened else 0
+            opened.append((part.pair, False))
+        elif opened and opened[-1][0] == part.pair:
+            _, filled = opened.pop()
+            if not filled:
+                empty.append(part.pair)
+        elif part.pair in [pair for pair, _ in opened]:
+            return None
+        else:
+            closed.append(part.pair)
+    return closed, [pair for pair, _ in opened], sorted(empty), around
+
+
+def with_unseen(parts: Parts, source: Parts) -> Parts:
+    """Parts with a source's breaks and soft marks, as far along in the text as they were.
+
+    A break takes the position of a space, and vanishes where there is none.
+    """
+    unseen, length, marks = [], 0, 0
+    for part in source:
+        if isinstance(part, Mark) and part.kind in ("break", "soft"):
+            unseen.append((length, marks, part))
+        else:
+            marks += isinstance(part, Mark)
+        length += _length(part)
+    total = sum(map(_length, parts))
+    for position, marks, mark in reversed(unseen):
+        put = _soft if mark.kind == "soft" else _break
+        parts = put(parts, mark, position * total / max(length, 1), marks)
+    return parts
+
+
+def _length(part: str | Mark) -> int:
+    if isinstance(part, str):
+        return len(part)
+    return int(part.kind == "break")
+
+
+def _soft(parts: Parts, mark: Mark, wanted: float, marks: int) -> Parts:
+    """Parts with a mark near a position, behind as many other marks if there is a choice."""
+    choices: list[tuple[float, int, int, int]] = []
+    at = passed = 0
+    for i, part in enumerate((*parts, "")):
+        inside = min(max(round(wanted - at), 0), len(part)) if isinstance(part, str) else 0
+        choices.append((abs(at + inside - wanted), abs(passed - marks), i, inside))
+        if i < len(parts):
+            at += _length(part)
+            passed += isinstance(part, Mark) and part.kind not in ("break", "soft")
+    _, _, i, j = min(choices)
+    part = parts[i] if i < len(parts) else ""
+    if isinstance(part, Mark):
+        return (*parts[:i], mark, *parts[i:])
+    return joined([*parts[:i], part[:j], mark, part[j:], *parts[i + 1 :]])
+
+
+def _break(parts: Parts, mark: Mark, wanted: float, marks: int) -> Parts:
+    """Parts with a mark for the space that is nearest to a position, if there is one."""
+    choices: list[tuple[float, int, int]] = []
+    at = 0
+    for i, part in enumerate(parts):
+        if isinstance(part, str):
+            choices += [
+                (abs(at + j - wanted), i, j)
+                for j, letter in enumerate(part)
+                if letter == " " and (at + j == wanted or not _STARTS.match(part, j + 1))
+            ]
+        at += _length(part)
+    if not choices:
+        return parts
+    _, i, j = min(choices)
+    part = parts[i]
+    assert isinstance(part, str)
+    return joined([*parts[:i], part[:j], mark, part[j + 1 :], *parts[i + 1 :]])

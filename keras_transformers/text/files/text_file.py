@@ -1,0 +1,184 @@
+"""A file to translate: its texts, and all else, which stays as it is."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+from keras_transformers.text.files.marks import marked
+from keras_transformers.text.files.parts import Mark, Parts, Segment, joined
+
+_OTHER_STRUCTURE = "whose translation would change the structure"
+
+
+class TextFile:
+    """A file to translate: its segments, and how to write it with translations of them.
+
+    A subclass says in `scan` where the segments are, and in `escaped` how text is written. What is
+    no segment is written back as it was read, byte for byte.
+
+    Args:
+        data: Bytes of the file.
+        name: Of the file, for messages.
+        again: Whether what has a translation is translated again.
+
+    Attributes:
+        segments: List of `Segment`s.
+        left_out: Counter of reason -> number of texts that stay as they are.
+
+    Raises:
+        ValueError: If the file is damaged; it names the file and the line.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    newlines: ClassVar[bool] = False  # whether the end of a line means something inside a text
+
+    def __init__(self, data: bytes, name: str = "the file", again: bool = False) -> None:
+        self.data, self.name, self.again = data, name, again
+        self.segments: list[Segment] = []
+        self.left_out: collections.Counter[str] = collections.Counter()
+        self.codec = self.encoding(data)
+        self._inside: list[tuple[int, int, str]] = []
+        self.text = self._decoded()
+        self.scan()
+
+    def encoding(self, data: bytes) -> str:
+        """Hook: the name of the file's encoding; by default UTF-8, or UTF-16 after its mark."""
+        return {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(data[:2], "utf-8")
+
+    def scan(self) -> None:
+        """Hook: adds the segments, by `add`, and counts what is left out."""
+        raise NotImplementedError
+
+    def escaped(self, text: str, segment: Segment) -> str:
+        """Hook: a text as the file has it."""
+        return text
+
+    def written(self, parts: Parts, segment: Segment) -> str:
+        """Hook: a translation as the file has it."""
+        return "".join(
+            self._raw(part) if isinstance(part, Mark) else self.escaped(part, segment)
+            for part in parts
+        )
+
+    def same_structure(self, text: str) -> bool:
+        """Hook: whether a rebuilt text has the structure of this one."""
+        return True
+
+    def add(
+        self,
+        parts: Sequence[str | Mark],
+        start: int,
+        end: int,
+        escapes: dict[str, str] | None = None,
+        present: str | None = None,
+        inside: bool = False,
+    ) -> None:
+        """Adds a segment, or counts a text in which no letter stands."""
+        segment = Segment(joined(parts), start, end, escapes or {}, present, inside)
+        parts = marked(segment.parts, lambda text: self.escaped(text, segment))
+        segment = dataclasses.replace(segment, parts=parts)
+        if any(letter.isalpha() for letter in segment.plain):
+            self.segments.append(segment)
+        elif segment.plain.strip():
+            self.left_out["without letters"] += 1
+
+    def damaged(self, position: int, what: str) -> ValueError:
+        """The error of a position of the text."""
+        return ValueError(f"{self.name}, line {self.line(position)}: {what}")
+
+    def line(self, position: int) -> int:
+        """The number of the line, from 1, in which a position of the text stands."""
+        return self.text.count("\n", 0, position) + 1
+
+    def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
+        """The file with translations of its segments; None leaves a segment as it is.
+
+        A translation that would change the structure of the file is left out, and counted.
+
+        Raises:
+            ValueError: If there are not as many as segments, or the file's encoding lacks a
+                character.
+        """
+        changed: list[Parts | None] = [
+            None if parts == segment.parts and segment.present is None else parts
+            for segment, parts in zip(self.segments, translations, strict=True)
+        ]
+        wanted = [i for i, parts in enumerate(changed) if parts is not None]
+        text = self._spliced(changed)
+        if text == self.text:
+            return self.data
+        if not self.same_structure(text):
+            kept = set(self._harmless(changed, wanted, []))
+            text = self._spliced([x if i in kept else None for i, x in enumerate(changed)])
+        return self.encoded(text)
+
+    def _harmless(self, changed: list[Parts | None], more: list[int], kept: list[int]) -> list[int]:
+        """Those of `kept`, and of `more`, with which the structure stays; found by halves."""
+        trial = {*kept, *more}
+        text = self._spliced([x if i in trial else None for i, x in enumerate(changed)])
+        if self.same_structure(text):
+            return [*kept, *more]
+        if len(more) == 1:
+            self.left_out[_OTHER_STRUCTURE] += 1
+            return kept
+        half = len(more) // 2
+        kept = self._harmless(changed, more[:half], kept)
+        return self._harmless(changed, more[half:], kept)
+
+    def encoded(self, text: str) -> bytes:
+        """The bytes of a text.
+
+        Raises:
+            ValueError: If the file's encoding lacks a character.
+        """
+        try:
+            return text.encode(self.codec)
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{self.name}: its encoding {self.codec} has no "
+                f"{text[error.start]!r}, which a translation needs; convert the file to UTF-8."
+            ) from None
+
+    def _spliced(self, translations: Sequence[Parts | None]) -> str:
+        """The text with what is not None; those inside of marks first."""
+        pairs = [
+            (segment, parts)
+            for segment, parts in zip(self.segments, translations, strict=True)
+            if parts is not None
+        ]
+        self._inside = [(x.start, x.end, self.written(p, x)) for x, p in pairs if x.inside]
+        outer = [(x.start, x.end, self.written(p, x)) for x, p in pairs if not x.inside]
+        free = [
+            each
+            for each in self._inside
+            if not any(start <= each[0] < end for start, end, _ in outer)
+        ]
+        return self._edited(0, len(self.text), [*outer, *free])
+
+    def _raw(self, mark: Mark) -> str:
+        """A mark as it is written, with the segments inside it translated."""
+        if mark.span is None:
+            return mark.raw
+        start, end = mark.span
+        before = mark.raw[: len(mark.raw) - (end - start)]
+        return before + self._edited(start, end, [x for x in self._inside if start <= x[0] < end])
+
+    def _edited(self, at: int, stop: int, edits: list[tuple[int, int, str]]) -> str:
+        """The text from one position to another, with edits in it."""
+        pieces = []
+        for start, end, new in sorted(edits):
+            pieces += [self.text[at:start], new]
+            at = end
+        return "".join([*pieces, self.text[at:stop]])
+
+    def _decoded(self) -> str:
+        try:
+            return self.data.decode(self.codec)
+        except UnicodeDecodeError as error:
+            line = self.data.count(b"\n", 0, error.start) + 1
+            raise ValueError(
+                f"{self.name}, line {line}: byte {self.data[error.start]:#04x} is no {self.codec}."
+            ) from None
+        except LookupError:
+            raise ValueError(f"{self.name}, line 1: unknown encoding {self.codec!r}.") from None

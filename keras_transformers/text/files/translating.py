@@ -1,0 +1,212 @@
+"""Translates the segments of files, sentence by sentence, and keeps their marks."""
+
+import collections
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from keras_transformers.text.files.marks import Shown, fits, with_unseen
+from keras_transformers.text.files.parts import Mark, Parts, joined
+from keras_transformers.text.files.sentences import Sentence, sentences
+from keras_transformers.text.files.text_file import TextFile
+
+Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
+
+_LINE_END = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+_SPACED = re.compile(r"([\s,;:.!?)\]]*)(.*?)([\s(\[]*)\Z", re.DOTALL)
+
+
+class FileTranslator:
+    r"""Translates the segments of files, all at once.
+
+    A sentence with markup is asked for in three ways, the next where the one before fails:
+
+    1. with a tag for each mark; what comes back must have all of them, well nested;
+    2. without those of pairs, and the words inside each pair for themselves, which then must stand
+       in the sentence's translation once;
+    3. in the pieces between its marks.
+
+    So a file never breaks; `counts` says how often each way was taken.
+
+    Args:
+        ask: Function that translates a list of texts; None for one that it cannot translate.
+        split: Function that gives the sentences of a text, see `SentenceSplitter`.
+
+    Attributes:
+        counts: Counter of what was done.
+
+    Example:
+    >>> from keras_transformers.text.files import FileTranslator, PlainText
+    >>> file = PlainText(b"Open the door.\n")
+    >>> translator = FileTranslator(lambda texts: [text.upper() for text in texts], lambda x: [x])
+    >>> file.rebuilt(translator.translate([file])[0])
+    b'OPEN THE DOOR.\n'
+    """
+
+    def __init__(self, ask: Ask, split: Callable[[str], list[str]]) -> None:
+        self._ask, self._split = ask, split
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._known: dict[str, str | None] = {}
+
+    def translate(self, files: Sequence[TextFile]) -> list[list[Parts | None]]:
+        """A translation of each segment of each file; None where it stays as it is.
+
+        A segment that has a translation of its own, as in a PO file, gets none unless all of its
+        sentences could be translated.
+        """
+        segments = [segment for file in files for segment in file.segments]
+        split = [sentences(segment.parts, self._split) for segment in segments]
+        done = self._translated([each.core for row in split for each in row if each.core])
+        found: list[Parts | None] = []
+        for segment, row in zip(segments, split, strict=True):
+            new = [done.get(each.core) if each.core else () for each in row]
+            missing = sum(each is None for each in new)
+            self.counts["sentences"] += sum(bool(each.core) for each in row)
+            self.counts["sentences left as they are"] += missing
+            if missing == len(row) or missing and segment.present is not None:
+                found.append(None)
+            else:
+                found.append(joined([x for pair in zip(row, new, strict=True) for x in _of(*pair)]))
+        self.counts["segments"] += len(segments)
+        self.counts["segments left as they are"] += found.count(None)
+        rest = iter(found)
+        return [[next(rest) for _ in file.segments] for file in files]
+
+    def _translated(self, cores: list[Parts]) -> dict[Parts, Parts | None]:
+        """Translations of sentences, by any of the ways."""
+        waiting = list(dict.fromkeys(cores))
+        done: dict[Parts, Parts | None] = {}
+        ways = [("with tags", _tagged), ("with markup found again", _found), ("in pieces", _pieces)]
+        for name, way in ways:
+            asked = {core: way(core) for core in waiting}
+            self._learn(text for texts, _ in asked.values() for text in texts)
+            for core, (texts, read) in asked.items():
+                answers = [self._known[text] for text in texts]
+                parts = read([answer or "" for answer in answers]) if all(answers) else None
+                if parts is not None:
+                    done[core] = parts
+                    if any(isinstance(part, Mark) and _visible(part) for part in core):
+                        self.counts[f"sentences with markup, translated {name}"] += 1
+            waiting = [core for core in waiting if core not in done]
+        return done
+
+    def _learn(self, texts: Iterable[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            for text, answer in zip(new, self._ask(new), strict=True):
+                if answer is not None and answer != text:
+                    answer = _LINE_END.sub(" ", answer)
+                self._known[text] = answer
+
+
+Way: TypeAlias = tuple[list[str], Callable[[list[str]], Parts | None]]
+
+
+def _of(sentence: Sentence, new: Parts | None) -> Parts:
+    return (*sentence.before, *(sentence.core if new is None else new), *sentence.behind)
+
+
+def _visible(mark: Mark) -> bool:
+    return mark.kind not in ("break", "soft")
+
+
+def _tagged(core: Parts) -> Way:
+    shown = Shown.of(core)
+    return [shown.text], lambda answers: shown.read(answers[0].strip())
+
+
+def _found(core: Parts) -> Way:
+    """The way by the words inside of pairs: tags are put around what they became."""
+    pairs = _pairs(core)
+    if not pairs:
+        return [], lambda answers: None
+    full, tags = Shown.of(core), {}
+    for token, mark in full.tokens:
+        tags[mark.pair, mark.kind] = token
+
+    def read(answers: list[str]) -> Parts | None:
+        edits = []
+        for depth, ((pair, words), answer) in enumerate(zip(pairs, answers[1:], strict=True)):
+            spans = [_once(each, answers[0]) for each in (answer.strip(), words)]
+            span = next(filter(None, spans), None)
+            if span is None:
+                return None
+            start, end = span
+            edits.append((start, 1, -end, depth, tags[pair, "open"]))
+            edits.append((end, 0, -start, -depth, tags[pair, "close"]))
+        text = answers[0]
+        for at, *_, tag in sorted(edits, reverse=True):
+            text = text[:at] + tag + text[at:]
+        return full.read(text.strip())
+
+    return [_bare(core), *(words for _, words in pairs)], read
+
+
+def _pairs(core: Parts) -> list[tuple[int, str]]:
+    """Numbers of the pairs that are whole, by their beginnings, and the words inside."""
+    found = []
+    for i, part in enumerate(core):
+        if isinstance(part, Mark) and part.kind == "open":
+            ends = [
+                j
+                for j, other in enumerate(core)
+                if isinstance(other, Mark) and other.kind == "close" and other.pair == part.pair
+            ]
+            words = _bare(core[i + 1 : ends[0]]).strip() if ends else ""
+            if not words:
+                return []
+            found.append((part.pair, words))
+    return found
+
+
+def _bare(parts: Parts) -> str:
+    """What a translator reads without the tags of pairs."""
+    kept = [part for part in parts if isinstance(part, str) or part.kind not in ("open", "close")]
+    return Shown.of(joined(kept)).text
+
+
+def _once(words: str, text: str) -> tuple[int, int] | None:
+    """Where words stand in a text, if they do once."""
+    pattern = rf"(?<!\w){re.escape(words)}(?!\w)"
+    found = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
+    return found[0] if len(found) == 1 else None
+
+
+def _pieces(core: Parts) -> Way:
+    """The way by the texts between marks; it fails where a sentence has no mark."""
+    runs: list[list[str | Mark]] = [[]]  # texts with breaks, and marks by turns
+    for part in core:
+        if isinstance(part, Mark) and _visible(part):
+            runs += [[part], []]
+        else:
+            runs[-1].append(part)
+    if len(runs) == 1:
+        return [], lambda answers: None
+    texts = [_spaced(joined(run)) for run in runs[::2]]
+
+    def read(answers: list[str]) -> Parts | None:
+        found: list[str | Mark] = []
+        rest = iter(answers)
+        for i, run in enumerate(runs):
+            source = joined(run)
+            if i % 2 or not texts[i // 2][1]:
+                found += source
+                continue
+            before, _, behind = texts[i // 2]
+            parts = (before + next(rest).strip() + behind,)
+            found += with_unseen(parts, source) if fits(parts, source) else source
+        return joined(found)
+
+    return [text for _, text, _ in texts if text], read
+
+
+def _spaced(parts: Parts) -> tuple[str, str, str]:
+    """What stands before a text, the text if it has letters, and what stands behind it.
+
+    That is white space, the end of a bracket before it, the beginning of one behind it.
+    """
+    whole = Shown.of(parts).text
+    found = _SPACED.match(whole)
+    if not found or not any(letter.isalpha() for letter in found[2]):
+        return whole, "", ""
+    return found[1], found[2], found[3]

