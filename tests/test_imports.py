@@ -78,7 +78,7 @@ MAY_IMPORT = {
         "training.adapters",
         "training.adapter_targets",
     ],
-    "predictors": ["array_files", "entities"],
+    "predictors": ["array_files", "entities", "placeables", "text.glossary"],
     "export": ["layers", "models", "detection", "text", "vision", "generation", "predictors"],
     "fitting": [
         "models",

@@ -60,14 +60,16 @@ class Rounds:
         compute: Callable[..., dict[str, tf.Tensor]],
         ids: tf.RaggedTensor,
         results: dict[str, tf.TensorSpec],
-        *others: tf.RaggedTensor,
+        *others: tf.RaggedTensor | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """`run` on a RaggedTensor, rows of nearly the same length together; in their own order.
 
-        `others` are given to `compute` beside it; a row is then as long as the longest of its own.
+        `others` are given to `compute` beside it; a row is then as long as the longest of those of
+        its own that are ragged.
         """
         inputs = (ids, *others)
-        lengths = tf.reduce_max([each.row_lengths() for each in inputs], axis=0)
+        ragged = [each for each in inputs if isinstance(each, tf.RaggedTensor)]
+        lengths = tf.reduce_max([each.row_lengths() for each in ragged], axis=0)
         order = tf.argsort(lengths, stable=True)
         found = self.run(compute, [tf.gather(each, order) for each in inputs], results)
         back = tf.argsort(order)

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.export.demanded_phrases import DemandedPhrases
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.lists import Lists
@@ -17,6 +18,7 @@ from keras_transformers.generation.request import Decodable, most_tokens, paddin
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlists import Within
 from keras_transformers.predictors import TranslatorPredictor
+from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.text.frames import in_marks
 
 REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
@@ -104,6 +106,7 @@ class Translator(Served):
             marks = (padding_of(model), tokenizer.start_id, tokenizer.end_id)
             self._lists = Lists(self._search, *marks)
         self._scoring = GivenTranslations(self)
+        self._phrases = DemandedPhrases(self)
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -135,15 +138,27 @@ class Translator(Served):
 
     def _answer(self, *given: Any) -> dict[str, tf.Tensor]:
         *request, rounds = given
+        return self.answer(request, rounds)
+
+    def answer(
+        self, request: Sequence[tf.Tensor], rounds: Rounds, *phrases: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Answers texts (and languages), with ids of phrases if such are demanded."""
         sources, empty, cut = self._sources(*request)
-        found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)
+
+        def compute(ids: tf.RaggedTensor, *phrases: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._translate(ids, rounds, *phrases)
+
+        found = rounds.run_by_length(compute, sources, RESULTS, *phrases)
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
             "truncated": cut,
         }
 
-    def _translate(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+    def _translate(
+        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows: int | None) -> Any:
@@ -152,8 +167,11 @@ class Translator(Served):
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
             drawn = uniform(self._search, _most(source), ids.nrows())
-            lists = () if self._lists is None else self._lists.within(source, rounds.compiled)
-            return search(source, drawn, rounds.stages, *lists)
+            if phrases:  # of any tokens, so lists do not count
+                asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
+                return search(source, drawn, rounds.stages, None, *asked)
+            lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
+            return search(source, drawn, rounds.stages, lists)
 
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
@@ -161,9 +179,14 @@ class Translator(Served):
         return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
 
     def _decode(
-        self, source: tf.Tensor, drawn: Any, stages: int | None, *lists: tf.Tensor
+        self,
+        source: tf.Tensor,
+        drawn: Any,
+        stages: int | None,
+        lists: Sequence[tf.Tensor] | None = None,
+        *phrases: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens and scores of sources, dense ids, within `lists`, where there are such."""
+        """Tokens and scores of sources, dense ids: within lists, or with phrases, if given."""
         padding = padding_of(self._model)
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
@@ -175,8 +198,11 @@ class Translator(Served):
         start: Any = boundaries.start_of(self._tokenizer.start_id)
         end = self._tokenizer.end_id
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
-        within = Within(*lists) if lists else None
-        found = decode(self._model, source, self._search, request, stages, within=within)
+        search, within = self._search, None if lists is None else Within(*lists)
+        if phrases:
+            request = request._replace(phrases=phrases[0], joints=self._phrases.joints)
+            search = search.search if isinstance(search, Shortlisted) else search
+        found = decode(self._model, source, search, request, stages, within=within)
         return found["tokens"], found["scores"]
 
     def given(
@@ -184,6 +210,10 @@ class Translator(Served):
     ) -> dict[str, tf.Tensor]:
         """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
         return self._scoring.compiled(text, translation, *language)
+
+    def with_phrases(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translations that hold phrases, compiled by XLA: see `DemandedPhrases`."""
+        return self._phrases.compiled(*given)
 
     def score(
         self,
@@ -195,13 +225,18 @@ class Translator(Served):
         return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
     def _more_signatures(self) -> dict[str, Any]:
-        return {"score": self._scoring.portable}
+        return {"score": self._scoring.portable, "phrases": self._phrases.portable}
 
     def _more_about(self) -> dict[str, Any]:
         return {"target_languages": list(self.target_languages)} if self.target_languages else {}
 
     def translate(
-        self, sentences: Sequence[str], target_language: str | Sequence[str] | None = None
+        self,
+        sentences: Sequence[str],
+        target_language: str | Sequence[str] | None = None,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
+        phrases: Sequence[Sequence[str]] | None = None,
     ) -> list[str]:
         """Translates a list of str to a list of str.
 
@@ -209,12 +244,19 @@ class Translator(Served):
             sentences: The list.
             target_language: Where there are `target_languages`: the code of one of them, or a list
                 of one for each sentence.
+            glossary, keep_placeables: As `TranslatorPredictor.predict` takes them.
+            phrases: Of each sentence a list of what must be in its translation besides.
 
         Raises:
-            ValueError: If it is missing, or there is nothing to choose from, or no such language.
+            ValueError: If it is missing, or there is nothing to choose from, or no such language;
+                or if `phrases` are not one list for each sentence.
         """
-        result = self(strings(sentences), *self._languages.given(target_language, len(sentences)))
-        return [text.decode() for text in result["translation"].numpy()]
+        given = strings(sentences), *self._languages.given(target_language, len(sentences))
+        language = target_language if isinstance(target_language, str) else None
+        demanded = Demanded(glossary, keep_placeables, language)
+        rows = demanded.rows("Translator", sentences, phrases)
+        found = answer_with(rows, self, self.with_phrases, *given)
+        return [text.decode() for text in np.asarray(found["translation"])]
 
 
 def _most(source: tf.Tensor) -> tf.Tensor:

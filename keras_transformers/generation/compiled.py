@@ -84,6 +84,7 @@ def run_batch(
     prompt_length: int = 0,
     cache_dtype: str | None = None,
     prompt_scores: bool = True,
+    phrases: Array | None = None,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     _build(model, source, forced)
@@ -103,6 +104,8 @@ def run_batch(
     uniform = uniform_of(search, *forced.shape) if uniform is None else uniform
     if uniform is not None:
         inputs["uniform"] = uniform
+    if phrases is not None:
+        inputs["phrases"] = phrases
     search = _without_seed(search)
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})

@@ -8,10 +8,13 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
+from keras_transformers.generation.phrases import Progress, demands_of, first_progress, leave_room
 from keras_transformers.generation.request import (
     MASKED,
+    Demands,
     Request,
     among,
+    any_of,
     limits_of,
     log_normalizer,
     number_of,
@@ -37,9 +40,8 @@ class Constraints:
         no_repeat_ngram: No n-gram of this size occurs twice in a sequence; 0 allows all (Paulus et
             al. 2017, https://arxiv.org/abs/1705.04304, section 2.5).
         banned: Ids, and sequences (tuples) of ids, that never occur.
-        required: Ids each of which occurs at least once. `BeamSearch` keeps positions for sequences
-            with 0, 1, 2 ... of them (Post and Vilar 2018, https://arxiv.org/abs/1804.06609); all
-            searches force those that lack as soon as they would not fit any more.
+        required: Ids each of which occurs at least once: phrases of one token, for every row. See
+            `Request`, which has those of each row.
         min_new: Fewest tokens behind a prompt, END not included.
         boundaries: `Boundaries`: which ids end a sequence, what it begins and ends with.
         renormalize: Whether log-probabilities are those among what is allowed, which sum to 1.
@@ -122,14 +124,42 @@ class Constraints:
                 f"relative to its length. Received: {self.min_ratio}, {self.max_ratio}"
             )
 
-    def restrict(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
+    def demanding(self, request: Request) -> Request:
+        """The request with all phrases as `Demands`: its own, and `required`."""
+        phrases = request.phrases
+        if isinstance(phrases, Demands) or not (self.required or phrases is not None):
+            return request
+        if self.required:
+            batch, padding = ops.shape(request.forced)[0], request.padding_id
+            ids = ops.convert_to_tensor(self.required, "int32")[None, :, None]
+            ids = ops.broadcast_to(ids, (batch, len(self.required), 1))
+            if phrases is not None:
+                rest = ops.shape(phrases)[2:]
+                ids = ops.reshape(ids, (*ops.shape(ids)[:2], *[1] * len(rest)))
+                short = [[0, size - 1] for size in rest]
+                ids = ops.pad(ids, [[0, 0], [0, 0], *short], constant_values=padding)
+                ids = ops.concatenate([ids, ops.cast(phrases, "int32")], axis=1)
+            phrases = ids
+        marks = 1 + (self.boundaries.first is not None)  # END is the other
+        room = limits_of(request) - prompt_lengths(request) - marks
+        return request._replace(phrases=demands_of(phrases, request, room))
+
+    def restrict(
+        self,
+        logits: Tensor,
+        tokens: Tensor,
+        index: Index,
+        request: Request,
+        progress: Progress | tuple[()] = (),
+    ) -> Tensor:
         """Lowers to `MASKED` what must not be chosen now.
 
         Args:
             logits: float32 `(batch, beams, vocab)`.
             tokens: Integers `(batch, beams, max_length)`, what has been chosen before `index`.
             index: Position of the token to choose, or `(batch,)`, one for each row.
-            request: The `Request`.
+            request: The `Request`, see `demanding`.
+            progress: How far `tokens` have come with its phrases; worked out where it is left out.
         """
         vocab = number_of(logits)
         self._check(vocab, request.padding_id)
@@ -138,13 +168,15 @@ class Constraints:
         banned = (request.padding_id, *self.banned_ids)
         allowed = ops.logical_not(among(vocab, banned))
         allowed = self._at_the_edges(allowed, index, request, ids, is_end)
-        if self.required:
-            allowed = self._leave_room(allowed, tokens, index, request, ids, is_end)
+        demands = request.phrases
+        if demands is not None:
+            known = progress or first_progress(request, tokens, index)
+            allowed = leave_room(allowed, known, index, request, is_end)
         if self.no_repeat_ngram or self.banned_sequences:
             wrong = self._completing_banned(tokens, index, request, vocab)
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
-        few = self.no_repeat_ngram or self.banned or self.required or self.boundaries.banned_first
-        if few:
+        few = self.no_repeat_ngram or self.banned or self.boundaries.banned_first
+        if few or demands is not None:
             possible = ops.logical_and(allowed, logits > MASKED / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
@@ -208,34 +240,6 @@ class Constraints:
                 f"{vocab}, and `required` not padding, {padding_id}. Received: {wrong}"
             )
 
-    def met(self, tokens: Tensor) -> Tensor:
-        """Which of `required` occur in `tokens`: bool `(batch, beams, len(required))`."""
-        required = ops.convert_to_tensor(self.required, dtype="int32")
-        return ops.any(tokens[..., None] == required, axis=-2)
-
-    def _leave_room(
-        self,
-        allowed: Tensor,
-        tokens: Tensor,
-        index: Index,
-        request: Request,
-        ids: Tensor,
-        is_end: Tensor,
-    ) -> Tensor:
-        """No END before all required tokens, and those alone where the room is just enough."""
-        lacking = ops.logical_not(self.met(tokens))
-        number = ops.sum(ops.cast(lacking, "int32"), axis=-1)[..., None]
-        wanted = ops.any(
-            ops.logical_and(
-                lacking[..., None], ops.convert_to_tensor(self.required, "int32")[:, None] == ids
-            ),
-            axis=-2,
-        )
-        room = ops.reshape(limits_of(request) - index, (-1, 1, 1))
-        allowed = ops.logical_and(allowed, ops.logical_or(number == 0, ops.logical_not(is_end)))
-        tight = ops.logical_and(number > 0, room <= number + 1)
-        return ops.where(tight, wanted, allowed)
-
     def _completing_banned(
         self, tokens: Tensor, index: Index, request: Request, vocab: Index
     ) -> Tensor:
@@ -257,7 +261,7 @@ class Constraints:
             there = ops.stack([over_beams(position) >= 0 for position in positions], axis=-1)
             match = ops.logical_and(match, there)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
-        return _any_of(ops.concatenate(found, axis=-1), vocab)
+        return any_of(ops.concatenate(found, axis=-1), vocab)
 
     def _repeating(self, tokens: Tensor, index: Index, vocab: Index) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
@@ -276,15 +280,3 @@ def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...
         raise ValueError(f"Constraints: `banned` must hold no empty sequence. Received: {banned}")
     ids = sorted({int(item[0]) for item in each if len(item) == 1})
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
-
-
-def _any_of(ids: Tensor, vocab: Index) -> Tensor:
-    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
-    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
-    counters = vocab + 1
-    rows = ops.arange(batch * beams, dtype="int32")[:, None]
-    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
-    counted = ops.scatter_update(
-        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
-    )
-    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0

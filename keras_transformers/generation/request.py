@@ -61,6 +61,21 @@ class DecodedBeams(Decoded[T]):
     log_probabilities: T  # float32 (batch, [n]): without penalties
 
 
+class Demands(NamedTuple):
+    """The phrases of each row of a batch, and what is known of them beforehand.
+
+    The forms of all phrases lie side by side, as many for each.
+    """
+
+    ids: Tensor  # (batch, forms, length): -1 behind each
+    lengths: Tensor  # (batch, forms): 0 where there is none
+    agreeing: Tensor  # (batch, forms, length): how many tokens from each on are as the first
+    begins: Tensor  # (batch, forms): whether its first token joins what stands before
+    waits: Tensor  # (batch, forms): whether what follows may join its last token
+    sizes: Tensor  # (batch, phrases): tokens of the longest form, and one that parts them
+    needed: Tensor  # (batch, phrases): how often it must occur; 0 for one that stood there before
+
+
 class Request(NamedTuple):
     """What is asked of a search, besides the model.
 
@@ -78,6 +93,14 @@ class Request(NamedTuple):
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
         cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
         prompt_scores: Whether scores count the tokens at the beginning that `forced` gives.
+        phrases: Optional integers `(batch, phrases, length)`, padding behind each: sequences that
+            must occur, each of a row as often as it is there, without overlap. Or `(batch, phrases,
+            forms, length)`: each in one of its forms. From the first that does not fit into the
+            limit on they are left out. What is banned stays banned.
+        joints: Optional, three times bool `(vocab,)`: tokens that join what stands before them, as
+            a digit does; those that may be joined, as a digit and a decimal point may; and those
+            behind which what stands before may still be joined, as the point. A phrase has not
+            occurred where its end or its beginning is joined.
 
     Example:
     >>> from keras import ops
@@ -96,6 +119,8 @@ class Request(NamedTuple):
     padding_id: int = 0
     cut_lengths: Tensor | None = None
     prompt_scores: bool = True
+    phrases: Any = None
+    joints: tuple[Any, Any, Any] | None = None
 
 
 class Prefilled(NamedTuple):
@@ -205,6 +230,18 @@ def top_tokens(logits: Tensor, k: Index) -> tuple[Tensor, Tensor]:
     positions = ops.cast(positions, "int32")
     number = ops.take_along_axis(best, positions // block, axis=-1)
     return values, block * number + positions % block
+
+
+def any_of(ids: Tensor, vocab: Index) -> Tensor:
+    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
+    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
+    counters = vocab + 1
+    rows = ops.arange(batch * beams, dtype="int32")[:, None]
+    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
+    counted = ops.scatter_update(
+        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
+    )
+    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0
 
 
 def log_normalizer(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.hypotheses import MaybeProgress, progress_of
+from keras_transformers.generation.phrases import after_each
 from keras_transformers.generation.request import (
     MASKED,
     Decoded,
@@ -28,6 +30,7 @@ class Sequences(NamedTuple):
     tokens: Tensor  # (batch, beams, max_length)
     scores: Tensor
     finished: Tensor
+    progress: MaybeProgress
 
 
 class _Stepwise(Search):
@@ -40,7 +43,9 @@ class _Stepwise(Search):
         ids, tokens, scores = (
             ops.repeat(part, self.beams, axis=1) for part in prefilled.sequences(request)
         )
-        return Sequences(ids, tokens, scores, finished=ops.zeros_like(ids, "bool"))
+        finished = ops.zeros_like(ids, "bool")
+        progress = progress_of(request, tokens, prefilled.length)
+        return Sequences(ids, tokens, scores, finished, progress)
 
     def done(self, hypotheses: Sequences) -> Tensor:
         return ops.all(hypotheses.finished, axis=1)
@@ -54,10 +59,10 @@ class _Stepwise(Search):
         shared: Any,
         request: Request,
     ) -> tuple[Sequences, Any]:
-        ids, tokens, scores, finished = hypotheses
+        ids, tokens, scores, finished, progress = hypotheses
         logits, state = step(ids, index, state, shared, None)
         logits = ops.cast(logits, "float32")
-        allowed = self.constraints.restrict(logits, tokens, index, request)
+        allowed = self.constraints.restrict(logits, tokens, index, request, progress)
         logit, ids = self._choose(allowed, index, request)
         gained = self.constraints.log_probabilities(
             allowed, logit, log_normalizer(logits), index, request
@@ -65,12 +70,15 @@ class _Stepwise(Search):
         ended = self.constraints.boundaries.ended(ids, index, request)
         if request.cut_lengths is not None:
             ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
+        if request.phrases is not None:
+            progress = after_each(request, progress, ids)
         ids = ops.where(finished, request.padding_id, ids)
         hypotheses = Sequences(
             ids,
             write_at(tokens, ids, index),
             scores + ops.where(finished, 0.0, gained),
             ops.logical_or(finished, ended),
+            progress,
         )
         return hypotheses, state
 

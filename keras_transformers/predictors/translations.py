@@ -7,7 +7,10 @@ from typing import Any, Self
 import tensorflow as tf
 
 from keras_transformers.predictors.base import received
+from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.predictors.texts import TextPredictor, text_of
+
+FUNCTIONS = {"score": "given", "phrases": "with_phrases"}  # of a `Translator`
 
 
 class TranslatorPredictor(TextPredictor):
@@ -64,22 +67,43 @@ class TranslatorPredictor(TextPredictor):
         verbose: int = 0,
         details: bool = False,
         target_language: str | None = None,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
     ) -> Any:
         """Translates one text, or many.
 
         Args:
             raw, batch_size, verbose, details: As `Predictor.predict` takes them.
             target_language: The code of one of `target_languages`, where there are some.
+            glossary: A `text.Glossary`, a dict of its terms, or the path of its file: what terms
+                must be in the translation.
+            keep_placeables: Whether tags, placeholders, addresses and numbers of a text must be in
+                its translation, see `placeables`.
 
         Returns:
             A str, or a list; with `details` dicts.
 
         Raises:
             ValueError: If there is no such language, or an item is no text.
+            AttributeError: If what was exported takes no phrases.
         """
-        return super(TranslatorPredictor, self.towards(target_language)).predict(
-            raw, batch_size, verbose, details
-        )
+        chosen = self.towards(target_language).demanding(glossary, keep_placeables)
+        return super(TranslatorPredictor, chosen).predict(raw, batch_size, verbose, details)
+
+    def demanding(self, glossary: AnyGlossary | None = None, keep_placeables: bool = False) -> Self:
+        """The translator whose translations hold what must be in them, see `predict`."""
+        demanded = Demanded(glossary, keep_placeables, self._asked)
+        if not demanded:
+            return self
+        run, demanding = self._run, self._signature("phrases")
+
+        def answer(text: tf.Tensor, *besides: tf.Tensor) -> dict[str, Any]:
+            rows = demanded.rows("predict", [each.decode() for each in text.numpy()])
+            return answer_with(rows, run, demanding, text, *besides)
+
+        made = copy.copy(self)
+        made._run = answer
+        return made
 
     def each(
         self,
@@ -88,11 +112,12 @@ class TranslatorPredictor(TextPredictor):
         verbose: int = 0,
         details: bool = False,
         target_language: str | None = None,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
     ) -> Iterator[Any]:
-        """As `Predictor.each`, into a language as `predict` takes it."""
-        return super(TranslatorPredictor, self.towards(target_language)).each(
-            items, batch_size, verbose, details
-        )
+        """As `Predictor.each`, into a language and with what `predict` takes besides."""
+        chosen = self.towards(target_language).demanding(glossary, keep_placeables)
+        return super(TranslatorPredictor, chosen).each(items, batch_size, verbose, details)
 
     def score(
         self,
@@ -125,7 +150,7 @@ class TranslatorPredictor(TextPredictor):
                 f"{received(shown)}"
             )
         asked = self.towards(target_language)
-        given, size = self._given(), batch_size or self.rows
+        given, size = self._signature("score"), batch_size or self.rows
         encoded = [[self._encoded(item) for item in side] for side in sides]
         rows: list[dict[str, Any]] = []
         for start in range(0, len(texts), size):
@@ -139,16 +164,20 @@ class TranslatorPredictor(TextPredictor):
                 rows.append({"score": float(score), "tokens": pairs, "truncated": bool(cut)})
         return rows
 
-    def _given(self) -> Callable[..., Any]:
-        """The function of texts and translations."""
+    def _signature(self, name: str) -> Callable[..., Any]:
+        """The function of texts and translations ("score"), or of texts and phrases."""
         signatures = getattr(vars(self).get("loaded"), "signatures", {})
-        if "score" in signatures:
-            run, names = signatures["score"], ("text", "translation", *self.may_take)
+        if name in signatures:
+            run = signatures[name]
+            names = ("text", "translation", *self.may_take)
+            if name == "phrases":
+                several = bool(vars(self).get("languages"))
+                names = ("text", *(self.may_take if several else ()), "phrases")
             return lambda *given: run(**dict(zip(names, given, strict=False)))
-        given: Callable[..., Any] | None = getattr(self._run, "given", None)
+        given: Callable[..., Any] | None = getattr(self._run, FUNCTIONS[name], None)
         if given is None:
             raise AttributeError(
-                f"score: {self._source} has no signature 'score'; export it by this version."
+                f"{name}: {self._source} has no signature {name!r}; export it by this version."
             )
         return given
 

@@ -8,6 +8,7 @@ from keras_transformers.text.coverage import Coverage, coverage
 from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.fairseq import FairseqTokenizer
 from keras_transformers.text.fast import FastTokenizer
+from keras_transformers.text.glossary import Glossary
 from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.languages import Languages
 from keras_transformers.text.marian import MarianTokenizer
@@ -42,6 +43,7 @@ __all__ = [
     "Coverage",
     "FairseqTokenizer",
     "FastTokenizer",
+    "Glossary",
     "Languages",
     "MarianTokenizer",
     "Mixture",
