@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.export.alternatives import Alternatives
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
+from keras_transformers.export.token_scores import TokenScores
 from keras_transformers.generation import BeamSearch, Request, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
@@ -92,6 +94,7 @@ class Translator(Served):
         search = BeamSearch() if search is None else without_draft("Translator", search)
         self._search = languages.without_marks(search)
         self._scoring = GivenTranslations(self)
+        self._tokens, self._alternatives = TokenScores(self), Alternatives(self)
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -132,6 +135,11 @@ class Translator(Served):
         }
 
     def _translate(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        tokens, scores = self._found(ids, rounds)
+        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+
+    def _found(self, ids: tf.RaggedTensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, length)` and the search's scores `(batch,)` of a round of sources."""
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows: int | None) -> Any:
@@ -145,7 +153,7 @@ class Translator(Served):
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
-        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+        return tokens, scores
 
     def _decode(
         self, source: tf.Tensor, drawn: Any, stages: int | None
@@ -165,11 +173,30 @@ class Translator(Served):
         found = decode(self._model, source, self._search, request, stages)
         return found["tokens"], found["scores"]
 
+    @property
+    def languages_asked(self) -> tuple[tf.TensorSpec, ...]:
+        """The input `target_language`, or none."""
+        return self._languages.requests
+
+    def log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """The model's: see `models.Transformer.log_probabilities`."""
+        return self._model.log_probabilities(source, target)
+
     def given(
         self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
         return self._scoring.compiled(text, translation, *language)
+
+    def with_tokens(self, text: tf.Tensor, *language: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translations and what the model thinks of each piece, compiled: see `TokenScores`."""
+        return self._tokens.compiled(text, *language)
+
+    def following(
+        self, text: tf.Tensor, prefix: tf.Tensor, *language: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """The pieces likeliest to follow beginnings of translations, compiled: `Alternatives`."""
+        return self._alternatives.compiled(text, prefix, *language)
 
     def score(
         self,
@@ -181,7 +208,9 @@ class Translator(Served):
         return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
     def _more_signatures(self) -> dict[str, Any]:
-        return {"score": self._scoring.portable}
+        more = {"tokens": self._tokens, "alternatives": self._alternatives}
+        found = {name: each.portable for name, each in more.items()}
+        return {"score": self._scoring.portable, **found}
 
     def _more_about(self) -> dict[str, Any]:
         return {"target_languages": list(self.target_languages)} if self.target_languages else {}
