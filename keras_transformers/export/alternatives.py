@@ -24,8 +24,8 @@ class Alternatives(Besides):
     (and `target_language`, if the translator does), and gives the 64 pieces, or as many as there
     are, that the model finds most probable next, the likeliest first: `tokens`, strings, and
     `log_probabilities`, float32, both `(batch, pieces)`; and `truncated` bool `(batch,)`, whether
-    text or prefix was cut. The prefix is cut into pieces as a whole translation is, so that the next piece
-    may begin a word or go on with the last one.
+    text or prefix was cut. A prefix becomes pieces as a whole translation does, so that the next
+    piece may begin a word or go on with the last one.
 
     Args:
         translator: The `Translator`, whose model and tokenizer are used.
@@ -34,9 +34,8 @@ class Alternatives(Besides):
     def __init__(self, translator: Any) -> None:
         super().__init__("alternatives", translator, (*PREFIX, *translator.languages_asked))
 
-    def _answer(
-        self, text: tf.Tensor, prefix: tf.Tensor, *language: tf.Tensor, rounds: Rounds
-    ) -> dict[str, tf.Tensor]:
+    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, prefix, *language = given
         translator = self._translator_of()
         sources, _, cut = translator._sources(text, *language)
         before, _ = translator.target_marks

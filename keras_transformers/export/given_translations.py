@@ -33,9 +33,8 @@ class GivenTranslations(Besides):
     def __init__(self, translator: Any) -> None:
         super().__init__("given_translations", translator, (*PAIR, *translator.languages_asked))
 
-    def _answer(
-        self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor, rounds: Rounds
-    ) -> dict[str, tf.Tensor]:
+    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, translation, *language = given
         translator = self._translator_of()
         sources, _, cut = translator._sources(text, *language)
         before, after = translator.target_marks

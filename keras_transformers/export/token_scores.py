@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.generation.request import most_tokens, padding_of
@@ -19,7 +20,9 @@ class TokenScores(Besides):
     has come to it, empty and 0 behind it; and `log_probability`, float32 `(batch,)`, their sum. A
     piece has the probability that the model gives it after those before it, whatever the search
     makes of that: its length penalty, temperature or constraints are not in it. The token of a
-    language that a translation begins with is none of them.
+    language that a translation begins with is none of them. Where the translator has a `confidence`
+    there is `confidence` besides, float32 `(batch,)`: the quality to be expected of a translation
+    whose pieces have this mean log-probability.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -62,11 +65,26 @@ class TokenScores(Besides):
         real, ids = real[:, :length], ids[:, :length]
         values = found["log_probabilities"][:, chosen : chosen + length]
         values = tf.where(real, values, 0.0)
+        scores = {"log_probabilities": values, "log_probability": tf.reduce_sum(values, axis=1)}
+        if translator.confidence is not None:
+            mean = tf.math.divide_no_nan(
+                scores["log_probability"], tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
+            )
+            scores["confidence"] = _on_curve(mean, translator.confidence)
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
             "truncated": cut,
             "tokens": tf.where(real, self._pieces(ids), ""),
-            "log_probabilities": values,
-            "log_probability": tf.reduce_sum(values, axis=1),
+            **scores,
         }
+
+
+def _on_curve(x: tf.Tensor, curve: ConfidenceCurve) -> tf.Tensor:
+    """What `curve(x)` gives, in the graph."""
+    scores, qualities = (tf.constant(x, tf.float32) for x in (curve.scores, curve.qualities))
+    x = tf.clip_by_value(x, scores[0], scores[-1])
+    right = tf.minimum(tf.searchsorted(scores, x, side="right"), len(curve.scores) - 1)
+    left = tf.maximum(right - 1, 0)
+    (x0, x1), (y0, y1) = ([tf.gather(of, i) for i in (left, right)] for of in (scores, qualities))
+    return y0 + tf.math.divide_no_nan(x - x0, x1 - x0) * (y1 - y0)

@@ -1,5 +1,6 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export.alternatives import Alternatives
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.languages import LanguageChoice
@@ -94,7 +96,8 @@ class Translator(Served):
         search = BeamSearch() if search is None else without_draft("Translator", search)
         self._search = languages.without_marks(search)
         self._scoring = GivenTranslations(self)
-        self._tokens, self._alternatives = TokenScores(self), Alternatives(self)
+        self._alternatives = Alternatives(self)
+        self.confidence = None
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -174,6 +177,17 @@ class Translator(Served):
         return found["tokens"], found["scores"]
 
     @property
+    def confidence(self) -> ConfidenceCurve | None:
+        """How good a translation is that it is so sure of, or None: `calibrate_confidence`."""
+        curve: ConfidenceCurve | None = self._curve_of()
+        return curve
+
+    @confidence.setter
+    def confidence(self, curve: ConfidenceCurve | None) -> None:
+        self._curve_of = lambda: curve
+        self._tokens = TokenScores(self)  # whose outputs it decides
+
+    @property
     def languages_asked(self) -> tuple[tf.TensorSpec, ...]:
         """The input `target_language`, or none."""
         return self._languages.requests
@@ -213,7 +227,12 @@ class Translator(Served):
         return {"score": self._scoring.portable, **found}
 
     def _more_about(self) -> dict[str, Any]:
-        return {"target_languages": list(self.target_languages)} if self.target_languages else {}
+        about: dict[str, Any] = {}
+        if self.target_languages:
+            about["target_languages"] = list(self.target_languages)
+        if self.confidence is not None:
+            about["confidence"] = dataclasses.asdict(self.confidence)
+        return about
 
     def translate(
         self, sentences: Sequence[str], target_language: str | Sequence[str] | None = None

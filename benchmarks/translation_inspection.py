@@ -1,0 +1,191 @@
+"""What a translator says of its translations, and how far that can be relied on.
+
+    pip install -e '.[recipes]'
+    pip install eflomal        # links of words to compare with; or --aligner PATH/eflomal-align
+    python -m recipes.translation
+    python -m benchmarks.translation_inspection --run runs/translation
+
+With the default data of the recipe, of which validation decides and test is measured:
+- confidence: calibrated on the validation set, against the sentence chrF of the test set;
+- quality: the correlation of scores without a reference with sentence chrF;
+- alignment: the error rate of each decoder block's links against eflomal's (Östling & Tiedemann
+  2016), which learns from all pairs of the data: links that it finds both ways are sure, those that
+  it finds one way possible. Nobody has linked this data by hand;
+- time: translating the test set with and without scores of each piece, by XLA, a second time.
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+import keras
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
+
+from benchmarks.report import heading, write
+from keras_transformers import saving
+from keras_transformers.alignment import align_words, read_pharaoh
+from keras_transformers.export import Translator
+from keras_transformers.fitting import calibrate_confidence
+from keras_transformers.generation import BeamSearch
+from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
+from keras_transformers.predictors.quality import mean_log_probability
+from keras_transformers.text import SentencePieceTokenizer
+from keras_transformers.training import alignment_error_rate, sentence_chrf
+from recipes.data.translation import load
+from recipes.translation import Config
+
+GROUPS = 10  # of test sentences, as many in each, by confidence
+
+
+def main(run, aligner):
+    config = Config()
+    data = load(config.data.dataset)
+    tokenizer = SentencePieceTokenizer.load(run / "tokenizer.model")
+    model = saving.load_model(run / "model.keras", compile=False)
+    search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
+    translator = Translator(model, tokenizer, search)
+    curve = calibrate_confidence(translator, data.valid.sources, data.valid.targets)
+    rows = TranslatorPredictor(translator).predict(data.test.sources, scores=True, confidence=True)
+    chrf = sentence_chrf([row["translation"] for row in rows], data.test.targets)
+    tables = {
+        "confidence and sentence chrF, test set": by_confidence(rows, chrf),
+        "correlation with sentence chrF, test set": correlations(translator, data.test, rows, chrf),
+        "seconds for the test set": seconds(translator, data.test.sources),
+    }
+    if shutil.which(aligner):
+        tables |= alignments(model, tokenizer, data, aligner)
+    else:
+        print(f"No {aligner}: links of words are not measured. `pip install eflomal` has it.")
+    heads = heading("tensorflow", "keras", "sacrebleu", "scipy")
+    about = {**heads, "calibrated_on": curve.rows, "rows": tables}
+    write("translation_inspection", about, tables)
+
+
+def by_confidence(rows, chrf):
+    """Mean confidence and mean chrF of groups of sentences."""
+    confidence, chrf = np.array([row["confidence"] for row in rows]), np.array(chrf)
+    parts = np.array_split(np.argsort(confidence, kind="stable"), GROUPS)
+    named = {f"{i + 1} of {GROUPS}": part for i, part in enumerate(parts)}
+    named["all"] = np.arange(len(rows))
+    gaps = [abs(confidence[part].mean() - chrf[part].mean()) for part in parts]
+    table = {
+        name: {
+            "confidence": round(float(confidence[part].mean()), 1),
+            "chrF": round(float(chrf[part].mean()), 1),
+        }
+        for name, part in named.items()
+    }
+    return table | {"mean gap of the groups": {"chrF": round(float(np.mean(gaps)), 1)}}
+
+
+def correlations(translator, test, rows, chrf):
+    """Of several scores with chrF: all higher is better."""
+    translations = [row["translation"] for row in rows]
+    forced = QualityEstimator(translator).estimate(test.sources, translations)
+    scores = {
+        "mean log-probability, forced": forced,
+        "mean log-probability of the search's pieces": list(map(mean_log_probability, rows)),
+        "log-probability": [row["log_probability"] for row in rows],
+        "score of the search": [row["score"] for row in rows],
+        "least log-probability of a piece": [
+            min((value for _, value in row["tokens"]), default=0.0) for row in rows
+        ],
+        "confidence": [row["confidence"] for row in rows],
+        "minus the source's words": [-len(source.split()) for source in test.sources],
+    }
+    return {
+        name: {
+            "Spearman": round(float(spearmanr(values, chrf).statistic), 3),
+            "Pearson": round(float(pearsonr(values, chrf).statistic), 3),
+        }
+        for name, values in scores.items()
+    }
+
+
+def seconds(translator, sources):
+    """Of the second of two passes."""
+    predictor, found = TranslatorPredictor(translator), {}
+    for name, options in {"translations": {}, "with scores of pieces": {"scores": True}}.items():
+        predictor.predict(sources, **options)
+        started = time.perf_counter()
+        predictor.predict(sources, **options)
+        found[name] = {"seconds": round(time.perf_counter() - started, 2)}
+    return found
+
+
+def alignments(model, tokenizer, data, aligner):
+    """Error rates of every block and query on the validation set, and of the best on the test set."""
+    linked = links_of(data, aligner)
+    ways = [(layer, at) for layer in range(len(model.decoder_blocks)) for at in ("output", "input")]
+    valid = {
+        f"block {layer}, query at the {at}": rate(model, tokenizer, data.valid, linked, layer, at)
+        for layer, at in ways
+    }
+    layer, at = min(ways, key=lambda way: valid[f"block {way[0]}, query at the {way[1]}"]["AER"])
+    heads = range(model.decoder_blocks[layer].cross_attention.num_heads)
+    for head in heads:
+        name = f"block {layer}, query at the {at}, head {head}"
+        valid[name] = rate(model, tokenizer, data.valid, linked, layer, at, [head])
+    best = min(heads, key=lambda h: valid[f"block {layer}, query at the {at}, head {h}"]["AER"])
+    test = {
+        f"block {layer}, query at the {at}": rate(model, tokenizer, data.test, linked, layer, at),
+        f"the same, head {best} alone": rate(
+            model, tokenizer, data.test, linked, layer, at, [best]
+        ),
+        "word i to word i": scored(diagonal(data.test), *linked[id(data.test)]),
+    }
+    return {"links, validation set": valid, "links, test set": test}
+
+
+def rate(model, tokenizer, corpus, linked, layer, at, heads=None):
+    found = align_words(model, tokenizer, corpus.sources, corpus.targets, layer, heads, at)
+    return scored(found, *linked[id(corpus)])
+
+
+def scored(found, sure, possible):
+    rates = alignment_error_rate(found, sure, possible)
+    names = {"AER": "error_rate", "precision": "precision", "recall": "recall"}
+    return {name: f"{rates[key]:.3f}" for name, key in names.items()}
+
+
+def diagonal(corpus):
+    """What knows nothing: the first word to the first, and so on."""
+    pairs = zip(corpus.sources, corpus.targets, strict=True)
+    sizes = [min(len(source.split()), len(target.split())) for source, target in pairs]
+    return [[(i, i) for i in range(size)] for size in sizes]
+
+
+def links_of(data, aligner):
+    """Sure and possible links of the validation and test set, by `id` of the corpus."""
+    corpora = (data.train, data.valid, data.test)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: pathlib.Path(folder, name) for name in ("s", "t", "f", "r")}
+        for name, side in (("s", "sources"), ("t", "targets")):
+            lines = [" ".join(line.split()) for corpus in corpora for line in getattr(corpus, side)]
+            paths[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
+        options = [part for name, path in paths.items() for part in (f"-{name}", str(path))]
+        subprocess.run([aligner, *options], check=True, capture_output=True)
+        forward, reverse = (
+            [set(read_pharaoh(line)) for line in paths[name].read_text().splitlines()]
+            for name in ("f", "r")
+        )
+    found, start = {}, 0
+    for corpus in corpora:
+        rows = slice(start, start + len(corpus))
+        both = list(zip(forward[rows], reverse[rows], strict=True))
+        found[id(corpus)] = [one & other for one, other in both], [a | b for a, b in both]
+        start = rows.stop
+    return found
+
+
+if __name__ == "__main__":
+    keras.utils.set_random_seed(1)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", type=pathlib.Path, default=pathlib.Path("runs/translation"))
+    parser.add_argument("--aligner", default="eflomal-align", help="program of eflomal")
+    arguments = parser.parse_args()
+    main(arguments.run, arguments.aligner)

@@ -1,0 +1,221 @@
+"""Which words of a translation stand for which words of its source, by cross-attention."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.inspection import attention_maps
+from keras_transformers.text.frames import cutter_of_targets, in_marks
+from keras_transformers.text.offsets import with_offsets
+
+Links = list[tuple[int, int]]
+ROWS = 64  # pairs that are looked at together
+BLOCK = "cross_attention"
+BLANK = "\u2581"  # as SentencePiece writes it
+
+
+def align_words(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    layer: int | None = None,
+    heads: Sequence[int] | None = None,
+    at: Literal["input", "output"] = "output",
+) -> list[Links]:
+    """Links the words of translations to those words of their sources that are attended to most.
+
+    Words are what white space divides. The weights of one decoder block's cross-attention are
+    averaged over heads (Garg et al. 2019, https://arxiv.org/abs/1909.02074, section 3); of the
+    pieces of a source word the one that is attended to most counts, those of a target word are
+    added up. Each target word is linked to the source word with the most, or to none where END and
+    other marks have more. A piece's query is the one that produces it, or the one that reads it, a
+    position later (Chen et al. 2020, https://arxiv.org/abs/2004.14837, section 3.1). What suits a
+    model can be measured alone, by `training.alignment_error_rate`: the defaults are what suits the
+    model of `recipes.translation`, which has three blocks.
+
+    Args:
+        model: A `models.Transformer`, or another with `decoder_blocks` and source and target ids.
+        tokenizer: Its tokenizer; of several languages one `towards` the targets'.
+        sources, targets: Lists of str of one length.
+        layer: Number of the decoder block, from 0; by default the last.
+        heads: Numbers of the heads that are averaged; by default all.
+        at: "output", the query that produces a piece; "input", the one that reads it.
+
+    Returns:
+        For each pair the links `(source word, target word)`, from 0, by target word.
+
+    Raises:
+        ValueError: If the lists differ in length, there is no such layer or head, or the tokenizer
+            cuts a text so that its pieces cannot be told apart by words.
+
+    Example:
+    >>> from keras_transformers.alignment import align_words, pharaoh
+    >>> from keras_transformers.models import Transformer
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat", "a mat"] * 9, vocab_size=14)
+    >>> model = Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
+    >>> (links,) = align_words(model, tokenizer, ["a"], ["a"])
+    >>> pharaoh(links) in ("0-0", "")
+    True
+    """
+    if len(sources) != len(targets) or any(isinstance(x, str) for x in (sources, targets)):
+        raise ValueError(
+            "align_words: `sources` and `targets` must be lists as long as each other. "
+            f"Received: {len(sources)} and {len(targets)}"
+        )
+    match = f"{_block(model, layer).name}/{BLOCK}"
+    if at not in ("input", "output"):
+        raise ValueError(f'align_words: `at` must be "input" or "output". Received: {at!r}')
+    pairs = _Pairs(tokenizer, sources, targets)
+    found: list[Links] = [[] for _ in sources]
+    order = np.argsort(pairs.lengths, kind="stable")
+    for start in range(0, len(order), ROWS):
+        rows = order[start : start + ROWS]
+        (weights,) = attention_maps(model, pairs.ids(rows, model.padding_id), match).values()
+        for row, each in zip(rows, _averaged(weights, heads), strict=True):
+            found[row] = pairs.links(row, each, at)
+    return found
+
+
+def pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """Links as Pharaoh, Moses and word aligners write them: "0-0 1-2", source first.
+
+    Example:
+    >>> from keras_transformers.alignment import pharaoh
+    >>> pharaoh([(0, 0), (1, 2)])
+    '0-0 1-2'
+    """
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
+
+
+def read_pharaoh(line: str) -> Links:
+    """The links of a line, in their order; ValueError if there is anything else.
+
+    Example:
+    >>> from keras_transformers.alignment import read_pharaoh
+    >>> read_pharaoh("0-0 1-2")
+    [(0, 0), (1, 2)]
+    """
+    parts = line.split()
+    wrong = [part for part in parts if not re.fullmatch(r"[0-9]+-[0-9]+", part)]
+    if wrong:
+        raise ValueError(
+            f"read_pharaoh: `line` must have links such as 0-0. Received: {wrong[0][:60]!r}"
+        )
+    return [(int(source), int(target)) for source, _, target in (x.partition("-") for x in parts)]
+
+
+def _block(model: Any, layer: int | None) -> Any:
+    blocks = getattr(model, "decoder_blocks", None)
+    if not blocks:
+        raise ValueError(
+            "align_words: `model` must have decoder blocks with cross-attention. "
+            f"Received: {type(model).__name__}"
+        )
+    chosen = len(blocks) - 1 if layer is None else layer
+    if not 0 <= chosen < len(blocks):
+        raise ValueError(
+            f"align_words: `layer` must be from 0 to {len(blocks) - 1}. Received: {layer}"
+        )
+    return blocks[chosen]
+
+
+def _averaged(weights: Array, heads: Sequence[int] | None) -> Array:
+    """The mean over heads of `(batch, heads, queries, keys)`."""
+    number = weights.shape[1]
+    if heads is not None and (not heads or not all(0 <= head < number for head in heads)):
+        raise ValueError(
+            f"align_words: `heads` must be some of 0 to {number - 1}. Received: {heads}"
+        )
+    return weights[:, slice(None) if heads is None else list(heads)].mean(axis=1)
+
+
+class _Pairs:
+    """Pairs of texts, their ids, and of which word each piece is."""
+
+    def __init__(self, tokenizer: Any, sources: Sequence[str], targets: Sequence[str]) -> None:
+        of_target = cutter_of_targets(tokenizer)
+        end = (tokenizer.end_id,)
+        marks = getattr(tokenizer, "source_marks", ((), end))
+        start = () if tokenizer.start_id is None else (tokenizer.start_id,)
+        self._sides = [
+            _Side("sources", tokenizer, sources, marks),
+            _Side("targets", of_target, targets, (start, end)),
+        ]
+        self.lengths = np.max([side.lengths for side in self._sides], axis=0)
+
+    def ids(self, rows: Array, padding: int) -> dict[str, tf.Tensor]:
+        """Dense ids of some pairs."""
+        chosen = [tf.gather(side.marked, rows).to_tensor(padding) for side in self._sides]
+        return dict(zip(("source", "target"), chosen, strict=True))
+
+    def links(self, row: int, weights: Array, at: str) -> Links:
+        """The links of a pair, from weights `(queries, keys)`."""
+        source, target = (side.words[row] for side in self._sides)
+        if not len(source) or not len(target):
+            return []
+        before, after = self._sides[0].before, self._sides[1].before
+        first = after if at == "input" else after - 1
+        weights = weights[first : first + len(target)]
+        keys = weights[:, before : before + len(source)]
+        words = np.zeros((len(target), source[-1] + 1))
+        np.maximum.at(words.T, source, keys.T)
+        sums = np.zeros((target[-1] + 1, source[-1] + 1))
+        np.add.at(sums, target, words)
+        rest = np.zeros(target[-1] + 1)
+        np.add.at(rest, target, weights.sum(axis=1) - keys.sum(axis=1))
+        best = sums.argmax(axis=1)
+        linked = sums[np.arange(len(best)), best] > rest
+        return [(int(best[i]), int(i)) for i in np.unique(target) if linked[i]]
+
+
+class _Side:
+    """The texts of a side."""
+
+    def __init__(self, name: str, tokenizer: Any, texts: Sequence[str], marks: Any) -> None:
+        found = with_offsets(tokenizer, tf.constant(list(texts), tf.string, [len(texts)]))
+        self.marked = in_marks(found.ids, marks)
+        self.before = len(marks[0])
+        self.lengths = self.marked.row_lengths().numpy()
+        starts, ends = (np.split(each.flat_values.numpy(), each.row_splits.numpy()[1:-1])
+                        for each in (found.starts, found.ends))  # fmt: skip
+        self.words = []
+        rows = zip(texts, found.ids.to_list(), starts, ends, strict=False)
+        for number, (text, ids, start, end) in enumerate(rows):
+            words = _words_of(text, start, end)
+            if (
+                words is None
+            ):  # as where two ways to cut a number are equally good to a unigram model
+                words = _words_of_pieces(text, tokenizer.pieces(ids))
+            if words is None:
+                raise ValueError(
+                    f"align_words: the tokenizer must cut text {number} of `{name}` so that its "
+                    f"words can be told apart. Received: {text[:60]!r}"
+                )
+            self.words.append(words)
+
+
+def _words_of(text: str, starts: Array, ends: Array) -> Array | None:
+    """The word that each piece is of, what white space divides, from 0; None if it is not known.
+
+    Args:
+        text: The text.
+        starts, ends: Of what each piece is of, as `text.with_offsets` has them.
+    """
+    sizes = np.cumsum([0, *(len(char.encode()) for char in text)])
+    begins = [sizes[word.start()] for word in re.finditer(r"\S+", text)]
+    if len(begins) > 1 and len(starts) and not starts.any() and (ends == ends[0]).all():
+        return None
+    return np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0)
+
+
+def _words_of_pieces(text: str, pieces: Sequence[str]) -> Array | None:
+    """The same, of SentencePiece's pieces, of which the first of a word begins with its blank."""
+    words = np.cumsum([piece.startswith(BLANK) for piece in pieces]) - 1
+    return words if words[0] == 0 and words[-1] + 1 == len(text.split()) else None
