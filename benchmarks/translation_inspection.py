@@ -8,7 +8,8 @@
 With the default data of the recipe, of which validation decides and test is measured:
 - confidence: calibrated on the validation set, against the sentence chrF of the test set;
 - quality: the correlation of scores without a reference with sentence chrF;
-- alignment: the error rate of each decoder block's links against eflomal's (Östling & Tiedemann
+- alignment: the error rate of links by each decoder block, and by a head that has learned those of
+  the training pairs, against eflomal's (Östling & Tiedemann
   2016), which learns from all pairs of the data: links that it finds both ways are sure, those that
   it finds one way possible. Nobody has linked this data by hand;
 - time: translating the test set with and without scores of each piece, by XLA, a second time.
@@ -17,8 +18,6 @@ With the default data of the recipe, of which validation decides and test is mea
 import argparse
 import pathlib
 import shutil
-import subprocess
-import tempfile
 import time
 
 import keras
@@ -27,7 +26,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.report import heading, write
 from keras_transformers import saving
-from keras_transformers.alignment import align_words, read_pharaoh
+from keras_transformers.alignment import align_words, learn_alignment
 from keras_transformers.export import Translator
 from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import BeamSearch
@@ -35,6 +34,7 @@ from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
 from keras_transformers.predictors.quality import mean_log_probability
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import alignment_error_rate, sentence_chrf
+from recipes.aligning import EFLOMAL, eflomal_links
 from recipes.data.translation import load
 from recipes.translation import Config
 
@@ -118,31 +118,41 @@ def seconds(translator, sources):
 
 
 def alignments(model, tokenizer, data, aligner):
-    """Error rates of every block and query on the validation set, and of the best on the test set."""
+    """Error rates of all blocks and queries on the validation set, of the best on the test set."""
     linked = links_of(data, aligner)
     ways = [(layer, at) for layer in range(len(model.decoder_blocks)) for at in ("output", "input")]
     valid = {
-        f"block {layer}, query at the {at}": rate(model, tokenizer, data.valid, linked, layer, at)
+        f"block {layer}, query at the {at}": rate(
+            model, tokenizer, data.valid, linked, layer, None, at
+        )
         for layer, at in ways
     }
     layer, at = min(ways, key=lambda way: valid[f"block {way[0]}, query at the {way[1]}"]["AER"])
     heads = range(model.decoder_blocks[layer].cross_attention.num_heads)
     for head in heads:
         name = f"block {layer}, query at the {at}, head {head}"
-        valid[name] = rate(model, tokenizer, data.valid, linked, layer, at, [head])
+        valid[name] = rate(model, tokenizer, data.valid, linked, layer, [head], at)
     best = min(heads, key=lambda h: valid[f"block {layer}, query at the {at}, head {h}"]["AER"])
+    started = time.perf_counter()
+    sides = data.train.sources, data.train.targets
+    head = learn_alignment(model, tokenizer, *sides, linked[id(data.train)][0])
+    print(f"The guided head has learned for {time.perf_counter() - started:.0f} s")
+    valid["guided head"] = rate(model, tokenizer, data.valid, linked, learned=head)
     test = {
-        f"block {layer}, query at the {at}": rate(model, tokenizer, data.test, linked, layer, at),
+        "guided head": rate(model, tokenizer, data.test, linked, learned=head),
+        f"block {layer}, query at the {at}": rate(
+            model, tokenizer, data.test, linked, layer, None, at
+        ),
         f"the same, head {best} alone": rate(
-            model, tokenizer, data.test, linked, layer, at, [best]
+            model, tokenizer, data.test, linked, layer, [best], at
         ),
         "word i to word i": scored(diagonal(data.test), *linked[id(data.test)]),
     }
     return {"links, validation set": valid, "links, test set": test}
 
 
-def rate(model, tokenizer, corpus, linked, layer, at, heads=None):
-    found = align_words(model, tokenizer, corpus.sources, corpus.targets, layer, heads, at)
+def rate(model, tokenizer, corpus, linked, *chosen, **learned):
+    found = align_words(model, tokenizer, corpus.sources, corpus.targets, *chosen, **learned)
     return scored(found, *linked[id(corpus)])
 
 
@@ -160,24 +170,14 @@ def diagonal(corpus):
 
 
 def links_of(data, aligner):
-    """Sure and possible links of the validation and test set, by `id` of the corpus."""
+    """Sure and possible links of each set, by `id` of the corpus."""
     corpora = (data.train, data.valid, data.test)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {name: pathlib.Path(folder, name) for name in ("s", "t", "f", "r")}
-        for name, side in (("s", "sources"), ("t", "targets")):
-            lines = [" ".join(line.split()) for corpus in corpora for line in getattr(corpus, side)]
-            paths[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
-        options = [part for name, path in paths.items() for part in (f"-{name}", str(path))]
-        subprocess.run([aligner, *options], check=True, capture_output=True)
-        forward, reverse = (
-            [set(read_pharaoh(line)) for line in paths[name].read_text().splitlines()]
-            for name in ("f", "r")
-        )
+    forward, reverse = eflomal_links(corpora, aligner)
     found, start = {}, 0
     for corpus in corpora:
         rows = slice(start, start + len(corpus))
         both = list(zip(forward[rows], reverse[rows], strict=True))
-        found[id(corpus)] = [one & other for one, other in both], [a | b for a, b in both]
+        found[id(corpus)] = [sorted(a & b) for a, b in both], [a | b for a, b in both]
         start = rows.stop
     return found
 
@@ -186,6 +186,6 @@ if __name__ == "__main__":
     keras.utils.set_random_seed(1)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=pathlib.Path, default=pathlib.Path("runs/translation"))
-    parser.add_argument("--aligner", default="eflomal-align", help="program of eflomal")
+    parser.add_argument("--aligner", default=EFLOMAL, help="program of eflomal")
     arguments = parser.parse_args()
     main(arguments.run, arguments.aligner)

@@ -30,7 +30,7 @@ from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_similarity
 
-from . import streaming, training, translating
+from . import aligning, streaming, training, translating
 from .data.directions import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
@@ -52,6 +52,7 @@ class Data:
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
     row_length: int = 64  # positions in a row; a longer pair is left out of training, and counted
+    guided_alignment: str | None = None  # links of the training pairs' words: a file, or "eflomal"
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
 
 
@@ -180,6 +181,7 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid = load_data(config, folder)
+    links = aligning.links_for(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
     with training.model_scope(config):
@@ -192,6 +194,7 @@ def run(config):
     continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
+    translating.calibrate(translator, data.valid)
     shown = translating.of_first(tokenizer, data.test)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
     return training.finish(
@@ -202,6 +205,7 @@ def run(config):
         curves=translating.CURVES,
         exports={
             "saved_model": translator.save,
+            "alignment.keras": aligning.teaching(model, shown, data, links),
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
         figures={

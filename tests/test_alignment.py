@@ -1,11 +1,13 @@
 """Claims about links between the words of a translation and of its source."""
 
+import keras
 import numpy as np
 import pytest
 
-from keras_transformers.alignment import align_words, pharaoh, read_pharaoh
+from keras_transformers.alignment import align_words, learn_alignment, pharaoh, read_pharaoh
+from keras_transformers.alignment.pairs import Pairs
 from keras_transformers.inspection import attention_maps
-from keras_transformers.models import Transformer
+from keras_transformers.models import AlignmentHead, Transformer
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import alignment_error_rate
 
@@ -131,3 +133,72 @@ def test_the_alignment_error_rate_is_that_of_och_and_ney():
     }
     with pytest.raises(ValueError, match="as long as each other. Received: 1, 2, 2"):
         alignment_error_rate([[]], [[], []])
+
+
+def test_each_query_of_a_linked_word_is_to_attend_to_the_words_it_is_linked_to(tokenizer):
+    """By hand: what produces a piece stands one position before it."""
+    pairs = Pairs("test", tokenizer, ["the sea house"], ["a dog the"])
+    pieces = [
+        [len(tokenizer.tokenize([word]).numpy()[0]) for word in text.split()]
+        for text in ("the sea house", "a dog the")
+    ]
+    wanted, weights = pairs.wanted(0, [(0, 1), (2, 1), (1, 2)], (20, 24))
+    starts = [np.cumsum([0, *sizes]) for sizes in pieces]
+    expected = np.zeros((20, 24))
+    dog, the = (slice(*starts[1][i : i + 2]) for i in (1, 2))
+    keys = np.r_[starts[0][0] : starts[0][1], starts[0][2] : starts[0][3]]
+    expected[dog, keys] = 1 / len(keys)
+    expected[the, starts[0][1] : starts[0][2]] = 1 / pieces[0][1]
+    np.testing.assert_allclose(wanted, expected, rtol=1e-6)
+    assert weights.tolist() == (expected.sum(axis=1) > 0).tolist()
+
+
+@pytest.mark.slow
+def test_a_head_learns_links_and_the_translator_stays_as_it_is(tokenizer):
+    """Targets are the sources backwards, so that no diagonal is of use."""
+    model = Transformer(30, hidden_dim=32, num_heads=2, mlp_dim=32, num_layers=1)
+    model.build({"source": (None, None), "target": (None, None)})
+    before = model.get_weights()
+    generator = np.random.default_rng(3)
+    words = sorted(set(WORDS))
+    sources = [" ".join(generator.permutation(words)[: 2 + i % 6]) for i in range(400)]
+    targets = [" ".join(reversed(text.split())) for text in sources]
+    links = [[(len(t.split()) - 1 - i, i) for i in range(len(t.split()))] for t in sources]
+    head = learn_alignment(
+        model, tokenizer, sources[50:], targets[50:], links[50:], epochs=25, learning_rate=1e-2
+    )
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    found = align_words(model, tokenizer, sources[:50], targets[:50], learned=head)
+    assert alignment_error_rate(found, links[:50])["error_rate"] < 0.1
+    plain = align_words(model, tokenizer, sources[:50], targets[:50])
+    assert alignment_error_rate(plain, links[:50])["error_rate"] > 0.3
+    with pytest.raises(ValueError, match="must have their defaults beside a `learned` head"):
+        align_words(model, tokenizer, ["a"], ["a"], layer=0, learned=head)
+
+
+def test_a_head_s_scores_are_those_of_its_equation_and_outlast_a_file(model, tmp_path):
+    head = AlignmentHead(5)
+    ids = {"source": np.array([[5, 7, 9, 2, 0]]), "target": np.array([[1, 6, 8]])}
+    found = np.asarray(head.scores(model, ids), "float64")
+    states = [np.asarray(x, "float64") for x in (model.encode(ids["source"])[0],)]
+    from keras_transformers.models.without_logits import hidden_states
+
+    with hidden_states():
+        decoded = np.asarray(model(ids)[0], "float64")
+    read = np.concatenate([decoded[1:], np.zeros((1, 16))])
+    queries = np.concatenate([decoded, read], axis=1) @ np.asarray(head.query_dense.kernel)
+    keys = states[0] @ np.asarray(head.key_dense.kernel)
+    expected = queries @ keys.T / np.sqrt(5)
+    np.testing.assert_allclose(found[0, :, :4], expected[:, :4], atol=1e-4)
+    assert (found[0, :, 4] < -1e8).all()
+    head.save(tmp_path / "alignment.keras")
+    again = keras.saving.load_model(tmp_path / "alignment.keras")
+    np.testing.assert_array_equal(again.scores(model, ids), head.scores(model, ids))
+
+
+def test_links_for_other_pairs_are_refused(model, tokenizer):
+    with pytest.raises(ValueError, match="`links` must have those of each pair, 2. Received: 1"):
+        learn_alignment(model, tokenizer, ["a", "a"], ["a", "a"], [[]])
+    with pytest.raises(ValueError, match="`links` must be of words.*has 1 and 1. Received: 0-7"):
+        learn_alignment(model, tokenizer, ["a"], ["a"], [[(0, 7)]])

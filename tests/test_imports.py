@@ -63,7 +63,7 @@ MAY_IMPORT = {
     "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
     "visualization": [],
     "inspection": [],
-    "alignment": ["inspection", "text"],
+    "alignment": ["inspection", "text", "models"],
     "precision": ["layers", "saving"],
     "saving": [],
     "__main__": [],
@@ -150,7 +150,18 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
+SHARED = (
+    "adapters",
+    "aligning",
+    "bad_input",
+    "bulk",
+    "by_depth",
+    "data",
+    "devices",
+    "flops",
+    "folder",
+    "heat",
+)
 SHARED += ("image_figures", "image_scores", "labelled_batches", "options", "pages", "progress")
 SHARED += ("published", "repeated", "streaming", "training", "translating")
 SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)

@@ -150,9 +150,12 @@ class Inspected(TextPredictor):
     ) -> list[list[tuple[int, int]]]:
         """Links words of translations to those of their texts: see `alignment.align_words`.
 
+        A run with a head of guided alignment takes that, where nothing else is asked for.
+
         Args:
             texts, translations: Lists of str of one length.
-            **options: `layer`, `heads` and `at`; and `target_language`, where there are several.
+            **options: `layer`, `heads`, `at` and `learned`; and `target_language`, where there are
+                several.
 
         Raises:
             ValueError: As `alignment.align_words`.
@@ -162,6 +165,9 @@ class Inspected(TextPredictor):
 
         language = self.towards(options.pop("target_language", None))._asked
         tokenizer = self.tokenizer if language is None else self.tokenizer.towards(language)
+        options["target_marks"] = getattr(self._run, "target_marks", None)
+        if "alignment" in self._parts and len(options) == 1:
+            options["learned"] = self._part("alignment")
         return align_words(self.model, tokenizer, texts, translations, **options)
 
     def _telling(self, scores: bool, confidence: bool) -> Self:
