@@ -23,7 +23,7 @@ def learn_alignment(
     targets: Sequence[str],
     links: Sequence[Links],
     epochs: int = 2,
-    learning_rate: float = 2e-3,
+    learning_rate: float = 4e-3,
     seed: int = 1,
     target_marks: Marks | None = None,
 ) -> AlignmentHead:
@@ -80,7 +80,8 @@ def learn_alignment(
     loss = keras.losses.CategoricalCrossentropy(True, reduction="mean_with_sample_weight")
     taught.compile(keras.optimizers.Adam(schedule), loss, jit_compile=True)
     if order:
-        taught.fit(batches.dataset(order), shuffle=False, verbose=0)
+        dataset = batches.dataset(order)
+        taught.fit(dataset, steps_per_epoch=len(order), shuffle=False, verbose=0)
     return head
 
 
