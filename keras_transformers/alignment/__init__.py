@@ -2,6 +2,6 @@
 
 from keras_transformers.alignment.guided import learn_alignment
 from keras_transformers.alignment.links import align_words
-from keras_transformers.alignment.pharaoh import Links, pharaoh, read_pharaoh
+from keras_transformers.alignment.pharaoh import pharaoh, read_pharaoh
 
-__all__ = ["Links", "align_words", "learn_alignment", "pharaoh", "read_pharaoh"]
+__all__ = ["align_words", "learn_alignment", "pharaoh", "read_pharaoh"]

@@ -54,7 +54,7 @@ def learn_alignment(
     >>> from keras_transformers.alignment import align_words, learn_alignment
     >>> from keras_transformers.models import Transformer
     >>> from keras_transformers.text import SentencePieceTokenizer
-    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat", "a mat"] * 9, vocab_size=14)
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
     >>> model = Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
     >>> texts = ["a cat", "a mat"]
     >>> head = learn_alignment(model, tokenizer, texts, texts, [[(0, 0), (1, 1)]] * 2)

@@ -65,7 +65,7 @@ def align_words(
     >>> from keras_transformers.alignment import align_words, pharaoh
     >>> from keras_transformers.models import Transformer
     >>> from keras_transformers.text import SentencePieceTokenizer
-    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat", "a mat"] * 9, vocab_size=14)
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
     >>> model = Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
     >>> (links,) = align_words(model, tokenizer, ["a"], ["a"])
     >>> pharaoh(links) in ("0-0", "")
