@@ -11,8 +11,7 @@ With the default data of the recipe, of which validation decides and test is mea
 - alignment: the error rate of links by each decoder block, and by a head that has learned those of
   the training pairs, against eflomal's (Östling & Tiedemann
   2016), which learns from all pairs of the data: links that it finds both ways are sure, those that
-  it finds one way possible. Nobody has linked this data by hand;
-- time: translating the test set with and without scores of each piece, by XLA, a second time.
+  it finds one way possible. Nobody has linked this data by hand.
 """
 
 import argparse
@@ -54,7 +53,6 @@ def main(run, aligner):
     tables = {
         "confidence and sentence chrF, test set": by_confidence(rows, chrf),
         "correlation with sentence chrF, test set": correlations(translator, data.test, rows, chrf),
-        "seconds for the test set": seconds(translator, data.test.sources),
     }
     if shutil.which(aligner):
         tables |= alignments(model, tokenizer, data, aligner)
@@ -104,17 +102,6 @@ def correlations(translator, test, rows, chrf):
         }
         for name, values in scores.items()
     }
-
-
-def seconds(translator, sources):
-    """Of the second of two passes."""
-    predictor, found = TranslatorPredictor(translator), {}
-    for name, options in {"translations": {}, "with scores of pieces": {"scores": True}}.items():
-        predictor.predict(sources, **options)
-        started = time.perf_counter()
-        predictor.predict(sources, **options)
-        found[name] = {"seconds": round(time.perf_counter() - started, 2)}
-    return found
 
 
 def alignments(model, tokenizer, data, aligner):
