@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
+from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
@@ -94,6 +95,15 @@ def score(folder, data, translator, tokenize=None):
     table = [(*row, name) for row, name in zip(rows, directions, strict=True)]
     folder.write_table("translations.tsv", [*header, "direction"], table)
     return _of_directions(reports), rows
+
+
+def calibrate(translator, valid):
+    """Makes a translator say how good its translations may be expected to be.
+
+    Of several directions it does not: what one is sure of says nothing of another.
+    """
+    if not translator.target_languages:
+        calibrate_confidence(translator, valid.sources, valid.targets)
 
 
 def _of_directions(reports):

@@ -31,7 +31,7 @@ from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, 
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_bias, position_similarity
 
-from . import streaming, training, translating
+from . import aligning, streaming, training, translating
 from .data.directions import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
@@ -60,6 +60,7 @@ class Data:
     sample_until: float = 0.7  # share of the run; then best splits, as translating will have them
     word_dropout: float = 0.0  # share of the words that encoder and decoder do not see
     row_length: int = 64  # positions in a row; a longer pair is left out of training, and counted
+    guided_alignment: str | None = None  # links of the training pairs' words: a file, or "eflomal"
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
 
 
@@ -217,6 +218,7 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid, callbacks = load_data(config, folder)
+    links = aligning.links_for(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
     with training.model_scope(config):
@@ -230,6 +232,7 @@ def run(config):
     lists = translating.shortlist(config, folder, data, tokenizer)
     translator = Translator(model, tokenizer, search, shortlist=lists)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
+    translating.calibrate(translator, data.valid)
     shown = translating.of_first(tokenizer, data.test)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
     return training.finish(
@@ -240,6 +243,7 @@ def run(config):
         curves=translating.CURVES,
         exports={
             "saved_model": translator.save,
+            "alignment.keras": aligning.teaching(model, shown, data, links),
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
         figures={

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
+from keras_transformers.export.besides import Besides
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.generation.request import most_tokens, padding_of, vocabularies_of
 from keras_transformers.predictors.demands import MOST
-from keras_transformers.text.frames import cutter_of_targets
 
 PHRASES = tf.TensorSpec([None, None], tf.string, name="phrases")
 FORMS = 3  # of each phrase
@@ -16,7 +16,7 @@ MARKS = (".", ",", "'")  # what stands between the digits of a number
 PROBE = "a"  # any letter will do
 
 
-class DemandedPhrases(tf.Module):
+class DemandedPhrases(Besides):
     """The signature "phrases" of a `Translator`.
 
     It takes what `serving_default` takes, and `phrases`, strings `(batch, number)` of at most 12:
@@ -31,19 +31,8 @@ class DemandedPhrases(tf.Module):
     """
 
     def __init__(self, translator: Any) -> None:
-        super().__init__(name="demanded_phrases")
-        self._translator_of = lambda: translator
-        self._tokenizer = cutter_of_targets(translator._tokenizer)
+        super().__init__("demanded_phrases", translator, (*translator._requests, PHRASES))
         self._known: tuple[Any, ...] | None = None
-        self.compiled = self._traced(CompiledRounds())
-        self.portable = self._traced(PortableRounds())
-
-    def _traced(self, rounds: Rounds) -> Any:
-        def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._answer(*given, rounds=rounds)
-
-        requests = self._translator_of()._requests
-        return tf.function(answer, input_signature=(*requests, PHRASES))
 
     @property
     def joints(self) -> tuple[Any, Any, Any]:

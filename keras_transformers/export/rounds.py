@@ -122,8 +122,13 @@ class CompiledRounds(Rounds):
 class PortableRounds(Rounds):
     """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
 
+    def __init__(self) -> None:
+        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
+
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose layers are traced for those kernels."""
+        """A function whose layers are traced for those kernels, once for all signatures."""
+        if function in self._programs:
+            return self._programs[function]
 
         def run(*arguments: Any) -> Any:
             with portable(TensorFlowKernels()):
@@ -131,7 +136,9 @@ class PortableRounds(Rounds):
 
         # Not inlined, it is prepared when it is first met: one request of two sizes that are traced
         # apart does not wait for the other.
-        return tf.function(run, experimental_attributes={"_noinline": True})
+        made = tf.function(run, experimental_attributes={"_noinline": True})
+        self._programs[function] = made
+        return made
 
     def round_size(self, batch: tf.Tensor) -> tf.Tensor:
         """At most 64 rows of a request of `batch`."""

@@ -1,5 +1,6 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,12 +8,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.confidence import ConfidenceCurve
+from keras_transformers.export.alternatives import Alternatives
 from keras_transformers.export.demanded_phrases import DemandedPhrases
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.lists import Lists
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
+from keras_transformers.export.token_scores import TokenScores
 from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
@@ -107,6 +111,8 @@ class Translator(Served):
             self._lists = Lists(self._search, *marks)
         self._scoring = GivenTranslations(self)
         self._phrases = DemandedPhrases(self)
+        self._alternatives = Alternatives(self)
+        self.confidence = None
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -159,6 +165,13 @@ class Translator(Served):
     def _translate(
         self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
     ) -> dict[str, tf.Tensor]:
+        tokens, scores = self._found(ids, rounds, *phrases)
+        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+
+    def _found(
+        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, length)` and the search's scores `(batch,)` of a round of sources."""
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows: int | None) -> Any:
@@ -176,7 +189,7 @@ class Translator(Served):
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
-        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+        return tokens, scores
 
     def _decode(
         self,
@@ -205,6 +218,26 @@ class Translator(Served):
         found = decode(self._model, source, search, request, stages, within=within)
         return found["tokens"], found["scores"]
 
+    @property
+    def confidence(self) -> ConfidenceCurve | None:
+        """How good a translation is that it is so sure of, or None: `calibrate_confidence`."""
+        curve: ConfidenceCurve | None = self._curve_of()
+        return curve
+
+    @confidence.setter
+    def confidence(self, curve: ConfidenceCurve | None) -> None:
+        self._curve_of = lambda: curve
+        self._tokens = TokenScores(self)  # whose outputs it decides
+
+    @property
+    def languages_asked(self) -> tuple[tf.TensorSpec, ...]:
+        """The input `target_language`, or none."""
+        return self._languages.requests
+
+    def log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """The model's: see `models.Transformer.log_probabilities`."""
+        return self._model.log_probabilities(source, target)
+
     def given(
         self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor
     ) -> dict[str, tf.Tensor]:
@@ -214,6 +247,16 @@ class Translator(Served):
     def with_phrases(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translations that hold phrases, compiled by XLA: see `DemandedPhrases`."""
         return self._phrases.compiled(*given)
+
+    def with_tokens(self, text: tf.Tensor, *language: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translations and what the model thinks of each piece, compiled: see `TokenScores`."""
+        return self._tokens.compiled(text, *language)
+
+    def following(
+        self, text: tf.Tensor, prefix: tf.Tensor, *language: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """The pieces likeliest to follow beginnings of translations, compiled: `Alternatives`."""
+        return self._alternatives.compiled(text, prefix, *language)
 
     def score(
         self,
@@ -225,10 +268,21 @@ class Translator(Served):
         return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
     def _more_signatures(self) -> dict[str, Any]:
-        return {"score": self._scoring.portable, "phrases": self._phrases.portable}
+        more = {
+            "tokens": self._tokens,
+            "alternatives": self._alternatives,
+            "phrases": self._phrases,
+        }
+        found = {name: each.portable for name, each in more.items()}
+        return {"score": self._scoring.portable, **found}
 
     def _more_about(self) -> dict[str, Any]:
-        return {"target_languages": list(self.target_languages)} if self.target_languages else {}
+        about: dict[str, Any] = {}
+        if self.target_languages:
+            about["target_languages"] = list(self.target_languages)
+        if self.confidence is not None:
+            about["confidence"] = dataclasses.asdict(self.confidence)
+        return about
 
     def translate(
         self,

@@ -96,5 +96,24 @@ class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite
         found = log_probabilities(self.target_embedding.logits, x, following)
         return ops.where(ops.equal(following, self.padding_id), 0.0, found)
 
+    def next_log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
+        """How probable each token of the vocabulary is behind the beginnings of translations.
+
+        Args:
+            source: Ids `(batch, length)`.
+            target: Ids `(batch, length)`, the first of which is START; padding behind the last.
+
+        Returns:
+            Float32 `(batch, target vocabulary)`.
+        """
+        with hidden_states():
+            x = self({"source": source, "target": target}, training=False)
+        # Behind START, which with Marian's models is padding's id.
+        real = ops.not_equal(target[:, 1:], self.padding_id)
+        last = ops.sum(ops.cast(real, "int32"), axis=1)
+        x = ops.take_along_axis(x, last[:, None, None], axis=1)
+        logits = ops.cast(self.target_embedding.logits(x)[:, 0], "float32")
+        return ops.log_softmax(logits)
+
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)
