@@ -160,11 +160,11 @@ def load_data(config, folder=None):
     twice = each_row_twice if config.training.r_drop else lambda batches: batches
     rows = max(rows // 2, 1) if config.training.r_drop else rows
     padding = {"padding_id": tokenizer.pad_id}
-    last = LastPart(config, folder, of.sample_until)
+    last, hidden = LastPart(config, folder, of.sample_until), words_hidden(config, tokenizer)
 
     def arrange(pairs, epoch):
         filled = twice(packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding))
-        return hide_words(config, filled, tokenizer, epoch)
+        return hidden(filled, epoch)
 
     def batches(epoch):
         shuffled = {"shuffle_seed": seed, "epoch": epoch}
@@ -182,16 +182,19 @@ def load_data(config, folder=None):
     return data, tokenizer, batches, watched, [last]
 
 
-def hide_words(config, batches, tokenizer, epoch):
-    """Batches in which `--word-dropout` words are unknown; or as they are."""
+def words_hidden(config, tokenizer):
+    """Function of batches and their epoch's number: `--word-dropout` words of them are unknown."""
     rate = config.data.word_dropout
     if not rate:
-        return batches
+        return lambda batches, epoch: batches
     known = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
     marks = (getattr(tokenizer, name, {}) for name in ("language_marks", "tags"))
     special = {*known, *(number for each in marks for number in each.values())}
-    words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed, "epoch": epoch}
-    return word_dropout(batches, rate, tokenizer.unknown_id, special, **words)
+    words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed}
+    hidden = partial(
+        word_dropout, rate=rate, hidden_id=tokenizer.unknown_id, special_ids=special, **words
+    )
+    return lambda batches, epoch: hidden(batches, epoch=epoch)
 
 
 def build_model(config, vocab_size):
