@@ -22,9 +22,10 @@ class LanguageChoice:
 
     def __init__(self, owner: str, tokenizer: Tokenizer) -> None:
         self._owner = owner
-        self._every = dict(getattr(tokenizer, "language_marks", {}))
+        every = dict(getattr(tokenizer, "language_marks", {}))
+        self._banned = (*every.values(), *getattr(tokenizer, "tags", {}).values())
         chosen = getattr(tokenizer, "target", None) is not None
-        self._marks: dict[str, int] = {} if chosen else self._every
+        self._marks: dict[str, int] = {} if chosen else every
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -41,11 +42,11 @@ class LanguageChoice:
         return f"{self._owner}: `target_language` must be one of {', '.join(self.codes)}."
 
     def without_marks(self, search: Any) -> Search:
-        """A search that writes no marks."""
-        if not self._every:
+        """A search that writes no marks: neither those of languages nor tags."""
+        if not self._banned:
             return search
         of = search.constraints
-        banned = (*of.banned, *self._every.values())
+        banned = (*of.banned, *self._banned)
         return dataclasses.replace(search, constraints=dataclasses.replace(of, banned=banned))
 
     def marks(self, text: tf.Tensor, *language: tf.Tensor) -> tuple[tf.Tensor, ...]:

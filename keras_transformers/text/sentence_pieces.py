@@ -1,7 +1,8 @@
 """A SentencePiece model, run by tensorflow-text in the graph, or by `sentencepiece`."""
 
 import functools
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -54,6 +55,13 @@ class SentencePieces:
             found = self._op().id_to_string(tf.constant(list(ids), tf.int32))
             return [piece.decode() for piece in found.numpy()]
         return [self._model.id_to_piece(int(each)) for each in ids]
+
+    def controls(
+        self, pattern: re.Pattern[str], pieces: Sequence[str], first: int
+    ) -> dict[str, int]:
+        """Piece -> id of pieces that fit a pattern and that no text becomes; ids from `first`."""
+        named = ((piece, n) for n, piece in enumerate(pieces, first) if pattern.fullmatch(piece))
+        return {piece: number for piece, number in named if self._model.is_control(number)}
 
     def ids(self, strings: tf.Tensor, sample: float | None = None) -> tf.RaggedTensor:
         """Ids `(n, None)` of strings `(n,)`; `sample` as in `SentencePieceTokenizer.tokenize`."""

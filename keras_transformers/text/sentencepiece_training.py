@@ -18,8 +18,11 @@ LOSSLESS = {
     "allow_whitespace_only_pieces": True,
     "user_defined_symbols": ["\n"],
 }
-MOST_LANGUAGES = 1024  # a mark of a language has an id below it
+MOST_MARKS = 1024  # the marks of languages and tags have ids below it
 LANGUAGE = re.compile("<2([A-Za-z0-9_-]+)>")
+TAG = re.compile("<[A-Za-z][A-Za-z0-9_-]*>")
+NORMALIZATIONS = {"none": "identity"}
+NORMALIZATIONS |= {name: name for name in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")}
 # SentencePiece writes U+2581 for a space. One in the text becomes U+0010 1, and U+0010 is doubled.
 ESCAPES = (("2581", "10 31"), ("10", "10 10"))
 
@@ -66,12 +69,37 @@ def training_advice(message: str, vocab_size: int) -> str:
     return f"SentencePieceTokenizer.train failed: {message}"
 
 
-def symbols_of_languages(codes: Sequence[str]) -> list[str]:
-    """The marks of languages; ValueError if a code is there twice, or is none.
+def check_choices(model_type: str, normalization: str) -> None:
+    """ValueError if one of the two is unknown."""
+    if model_type not in ("unigram", "bpe"):
+        raise ValueError(
+            "SentencePieceTokenizer.train: `model_type` must be 'unigram' or 'bpe'. "
+            f"Received: {model_type!r}"
+        )
+    if normalization not in NORMALIZATIONS:
+        raise ValueError(
+            "SentencePieceTokenizer.train: `normalization` must be one of "
+            f"{', '.join(NORMALIZATIONS)}. Received: {normalization!r}"
+        )
+
+
+def control_symbols(codes: Sequence[str], tags: Sequence[str]) -> list[str]:
+    """The marks of languages, and the tags; ValueError if one is there twice, or is none.
 
     They are control symbols, as START is: what people write never becomes one. Symbols that a text
     can hold would let it choose its language.
     """
+    others = list(tags)
+    wrong = isinstance(tags, str) or len(set(others)) < len(others)
+    if wrong or not all(map(TAG.fullmatch, others)) or {"<pad>", "<s>", "<unk>"} & {*others}:
+        raise ValueError(
+            "SentencePieceTokenizer.train: `tags` must be a list of marks as '<bt>', a letter "
+            f"first, each once, and no special token. Received: {tags!r}"
+        )
+    return [*_symbols_of_languages(codes), *others]
+
+
+def _symbols_of_languages(codes: Sequence[str]) -> list[str]:
     symbols = [f"<2{code}>" for code in codes]
     wrong = [symbol for symbol in symbols if not LANGUAGE.fullmatch(symbol)]
     if isinstance(codes, str) or wrong or len(set(symbols)) < len(symbols):

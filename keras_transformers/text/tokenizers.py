@@ -17,21 +17,22 @@ from keras_transformers.text.sentence_pieces import SentencePieces
 from keras_transformers.text.sentencepiece_training import (
     END_ID,
     LOSSLESS,
-    MOST_LANGUAGES,
+    MOST_MARKS,
+    NORMALIZATIONS,
     PAD_ID,
     START_ID,
+    TAG,
     UNKNOWN_ID,
+    check_choices,
+    control_symbols,
     escapes,
     marks_of_languages,
-    symbols_of_languages,
     trained,
     without_paths,
 )
 from keras_transformers.text.templates import Marks
 
 Normalization: TypeAlias = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "none"]
-NORMALIZATIONS = {"none": "identity"}
-NORMALIZATIONS |= {name: name for name in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf")}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -52,6 +53,7 @@ class SentencePieceTokenizer(tf.Module):
 
     Attributes:
         language_marks: Dict of the code of each language -> id of its mark.
+        tags: Dict of each other mark, as "<bt>" -> its id.
 
     Raises:
         ValueError: If the model numbers its special tokens otherwise, or has no mark of `target`.
@@ -79,8 +81,9 @@ class SentencePieceTokenizer(tf.Module):
                 f"3. Received: {piece_ids}. Train one with SentencePieceTokenizer.train."
             )
         first = UNKNOWN_ID + 1
-        pieces = self._model.names(range(first, min(self.vocab_size, MOST_LANGUAGES)))
+        pieces = self._model.names(range(first, min(self.vocab_size, MOST_MARKS)))
         self.language_marks = marks_of_languages(pieces, first)
+        self.tags = self._model.controls(TAG, pieces, first)
         if target is not None and target not in self.language_marks:
             known = ", ".join(self.language_marks) or "none, the vocabulary has no marks"
             raise ValueError(
@@ -99,6 +102,7 @@ class SentencePieceTokenizer(tf.Module):
         lossless: bool = False,
         normalization: Normalization = "nmt_nfkc",
         languages: Sequence[str] = (),
+        tags: Sequence[str] = (),
     ) -> Self:
         """Learns a vocabulary.
 
@@ -121,24 +125,16 @@ class SentencePieceTokenizer(tf.Module):
                 are dropped), "nfkc", either with "_cf" behind it, which folds the case of letters
                 too, or "none". Of no effect on a lossless one.
             languages: Codes of languages, each of which gets a mark: "de" gets `<2de>`.
+            tags: Other marks, as "<bt>", that no text becomes either; see the attribute `tags`.
 
         Returns:
             A `SentencePieceTokenizer`; the same text and arguments always give the same one.
 
         Raises:
             ValueError: If `strings` are no texts, there is no text, or too little of it for
-                `vocab_size`; or a language is there twice, or no code.
+                `vocab_size`; or a language or tag is there twice, or none.
         """
-        if model_type not in ("unigram", "bpe"):
-            raise ValueError(
-                "SentencePieceTokenizer.train: `model_type` must be 'unigram' or 'bpe'. "
-                f"Received: {model_type!r}"
-            )
-        if normalization not in NORMALIZATIONS:
-            raise ValueError(
-                "SentencePieceTokenizer.train: `normalization` must be one of "
-                f"{', '.join(NORMALIZATIONS)}. Received: {normalization!r}"
-            )
+        check_choices(model_type, normalization)
         strings = given_texts("SentencePieceTokenizer.train", strings)
         if lossless:
             strings = (line for text in strings for line in text.split("\n"))
@@ -152,7 +148,7 @@ class SentencePieceTokenizer(tf.Module):
             rule = NORMALIZATIONS[normalization]
             return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
 
-        settings: dict[str, Any] = {"control_symbols": symbols_of_languages(languages)}
+        settings: dict[str, Any] = {"control_symbols": control_symbols(languages, tags)}
         settings |= {"model_type": model_type, "character_coverage": character_coverage}
         proto = trained(strings, vocab_size, settings, options)
         return cls(without_paths(proto) if lossless else proto)
