@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from keras_transformers.contexts import refused_context
 from keras_transformers.predictors.base import received
 from keras_transformers.predictors.texts import TextPredictor, text_of
 
@@ -14,7 +15,8 @@ class TranslatorPredictor(TextPredictor):
     """Translates: a str for each text; with `details` a dict.
 
     That has `translation`, `score` and `truncated`, whether the end of the text was cut off. Where
-    there are several languages, one is asked for: `predict(texts, target_language="de")`.
+    there are several languages, one is asked for: `predict(texts, target_language="de")`. A text
+    can have `context` previous sentences in front: `predict(in_context("It is.", ["The door."]))`.
 
     Example:
     >>> import tensorflow as tf
@@ -32,6 +34,11 @@ class TranslatorPredictor(TextPredictor):
     kind = "translator"
     may_take = ("target_language",)
     _asked: str | None = None
+
+    @property
+    def context(self) -> int:
+        """How many previous sentences it reads before each, see `export.Translator`; often 0."""
+        return vars(self).get("previous", 0) or getattr(self._run, "context", 0)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
@@ -154,6 +161,12 @@ class TranslatorPredictor(TextPredictor):
 
     def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
         return () if self._asked is None else (tf.fill([number], self._asked),)
+
+    def _encoded(self, item: Any) -> Any:
+        encoded = super()._encoded(item)
+        if refused := refused_context(encoded, self.context):
+            raise ValueError(refused)
+        return encoded
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         translation = text_of(row["translation"])

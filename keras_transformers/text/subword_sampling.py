@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from keras_transformers.annotations import Array, Tokenizer, Values
+from keras_transformers.contexts import SEPARATOR
 from keras_transformers.text.lattices import (
     BITS,
     WORD_END,
@@ -73,6 +74,10 @@ class SubwordSampler:
             if piece.type in (NORMAL, USER_DEFINED)
         }
         normalized = processor.normalize(list(strings))
+        if context := tokenizer.context:
+            pieces[SEPARATOR] = context.mark
+            parts = (text.split(SEPARATOR)[-context.sentences - 1 :] for text in strings)
+            normalized = [SEPARATOR.join(processor.normalize(each)) for each in parts]
         words, self._words, self._word_splits = _distinct_words(normalized, pieces)
         text, self._first_nodes = concatenated_characters(words)
         starts, self._ends, ids = edges(text, pieces, tokenizer.unknown_id)
