@@ -2,9 +2,9 @@
 
 Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `inspection`,
 `precision`, `saving`; and, imported when first used, `text`, `vision`, `streams`, `shards`,
-`export`, `predictors` and `pretrained`, which need TensorFlow, and `visualization`, which needs
-matplotlib. `load` makes of a folder the object that answers; `compile_cache` keeps compiled
-programs for the next process.
+`alignment`, `export`, `predictors` and `pretrained`, which need TensorFlow, and `visualization`,
+which needs matplotlib. `load` makes of a folder the object that answers; `compile_cache` keeps
+compiled programs for the next process.
 """
 
 import importlib
@@ -28,6 +28,7 @@ with importing():
 
 if TYPE_CHECKING:
     from keras_transformers import (
+        alignment,
         export,
         predictors,
         pretrained,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "alignment",
     "caching",
     "compile_cache",
     "distribution",

@@ -43,6 +43,17 @@ def placeables(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def kept_as_written(text: str) -> list[str]:
+    """The placeables of a text as they are written there, in order.
+
+    Example:
+    >>> from keras_transformers.placeables import kept_as_written
+    >>> kept_as_written("<b>{name}</b> has 1,200 files")
+    ['<b>', '{name}', '</b>', '1,200']
+    """
+    return [match[0] for match in _PATTERN.finditer(text)] if _MAY_HAVE.search(text) else []
+
+
 def without_placeables(text: str, kinds: Collection[str | None] = tuple(KINDS)) -> str:
     """A text with a space for each of its placeables of these kinds.
 

@@ -147,6 +147,7 @@ def run(config):
     continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
+    translating.calibrate(translator, data.valid)
     attention = ("attention", "Alignment: additive attention of the decoder")
     return training.finish(
         folder,

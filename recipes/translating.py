@@ -8,7 +8,8 @@ import numpy as np
 
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
-from keras_transformers.generation import generate_all
+from keras_transformers.fitting import calibrate_confidence
+from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars
@@ -43,6 +44,20 @@ def translation(model, tokenizer, search, corpus=None):
         return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
 
     return translate
+
+
+def shortlist(config, folder, data, tokenizer):
+    """Lists of the target pieces that each source piece may become, or None; `shortlist.npz`."""
+    if config.decoding.shortlist is None:
+        return None
+    corpus, each = data.train, both(tokenizer)
+    sides = zip(each, (corpus.sources, corpus.targets), strict=True)
+    ids = [of.tokenize(texts).to_list() for of, texts in sides]
+    made = Shortlist.learn(*ids, *(of.vocab_size for of in each), config.decoding.shortlist)
+    made.save(folder / "shortlist.npz")
+    lengths = made.splits[1:] - made.splits[:-1]
+    print(f"Shortlist: {len(made.frequent)} pieces, and {lengths.mean():.1f} for each of a source")
+    return made
 
 
 def score(folder, data, translator, tokenize=None):
@@ -80,6 +95,15 @@ def score(folder, data, translator, tokenize=None):
     table = [(*row, name) for row, name in zip(rows, directions, strict=True)]
     folder.write_table("translations.tsv", [*header, "direction"], table)
     return _of_directions(reports), rows
+
+
+def calibrate(translator, valid):
+    """Makes a translator say how good its translations may be expected to be.
+
+    Of several directions it does not: what one is sure of says nothing of another.
+    """
+    if not translator.target_languages:
+        calibrate_confidence(translator, valid.sources, valid.targets)
 
 
 def _of_directions(reports):

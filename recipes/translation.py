@@ -31,7 +31,7 @@ from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, 
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_bias, position_similarity
 
-from . import streaming, training, translating
+from . import aligning, streaming, training, translating
 from .data.directions import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
@@ -52,12 +52,15 @@ class Data:
     test: str | tuple[str, ...] | None = None
     temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
-    vocab_size: int = 2500  # pieces, of both languages together
+    vocab_size: int | Literal["auto"] = 2500  # of both languages; or by `train_of_fitting_size`
+    pieces: Literal["unigram", "bpe"] = "unigram"  # how they are learned and drawn
+    byte_fallback: bool = False  # unknown characters as bytes, for which 256 ids are set aside
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
-    sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed
+    sample: float | None = 0.5  # subword regularisation by the seed; of bpe 0.1, its dropout
     sample_until: float = 0.7  # share of the run; then best splits, as translating will have them
     word_dropout: float = 0.0  # share of the words that encoder and decoder do not see
     row_length: int = 64  # positions in a row; a longer pair is left out of training, and counted
+    guided_alignment: str | None = None  # links of the training pairs' words: a file, or "eflomal"
     join: float = 0.0  # share of training pairs made one longer pair of two: see `packed`
 
 
@@ -95,6 +98,7 @@ class Decoding:
 
     beam_size: int = 4  # as in section 6.1 of the paper
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
+    shortlist: int | None = None  # pieces that each source piece may become; None allows all
     bleu_tokenizer: str | None = None  # sacreBLEU's; by default by the script of the references
 
 
@@ -132,7 +136,8 @@ def load_data(config, folder=None):
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:
-        tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
+        kind = (of.vocab_size, of.normalization, of.pieces, of.byte_fallback)
+        tokenizer = train_tokenizer(data, *kind)
     elif isinstance(data.train, JoinedCorpus):
         raise ValueError("--pretrained: published translators go on in one direction alone.")
     else:
@@ -213,6 +218,7 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid, callbacks = load_data(config, folder)
+    links = aligning.links_for(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         tokenizer.save(folder / "tokenizer.model")
     with training.model_scope(config):
@@ -223,8 +229,10 @@ def run(config):
         config, folder, model, batches, valid, data, translate, callbacks
     )
     continue_on_tensorflow()
-    translator = Translator(model, tokenizer, search)
+    lists = translating.shortlist(config, folder, data, tokenizer)
+    translator = Translator(model, tokenizer, search, shortlist=lists)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
+    translating.calibrate(translator, data.valid)
     shown = translating.of_first(tokenizer, data.test)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
     return training.finish(
@@ -235,6 +243,7 @@ def run(config):
         curves=translating.CURVES,
         exports={
             "saved_model": translator.save,
+            "alignment.keras": aligning.teaching(model, shown, data, links),
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
         figures={

@@ -25,7 +25,9 @@ ON_EVERY_BACKEND = (
     "distribution",
 )
 DOCUMENTED = ["layers", "models", "generation", "detection", "training", "saving", "distribution"]
-DOCUMENTED += ["text", "vision", "pretrained", "export", "predictors"] if ON_TENSORFLOW else []
+DOCUMENTED += (
+    ["text", "vision", "pretrained", "export", "predictors", "alignment"] if ON_TENSORFLOW else []
+)
 DOCUMENTED += ["loading", "fitting", "shards", "tables"] if ON_TENSORFLOW else []
 
 

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "contexts": [],
     "event_files": [],
     "optimizer_kernels": [],
+    "confidence": [],
     "placeables": [],
     "terminal": [],
     "layers": ["accelerators", "assertions"],
@@ -64,6 +65,7 @@ MAY_IMPORT = {
     "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
     "visualization": [],
     "inspection": [],
+    "alignment": ["inspection", "text", "models"],
     "precision": ["layers", "saving"],
     "saving": [],
     "__main__": [],
@@ -80,7 +82,14 @@ MAY_IMPORT = {
         "training.adapters",
         "training.adapter_targets",
     ],
-    "predictors": ["array_files", "contexts", "entities"],
+    "predictors": [
+        "alignment",
+        "array_files",
+        "contexts",
+        "entities",
+        "placeables",
+        "text.glossary",
+    ],
     "export": [
         "contexts",
         "layers",
@@ -90,8 +99,10 @@ MAY_IMPORT = {
         "vision",
         "generation",
         "predictors",
+        "confidence",
     ],
     "fitting": [
+        "confidence",
         "models",
         "training",
         "text",
@@ -107,6 +118,7 @@ MAY_IMPORT = {
         "label_lists",
         "layers",
         "precision",
+        "predictors",
     ],
     "loading": [
         "models",
@@ -148,12 +160,23 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = ("adapters", "bad_input", "bulk", "by_depth", "data", "devices", "flops", "folder", "heat")
+SHARED = (
+    "adapters",
+    "aligning",
+    "bad_input",
+    "bulk",
+    "by_depth",
+    "data",
+    "devices",
+    "flops",
+    "folder",
+    "heat",
+)
 SHARED += (
     "image_figures",
     "image_scores",
-    "last_part",
     "labelled_batches",
+    "last_part",
     "options",
     "pages",
     "progress",

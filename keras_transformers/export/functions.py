@@ -16,6 +16,7 @@ from keras_transformers.export.text_classifier import TextClassifier
 from keras_transformers.export.text_generator import TextGenerator
 from keras_transformers.export.text_tagger import TextTagger
 from keras_transformers.export.translation import Translator
+from keras_transformers.generation import Shortlist
 from keras_transformers.generation.request import Decodable
 from keras_transformers.generation.search import Search
 from keras_transformers.text.wordpiece import WordPieceTokenizer
@@ -27,6 +28,7 @@ def translator(
     path: StrPath,
     search: Search | None = None,
     source_lengths: Sequence[int] | None = None,
+    shortlist: Shortlist | None = None,
     **saving: Unpack[Saving],
 ) -> pathlib.Path:
     """Exports a translator of raw text. See `Translator` and its `save`.
@@ -41,7 +43,7 @@ def translator(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['score', 'translation', 'truncated']
     """
-    return Translator(model, tokenizer, search, source_lengths).save(path, **saving)
+    return Translator(model, tokenizer, search, source_lengths, shortlist).save(path, **saving)
 
 
 def text_generator(

@@ -4,10 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
+from keras_transformers.export.besides import Besides
+from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import bounded
 from keras_transformers.generation.request import most_tokens, padding_of
-from keras_transformers.text.frames import cutter_of_targets, in_marks
+from keras_transformers.text.frames import in_marks
 
 PAIR = (
     tf.TensorSpec([None], tf.string, name="text"),
@@ -15,7 +16,7 @@ PAIR = (
 )
 
 
-class GivenTranslations(tf.Module):
+class GivenTranslations(Besides):
     """The signature "score" of a `Translator`.
 
     It takes `text` and `translation`, UTF-8 strings `(batch,)` each (and `target_language`, if the
@@ -30,31 +31,10 @@ class GivenTranslations(tf.Module):
     """
 
     def __init__(self, translator: Any) -> None:
-        super().__init__(name="given_translations")
-        self._translator_of = lambda: translator
-        self._tokenizer = cutter_of_targets(translator._tokenizer)
-        self._pieces: tf.Tensor | None = None
-        self.compiled = self._traced(CompiledRounds())
-        self.portable = self._traced(PortableRounds())
+        super().__init__("given_translations", translator, (*PAIR, *translator.languages_asked))
 
-    def _traced(self, rounds: Rounds) -> Any:
-        def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._answer(*given, rounds=rounds)
-
-        languages = self._translator_of()._languages.requests
-        return tf.function(answer, input_signature=(*PAIR, *languages))
-
-    def _names(self) -> tf.Tensor:
-        """The piece of each id, made when it is first needed."""
-        if self._pieces is None:
-            with tf.init_scope():
-                vocab = self._tokenizer.vocab_size
-                self._pieces = tf.constant(self._tokenizer.pieces(range(vocab)), tf.string)
-        return self._pieces
-
-    def _answer(
-        self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor, rounds: Rounds
-    ) -> dict[str, tf.Tensor]:
+    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, translation, *language = given
         translator = self._translator_of()
         sources, _, cut = translator._sources(text, *language)
         before, after = translator.target_marks
@@ -69,7 +49,7 @@ class GivenTranslations(tf.Module):
 
         def compute(sources: tf.RaggedTensor, targets: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             padding = padding_of(translator._model)
-            found = rounds.program(self._log_probabilities)(
+            found = rounds.program(translator.log_probabilities)(
                 rounds.padded(sources, translator._lengths, padding),
                 rounds.padded(targets, lengths, padding),
             )[:, chosen - 1 :]
@@ -78,13 +58,10 @@ class GivenTranslations(tf.Module):
 
         results = {"log_probabilities": tf.TensorSpec([None, widest], tf.float32)}
         found = rounds.run_by_length(compute, sources, results, targets)["log_probabilities"]
-        tokens = tf.gather(self._names(), targets[:, chosen:]).to_tensor("")
+        tokens = tf.ragged.map_flat_values(self._pieces, targets[:, chosen:]).to_tensor("")
         return {
             "score": tf.reduce_sum(found, axis=1),
             "log_probabilities": found[:, : tf.shape(tokens)[1]],
             "tokens": tokens,
             "truncated": cut | too_long,
         }
-
-    def _log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        return self._translator_of()._model.log_probabilities(source, target)

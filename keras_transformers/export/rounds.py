@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.export.kernels import TensorFlowKernels
-from keras_transformers.generation import Sampling, Speculative
+from keras_transformers.generation import Sampling, Shortlisted, Speculative
 from keras_transformers.generation.search import Search
 from keras_transformers.layers.portable import portable
 
@@ -60,14 +60,16 @@ class Rounds:
         compute: Callable[..., dict[str, tf.Tensor]],
         ids: tf.RaggedTensor,
         results: dict[str, tf.TensorSpec],
-        *others: tf.RaggedTensor,
+        *others: tf.RaggedTensor | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
         """`run` on a RaggedTensor, rows of nearly the same length together; in their own order.
 
-        `others` are given to `compute` beside it; a row is then as long as the longest of its own.
+        `others` are given to `compute` beside it; a row is then as long as the longest of those of
+        its own that are ragged.
         """
         inputs = (ids, *others)
-        lengths = tf.reduce_max([each.row_lengths() for each in inputs], axis=0)
+        ragged = [each for each in inputs if isinstance(each, tf.RaggedTensor)]
+        lengths = tf.reduce_max([each.row_lengths() for each in ragged], axis=0)
         order = tf.argsort(lengths, stable=True)
         found = self.run(compute, [tf.gather(each, order) for each in inputs], results)
         back = tf.argsort(order)
@@ -120,8 +122,13 @@ class CompiledRounds(Rounds):
 class PortableRounds(Rounds):
     """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
 
+    def __init__(self) -> None:
+        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
+
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose layers are traced for those kernels."""
+        """A function whose layers are traced for those kernels, once for all signatures."""
+        if function in self._programs:
+            return self._programs[function]
 
         def run(*arguments: Any) -> Any:
             with portable(TensorFlowKernels()):
@@ -129,7 +136,9 @@ class PortableRounds(Rounds):
 
         # Not inlined, it is prepared when it is first met: one request of two sizes that are traced
         # apart does not wait for the other.
-        return tf.function(run, experimental_attributes={"_noinline": True})
+        made = tf.function(run, experimental_attributes={"_noinline": True})
+        self._programs[function] = made
+        return made
 
     def round_size(self, batch: tf.Tensor) -> tf.Tensor:
         """At most 64 rows of a request of `batch`."""
@@ -159,6 +168,8 @@ def without_draft(owner: str, search: Search) -> Search:
             f"{owner}: `search` must be of one model. Received: Speculative, whose draft an export "
             "would not hold"
         )
+    if isinstance(search, Shortlisted):
+        raise ValueError(f"{owner}: `search` must be none of a list; give `shortlist` beside it.")
     return search
 
 
@@ -167,6 +178,7 @@ def uniform(search: Search, max_length: Any, batch: tf.Tensor) -> tf.Tensor | No
 
     Those of a seed follow from row and position alone, whatever the sizes of a round.
     """
+    search = search.search if isinstance(search, Shortlisted) else search
     if not isinstance(search, Sampling):
         return None
     if search.seed is None:

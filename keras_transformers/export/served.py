@@ -44,9 +44,9 @@ class Served(tf.Module):
     def __init__(self, name: str, *requests: tf.TensorSpec) -> None:
         super().__init__(name=name)
         self._requests = requests
-        self._rounds = CompiledRounds()
+        self._rounds, self._portable_rounds = CompiledRounds(), PortableRounds()
         self._compiled = self._traced(self._rounds)
-        self._portable = self._traced(PortableRounds())
+        self._portable = self._traced(self._portable_rounds)
 
     def _traced(self, rounds: Rounds) -> Any:
         def answer(*requests: tf.Tensor) -> dict[str, tf.Tensor]:

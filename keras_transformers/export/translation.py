@@ -1,5 +1,6 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,15 +8,22 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.contexts import refused_context
+from keras_transformers.export.alternatives import Alternatives
+from keras_transformers.export.demanded_phrases import DemandedPhrases
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.languages import LanguageChoice
+from keras_transformers.export.lists import Lists
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
 from keras_transformers.export.served import Served, bounded, lengths_for, strings
-from keras_transformers.generation import BeamSearch, Request, decode
+from keras_transformers.export.token_scores import TokenScores
+from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
+from keras_transformers.generation.shortlists import Within
 from keras_transformers.predictors import TranslatorPredictor
+from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 
@@ -54,10 +62,13 @@ class Translator(Served):
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
         source_lengths: Lengths in ids, marks included, to which sources are padded; what exceeds
             the last is cut off, and said so in `truncated`. By default 16, 32, 64 and 128.
+        shortlist: A `generation.Shortlist`: each sentence is translated within the lists of its
+            pieces, see `generation.Shortlisted`; the SavedModel holds it. `score` is by the whole
+            vocabulary.
 
     Raises:
-        ValueError: If `source_lengths` do not increase, or the tokenizer has ids that are none of
-            the model's.
+        ValueError: If `source_lengths` do not increase, the tokenizer has ids that are none of the
+            model's, or the list is of other vocabularies.
 
     Example:
     >>> from keras_transformers.export import Translator
@@ -78,6 +89,7 @@ class Translator(Served):
         tokenizer: Tokenizer,
         search: Search | None = None,
         source_lengths: Sequence[int] | None = None,
+        shortlist: Shortlist | None = None,
     ) -> None:
         languages = LanguageChoice("Translator", tokenizer)
         super().__init__("translator", *REQUEST, *languages.requests)
@@ -100,7 +112,16 @@ class Translator(Served):
             )
         search = BeamSearch() if search is None else without_draft("Translator", search)
         self._search = languages.without_marks(search)
+        self._lists: Lists | None = None
+        if shortlist is not None:
+            self._search = Shortlisted(shortlist, self._search)
+            self._search.check(model)
+            marks = (padding_of(model), tokenizer.start_id, tokenizer.end_id)
+            self._lists = Lists(self._search, *marks)
         self._scoring = GivenTranslations(self)
+        self._phrases = DemandedPhrases(self)
+        self._alternatives = Alternatives(self)
+        self.confidence = None
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -139,15 +160,34 @@ class Translator(Served):
 
     def _answer(self, *given: Any) -> dict[str, tf.Tensor]:
         *request, rounds = given
+        return self.answer(request, rounds)
+
+    def answer(
+        self, request: Sequence[tf.Tensor], rounds: Rounds, *phrases: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Answers texts (and languages), with ids of phrases if such are demanded."""
         sources, empty, cut = self._sources(*request)
-        found = rounds.run_by_length(lambda ids: self._translate(ids, rounds), sources, RESULTS)
+
+        def compute(ids: tf.RaggedTensor, *phrases: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._translate(ids, rounds, *phrases)
+
+        found = rounds.run_by_length(compute, sources, RESULTS, *phrases)
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
             "truncated": cut,
         }
 
-    def _translate(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+    def _translate(
+        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        tokens, scores = self._found(ids, rounds, *phrases)
+        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+
+    def _found(
+        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, length)` and the search's scores `(batch,)` of a round of sources."""
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows: int | None) -> Any:
@@ -156,17 +196,26 @@ class Translator(Served):
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
             drawn = uniform(self._search, _most(source), ids.nrows())
-            return search(source, drawn, rounds.stages)
+            if phrases:  # of any tokens, so lists do not count
+                asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
+                return search(source, drawn, rounds.stages, None, *asked)
+            lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
+            return search(source, drawn, rounds.stages, lists)
 
         tokens, scores = alone_or_not(ids, decode_rows)
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
-        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+        return tokens, scores
 
     def _decode(
-        self, source: tf.Tensor, drawn: Any, stages: int | None
+        self,
+        source: tf.Tensor,
+        drawn: Any,
+        stages: int | None,
+        lists: Sequence[tf.Tensor] | None = None,
+        *phrases: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens and scores of sources, dense ids."""
+        """Tokens and scores of sources, dense ids: within lists, or with phrases, if given."""
         padding = padding_of(self._model)
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
@@ -178,14 +227,52 @@ class Translator(Served):
         start: Any = boundaries.start_of(self._tokenizer.start_id)
         end = self._tokenizer.end_id
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
-        found = decode(self._model, source, self._search, request, stages)
+        search, within = self._search, None if lists is None else Within(*lists)
+        if phrases:
+            request = request._replace(phrases=phrases[0], joints=self._phrases.joints)
+            search = search.search if isinstance(search, Shortlisted) else search
+        found = decode(self._model, source, search, request, stages, within=within)
         return found["tokens"], found["scores"]
+
+    @property
+    def confidence(self) -> ConfidenceCurve | None:
+        """How good a translation is that it is so sure of, or None: `calibrate_confidence`."""
+        curve: ConfidenceCurve | None = self._curve_of()
+        return curve
+
+    @confidence.setter
+    def confidence(self, curve: ConfidenceCurve | None) -> None:
+        self._curve_of = lambda: curve
+        self._tokens = TokenScores(self)  # whose outputs it decides
+
+    @property
+    def languages_asked(self) -> tuple[tf.TensorSpec, ...]:
+        """The input `target_language`, or none."""
+        return self._languages.requests
+
+    def log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """The model's: see `models.Transformer.log_probabilities`."""
+        return self._model.log_probabilities(source, target)
 
     def given(
         self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
         return self._scoring.compiled(text, translation, *language)
+
+    def with_phrases(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translations that hold phrases, compiled by XLA: see `DemandedPhrases`."""
+        return self._phrases.compiled(*given)
+
+    def with_tokens(self, text: tf.Tensor, *language: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translations and what the model thinks of each piece, compiled: see `TokenScores`."""
+        return self._tokens.compiled(text, *language)
+
+    def following(
+        self, text: tf.Tensor, prefix: tf.Tensor, *language: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """The pieces likeliest to follow beginnings of translations, compiled: `Alternatives`."""
+        return self._alternatives.compiled(text, prefix, *language)
 
     def score(
         self,
@@ -197,14 +284,31 @@ class Translator(Served):
         return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
     def _more_signatures(self) -> dict[str, Any]:
-        return {"score": self._scoring.portable}
+        more = {
+            "tokens": self._tokens,
+            "alternatives": self._alternatives,
+            "phrases": self._phrases,
+        }
+        found = {name: each.portable for name, each in more.items()}
+        return {"score": self._scoring.portable, **found}
 
     def _more_about(self) -> dict[str, Any]:
-        about = {"target_languages": list(self.target_languages), "context": self.context}
-        return {name: value for name, value in about.items() if value}
+        about: dict[str, Any] = {}
+        if self.target_languages:
+            about["target_languages"] = list(self.target_languages)
+        if self.confidence is not None:
+            about["confidence"] = dataclasses.asdict(self.confidence)
+        if self.context:
+            about["context"] = self.context
+        return about
 
     def translate(
-        self, sentences: Sequence[str], target_language: str | Sequence[str] | None = None
+        self,
+        sentences: Sequence[str],
+        target_language: str | Sequence[str] | None = None,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
+        phrases: Sequence[Sequence[str]] | None = None,
     ) -> list[str]:
         """Translates a list of str to a list of str.
 
@@ -212,15 +316,22 @@ class Translator(Served):
             sentences: The list; each can have previous ones in front, see `context`.
             target_language: Where there are `target_languages`: the code of one of them, or a list
                 of one for each sentence.
+            glossary, keep_placeables: As `TranslatorPredictor.predict` takes them.
+            phrases: Of each sentence a list of what must be in its translation besides.
 
         Raises:
             ValueError: If it is missing, or there is nothing to choose from, or no such language;
-                or a sentence has more previous ones than `context`.
+                or if `phrases` are not one list for each sentence, or a sentence has more previous
+                ones than `context`.
         """
-        for refused in filter(None, (refused_context(each, self.context) for each in sentences)):
-            raise ValueError(f"Translator: a sentence {refused}")
-        result = self(strings(sentences), *self._languages.given(target_language, len(sentences)))
-        return [text.decode() for text in result["translation"].numpy()]
+        for wrong in filter(None, (refused_context(each, self.context) for each in sentences)):
+            raise ValueError(f"Translator: a sentence {wrong}")
+        given = strings(sentences), *self._languages.given(target_language, len(sentences))
+        language = target_language if isinstance(target_language, str) else None
+        demanded = Demanded(glossary, keep_placeables, language)
+        rows = demanded.rows("Translator", sentences, phrases)
+        found = answer_with(rows, self, self.with_phrases, *given)
+        return [text.decode() for text in np.asarray(found["translation"])]
 
 
 def _most(source: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """What `fit`, `evaluate`, `quantize`, `save` and `export` of a predictor do, kind by kind."""
 
 from keras_transformers.fitting.base import Asked, Fitted
+from keras_transformers.fitting.confidence import calibrate_confidence
 from keras_transformers.fitting.documents import LanguageModelFitting, MaskFillerFitting
 from keras_transformers.fitting.folder import read_held, write_held
 from keras_transformers.fitting.held import Held
@@ -40,6 +41,7 @@ __all__ = [
     "TextRegressorFitting",
     "TextTaggerFitting",
     "TranslatorFitting",
+    "calibrate_confidence",
     "counted",
     "fit_epochs",
     "prepared",

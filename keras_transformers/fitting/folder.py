@@ -10,6 +10,7 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.fitting.held import Held
 
 ABOUT, MODEL, PIECES = "predictor.json", "model.keras", "tokenizer.model"
+SHORTLIST = "shortlist.npz"
 TOKENIZER = "tokenizer_config.json"
 SEARCHES = {
     each.__name__: each for each in (generation.BeamSearch, generation.Greedy, generation.Sampling)
@@ -47,7 +48,11 @@ def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:
     about: dict[str, Any] = {"kind": kind, "labels": held.labels}
     about["pooler_activation"] = held.pooler_activation
     about["adapter"] = None if held.adapter is None else dict(held.adapter)
-    about["options"] = {name: _plain(value) for name, value in held.options.items()}
+    options = dict(held.options)
+    (folder / SHORTLIST).unlink(missing_ok=True)  # of an earlier one
+    if (shortlist := options.pop("shortlist", None)) is not None:
+        shortlist.save(folder / SHORTLIST)
+    about["options"] = {name: _plain(value) for name, value in options.items()}
     if held.tokenizer is not None:
         about["languages"] = _write_tokenizer(held.tokenizer, folder)
     if held.preprocessing is not None:
@@ -75,6 +80,8 @@ def read_held(folder: StrPath) -> tuple[str, Held]:
         labels, activation = about["labels"], str(about["pooler_activation"])
         if (search := options.get("search")) is not None:
             options["search"] = _search(search)
+        if (folder / SHORTLIST).is_file():
+            options["shortlist"] = generation.Shortlist.load(folder / SHORTLIST)
         adapter = about.get("adapter")
         adapter = None if adapter is None else {**adapter}
         preprocessing = about.get("preprocessing")

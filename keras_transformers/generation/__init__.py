@@ -8,6 +8,8 @@ from keras_transformers.generation.decode import decode
 from keras_transformers.generation.generate import generate, generate_all
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import Request
+from keras_transformers.generation.shortlisted import Shortlisted
+from keras_transformers.generation.shortlists import Shortlist
 from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Greedy, Sampling
 
@@ -19,6 +21,8 @@ __all__ = [
     "Greedy",
     "Request",
     "Sampling",
+    "Shortlist",
+    "Shortlisted",
     "Speculative",
     "coverage_penalty",
     "decode",

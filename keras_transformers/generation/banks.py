@@ -1,4 +1,4 @@
-"""Beams that are kept for sequences with some of the required tokens.
+"""Beams that are kept for hypotheses with some of the phrases that are demanded.
 
 Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 """
@@ -6,39 +6,53 @@ Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.hypotheses import Candidates
-from keras_transformers.generation.request import MASKED, take_beams
+from keras_transformers.generation.phrases import Progress, levels, next_ids
+from keras_transformers.generation.request import MASKED, Demands
 
 
-def with_required(
-    constraints: Constraints, best: Tensor, ids: Tensor, logits: Tensor
+def with_phrases(
+    demands: Demands, progress: Progress, best: Tensor, ids: Tensor, logits: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Puts the required tokens behind the best, where they are not among them."""
-    required = ops.convert_to_tensor(constraints.required, "int32")
-    among = ops.any(ids[..., None] == required, axis=-2)
-    extra = ops.where(among, MASKED, ops.take(logits, required, axis=-1))
-    required = ops.broadcast_to(required, ops.shape(extra))
-    return ops.concatenate([best, extra], -1), ops.concatenate([ids, required], -1)
+    """Puts the next token of each phrase behind the best, where it is not among them."""
+    more = next_ids(demands, progress)
+    number = ops.arange(ops.shape(more)[-1])
+    earlier = number[:, None] > number
+    again = ops.any(ops.logical_and(more[..., None] == more[..., None, :], earlier), axis=-1)
+    among = ops.any(ids[..., None] == more[..., None, :], axis=-2)
+    extra = ops.take_along_axis(logits, ops.maximum(more, 0), axis=-1)
+    new = ops.logical_not(ops.logical_or(ops.logical_or(among, again), more < 0))
+    extra = ops.where(new, extra, MASKED)
+    return ops.concatenate([best, extra], -1), ops.concatenate([ids, more], -1)
 
 
-def by_banks(constraints: Constraints, candidates: Candidates, beams: int, most: int) -> Candidates:
-    """Puts first the best few of those with 0, 1, 2 ... required tokens, then the others.
+def by_banks(demands: Demands, progress: Progress, logp: Tensor, beams: int, most: int) -> Tensor:
+    """Positions of candidates: first the best few of each bank, then the others.
+
+    A bank is for those with so many phrases, or so many and one that is begun: banks by tokens, as
+    in the paper, are too many for a few beams. Where these are too many still, those with more go
+    before those with fewer, which would be the more probable ones to the end.
 
     Args:
-        constraints: `Constraints`.
-        candidates: `Candidates`.
-        beams: Number of positions.
+        demands: The `Demands`.
+        progress: That of the candidates.
+        logp: Their log-probabilities `(batch, candidates)`, sorted.
+        beams: Number of positions, shared equally by the banks that there are.
         most: Number of candidates to keep.
+
+    Returns:
+        Integers `(batch, most)`.
     """
-    met = ops.sum(ops.cast(constraints.met(candidates.tokens), "int32"), axis=-1)
-    banks = len(constraints.required) + 1
-    bank = ops.cast(met[..., None] == ops.arange(banks), "int32")
-    rank = ops.sum(ops.cumsum(bank, axis=1) * bank, axis=-1)  # from 1, inside its bank
-    quota = max(1, beams // banks)
-    possible = candidates.logp > MASKED / 2
-    first = ops.cast(ops.logical_and(rank <= quota, possible), "int32")
-    size = first.shape[1]
-    order = ops.argsort(ops.arange(size) - size * first, axis=1)[:, :most]
+    level = levels(demands, progress)
+    possible = logp > MASKED / 2
+    size = logp.shape[1]
+    position = ops.arange(size, dtype="int32")
+    same = ops.logical_and(level[..., None] == level[:, None], possible[:, None])
+    better = ops.logical_and(same, position[:, None] > position)
+    rank = ops.sum(ops.cast(better, "int32"), axis=-1)  # in its bank
+    banks = ops.sum(ops.cast(ops.logical_and(rank == 0, possible), "int32"), axis=1, keepdims=True)
+    quota = ops.maximum(1, beams // ops.maximum(banks, 1))
+    first = ops.logical_and(rank < quota, possible)
+    order = ops.argsort(position - ops.where(first, size * (level + 1), 0), axis=1)
     order = ops.cast(order, "int32")
-    return Candidates(*(take_beams(each, order) for each in candidates))
+    kept = ops.sort(order[:, :beams], axis=1)  # best first again
+    return ops.concatenate([kept, order[:, beams:most]], axis=1)

@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.request import Request
 
-PER_ROW = ("forced", "start_id", "min_lengths", "max_lengths", "cut_lengths", "uniform")
+PER_ROW = ("forced", "start_id", "min_lengths", "max_lengths", "cut_lengths", "uniform", "phrases")
 
 
 class Batch(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.banks import by_banks, with_required
+from keras_transformers.generation.banks import by_banks, with_phrases
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.hypotheses import (
     Candidates,
@@ -14,10 +14,13 @@ from keras_transformers.generation.hypotheses import (
     Hypotheses,
     Unfinished,
     first_hypotheses,
+    progress_at,
 )
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
+from keras_transformers.generation.phrases import after
 from keras_transformers.generation.request import (
     MASKED,
+    SMALLEST,
     DecodedBeams,
     Prefilled,
     Request,
@@ -156,44 +159,41 @@ class BeamSearch(Search):
     def _extend(
         self, unfinished: Unfinished, logits: Tensor, index: Index, request: Request
     ) -> Candidates:
-        """The best continuations, sorted: enough for `beam_size` that do not end.
-
-        With one END those are `2 * beam_size`.
-        """
+        """The best, enough for `beam_size` that do not end; with one END twice as many."""
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
         normalizer = log_normalizer(logits)
-        logits = self.constraints.restrict(logits, unfinished.tokens, index, request)
+        demands, progress = request.phrases, unfinished.progress
+        logits = self.constraints.restrict(logits, unfinished.tokens, index, request, progress)
         # Of one beam no more can be needed: its ENDs, and as many others as there are beams.
         boundaries = self.constraints.boundaries
         ends = max(1, len(boundaries.ends))
-        best, ids = top_tokens(logits, min(beams + ends, vocab))
-        if self.constraints.required:
-            best, ids = with_required(self.constraints, best, ids, logits)
+        best, ids = top_tokens(logits, min(beams + ends, vocab or SMALLEST))
+        if demands is not None:
+            best, ids = with_phrases(demands, progress, best, ids, logits)
+            progress = after(request, progress, ids)
         # What is not allowed stays below all that is, however unlikely.
         logp = self.constraints.log_probabilities(logits, best, normalizer, index, request)
         logp = ops.where(best > MASKED / 2, logp, MASKED)
-        number = ids.shape[-1]
+        number, most = ids.shape[-1], (1 + ends) * beams
         logp = ops.reshape(unfinished.logp[..., None] + logp, (-1, beams * number))
-        enough = beams * number  # banks are filled from all of them
-        if not self.constraints.required:
-            enough = min((1 + ends) * beams, enough)
+        enough = beams * number if demands is not None else min(most, beams * number)
         sorted_logp, positions = ops.top_k(logp, enough)
         positions = ops.cast(positions, "int32")
+        if demands is not None:
+            best = by_banks(demands, progress_at(progress, positions), sorted_logp, beams, most)
+            sorted_logp, positions = (take_beams(x, best) for x in (sorted_logp, positions))
         parents = positions // number
         ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), positions, axis=1)
-        ended = boundaries.ended(ids, index, request)
-        candidates = Candidates(
+        return Candidates(
             ids=ids,
             tokens=write_at(take_beams(unfinished.tokens, parents), ids, index),
             logp=sorted_logp,
             coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
             parents=parents,
-            ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
+            ends=ops.logical_and(boundaries.ended(ids, index, request), sorted_logp > MASKED / 2),
+            progress=progress_at(progress, positions),
         )
-        if not self.constraints.required:
-            return candidates
-        return by_banks(self.constraints, candidates, beams, (1 + ends) * beams)
 
     def _finish_candidates(
         self, finished: Finished, candidates: Candidates, unfinished: Unfinished, index: Index
@@ -238,20 +238,21 @@ class BeamSearch(Search):
         size = candidates.ids.shape[1]
         positions = ops.arange(size, dtype="int32") + size * ops.cast(candidates.ends, "int32")
         best = ops.cast(ops.argsort(positions, axis=1), "int32")[:, : self.beam_size]
-        logp = ops.where(candidates.ends, 2 * MASKED, candidates.logp)
-        logp = ops.take_along_axis(logp, best, axis=1)
+        going_on = candidates.at(best)
+        parents = going_on.parents
+        logp = ops.where(going_on.ends, 2 * MASKED, going_on.logp)
         own = ops.broadcast_to(ops.arange(self.beam_size, dtype="int32"), ops.shape(best))
-        parents = take_beams(candidates.parents, best)
         slots = write_at(take_beams(unfinished.back_pointers.slots, parents), own, index + 1)
         inside = index < unfinished.prompt_lengths
         return Unfinished(
-            ids=take_beams(candidates.ids, best),
-            tokens=take_beams(candidates.tokens, best),
+            ids=going_on.ids,
+            tokens=going_on.tokens,
             logp=logp,
-            coverage=take_beams(candidates.coverage, best),
+            coverage=going_on.coverage,
             back_pointers=BackPointers(parents, slots),
             prompt_lengths=unfinished.prompt_lengths,
             prompt_logp=ops.where(inside, logp[:, 0], unfinished.prompt_logp),
+            progress=going_on.progress,
         )
 
     def finish(

@@ -12,6 +12,8 @@ from keras_transformers.generation.decode import decode
 from keras_transformers.generation.drafts import DRAWS
 from keras_transformers.generation.request import Decodable, Decoded, Request, padding_of
 from keras_transformers.generation.search import Search
+from keras_transformers.generation.shortlisted import Shortlisted
+from keras_transformers.generation.shortlists import Within
 from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Sampling
 
@@ -35,9 +37,11 @@ class _Generator(keras.Model):
         self.built = True
 
     def call(self, inputs: dict[str, Tensor]) -> Decoded[Tensor]:
-        asked: dict[str, Any] = {k: v for k, v in inputs.items() if k != "source"}
+        asked: dict[str, Any] = {k: v for k, v in inputs.items() if k in Request._fields}
         request = Request(**asked, **self.fixed)
-        options = (self.stages, self.cache_dtype)
+        options: Any = (self.stages, self.cache_dtype)
+        if isinstance(self.search, Shortlisted):
+            options = (*options, Within(inputs["listed"], inputs["allowed"]))
         return decode(self.model, inputs["source"], self.search, request, *options)
 
 
@@ -46,6 +50,8 @@ def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
     number, sampling = search.beams, search
     if isinstance(search, Speculative):
         number, sampling = DRAWS, search.search
+    elif isinstance(search, Shortlisted):
+        sampling = search.search
     if not isinstance(sampling, Sampling):
         return None
     shape = (batch, max_length, number)
@@ -54,7 +60,7 @@ def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
 
 def _without_seed(search: Search) -> Search:
     """The search as it is compiled: the seed is data, not code."""
-    if isinstance(search, Speculative) and isinstance(search.search, Sampling):
+    if isinstance(search, Speculative | Shortlisted) and isinstance(search.search, Sampling):
         return dataclasses.replace(search, search=dataclasses.replace(search.search, seed=None))
     return dataclasses.replace(search, seed=None) if isinstance(search, Sampling) else search
 
@@ -78,6 +84,7 @@ def run_batch(
     prompt_length: int = 0,
     cache_dtype: str | None = None,
     prompt_scores: bool = True,
+    phrases: Array | None = None,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     _build(model, source, forced)
@@ -90,9 +97,15 @@ def run_batch(
     for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
         if limit is not None:
             inputs[name] = ops.convert_to_numpy(limit).astype("int32")
+    if isinstance(search, Shortlisted):
+        search = search.starting_with(start_id)
+        within = search.of_batch(model, source, forced, inputs["start_id"], end_id)
+        inputs["listed"], inputs["allowed"] = within
     uniform = uniform_of(search, *forced.shape) if uniform is None else uniform
     if uniform is not None:
         inputs["uniform"] = uniform
+    if phrases is not None:
+        inputs["phrases"] = phrases
     search = _without_seed(search)
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})

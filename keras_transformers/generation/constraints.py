@@ -8,11 +8,16 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
+from keras_transformers.generation.phrases import Progress, demands_of, first_progress, leave_room
 from keras_transformers.generation.request import (
     MASKED,
+    Demands,
     Request,
+    among,
+    any_of,
     limits_of,
     log_normalizer,
+    number_of,
     over_beams,
     prompt_lengths,
     take_at,
@@ -35,9 +40,8 @@ class Constraints:
         no_repeat_ngram: No n-gram of this size occurs twice in a sequence; 0 allows all (Paulus et
             al. 2017, https://arxiv.org/abs/1705.04304, section 2.5).
         banned: Ids, and sequences (tuples) of ids, that never occur.
-        required: Ids each of which occurs at least once. `BeamSearch` keeps positions for sequences
-            with 0, 1, 2 ... of them (Post and Vilar 2018, https://arxiv.org/abs/1804.06609); all
-            searches force those that lack as soon as they would not fit any more.
+        required: Ids each of which occurs at least once: phrases of one token, for every row. See
+            `Request`, which has those of each row.
         min_new: Fewest tokens behind a prompt, END not included.
         boundaries: `Boundaries`: which ids end a sequence, what it begins and ends with.
         renormalize: Whether log-probabilities are those among what is allowed, which sum to 1.
@@ -120,29 +124,59 @@ class Constraints:
                 f"relative to its length. Received: {self.min_ratio}, {self.max_ratio}"
             )
 
-    def restrict(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
+    def demanding(self, request: Request) -> Request:
+        """The request with all phrases as `Demands`: its own, and `required`."""
+        phrases = request.phrases
+        if isinstance(phrases, Demands) or not (self.required or phrases is not None):
+            return request
+        if self.required:
+            batch, padding = ops.shape(request.forced)[0], request.padding_id
+            ids = ops.convert_to_tensor(self.required, "int32")[None, :, None]
+            ids = ops.broadcast_to(ids, (batch, len(self.required), 1))
+            if phrases is not None:
+                rest = ops.shape(phrases)[2:]
+                ids = ops.reshape(ids, (*ops.shape(ids)[:2], *[1] * len(rest)))
+                short = [[0, size - 1] for size in rest]
+                ids = ops.pad(ids, [[0, 0], [0, 0], *short], constant_values=padding)
+                ids = ops.concatenate([ids, ops.cast(phrases, "int32")], axis=1)
+            phrases = ids
+        marks = 1 + (self.boundaries.first is not None)  # END is the other
+        room = limits_of(request) - prompt_lengths(request) - marks
+        return request._replace(phrases=demands_of(phrases, request, room))
+
+    def restrict(
+        self,
+        logits: Tensor,
+        tokens: Tensor,
+        index: Index,
+        request: Request,
+        progress: Progress | tuple[()] = (),
+    ) -> Tensor:
         """Lowers to `MASKED` what must not be chosen now.
 
         Args:
             logits: float32 `(batch, beams, vocab)`.
             tokens: Integers `(batch, beams, max_length)`, what has been chosen before `index`.
             index: Position of the token to choose, or `(batch,)`, one for each row.
-            request: The `Request`.
+            request: The `Request`, see `demanding`.
+            progress: How far `tokens` have come with its phrases; worked out where it is left out.
         """
-        vocab = logits.shape[-1]
+        vocab = number_of(logits)
         self._check(vocab, request.padding_id)
         ids = ops.arange(vocab, dtype="int32")
         is_end = self.boundaries.is_end(ids, request)
         banned = (request.padding_id, *self.banned_ids)
-        allowed = ops.convert_to_tensor(~np.isin(np.arange(vocab), banned))
+        allowed = ops.logical_not(among(vocab, banned))
         allowed = self._at_the_edges(allowed, index, request, ids, is_end)
-        if self.required:
-            allowed = self._leave_room(allowed, tokens, index, request, ids, is_end)
+        demands = request.phrases
+        if demands is not None:
+            known = progress or first_progress(request, tokens, index)
+            allowed = leave_room(allowed, known, index, request, is_end)
         if self.no_repeat_ngram or self.banned_sequences:
             wrong = self._completing_banned(tokens, index, request, vocab)
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
-        few = self.no_repeat_ngram or self.banned or self.required or self.boundaries.banned_first
-        if few:
+        few = self.no_repeat_ngram or self.banned or self.boundaries.banned_first
+        if few or demands is not None:
             possible = ops.logical_and(allowed, logits > MASKED / 2)
             stuck = ops.logical_not(ops.any(possible, axis=-1, keepdims=True))
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
@@ -189,12 +223,13 @@ class Constraints:
             allowed = ops.logical_and(allowed, ops.logical_not(wrong))
         if self.boundaries.banned_first:
             begins = self.boundaries.begins(index, request)[:, None, None]
-            banned = np.isin(np.arange(ids.shape[0]), self.boundaries.banned_first)
-            banned = ops.convert_to_tensor(banned)
+            banned = among(number_of(ids), self.boundaries.banned_first)
             allowed = ops.logical_and(allowed, ops.logical_not(ops.logical_and(begins, banned)))
         return allowed
 
-    def _check(self, vocab: int, padding_id: int) -> None:
+    def _check(self, vocab: Index, padding_id: int) -> None:
+        if not isinstance(vocab, int):
+            return  # of a list, which `Shortlisted` has checked
         named = [*self.banned_ids, *self.boundaries.ids]
         named += [token for sequence in self.banned_sequences for token in sequence]
         wrong = [token for token in named if token >= vocab]
@@ -205,36 +240,8 @@ class Constraints:
                 f"{vocab}, and `required` not padding, {padding_id}. Received: {wrong}"
             )
 
-    def met(self, tokens: Tensor) -> Tensor:
-        """Which of `required` occur in `tokens`: bool `(batch, beams, len(required))`."""
-        required = ops.convert_to_tensor(self.required, dtype="int32")
-        return ops.any(tokens[..., None] == required, axis=-2)
-
-    def _leave_room(
-        self,
-        allowed: Tensor,
-        tokens: Tensor,
-        index: Index,
-        request: Request,
-        ids: Tensor,
-        is_end: Tensor,
-    ) -> Tensor:
-        """No END before all required tokens, and those alone where the room is just enough."""
-        lacking = ops.logical_not(self.met(tokens))
-        number = ops.sum(ops.cast(lacking, "int32"), axis=-1)[..., None]
-        wanted = ops.any(
-            ops.logical_and(
-                lacking[..., None], ops.convert_to_tensor(self.required, "int32")[:, None] == ids
-            ),
-            axis=-2,
-        )
-        room = ops.reshape(limits_of(request) - index, (-1, 1, 1))
-        allowed = ops.logical_and(allowed, ops.logical_or(number == 0, ops.logical_not(is_end)))
-        tight = ops.logical_and(number > 0, room <= number + 1)
-        return ops.where(tight, wanted, allowed)
-
     def _completing_banned(
-        self, tokens: Tensor, index: Index, request: Request, vocab: int
+        self, tokens: Tensor, index: Index, request: Request, vocab: Index
     ) -> Tensor:
         """Tokens that would complete a banned sequence, or an n-gram that there is already."""
         batch, beams = ops.shape(tokens)[0], tokens.shape[1]
@@ -254,9 +261,9 @@ class Constraints:
             there = ops.stack([over_beams(position) >= 0 for position in positions], axis=-1)
             match = ops.logical_and(match, there)
             found.append(ops.where(ops.all(match, axis=-1), last, vocab))
-        return _any_of(ops.concatenate(found, axis=-1), vocab)
+        return any_of(ops.concatenate(found, axis=-1), vocab)
 
-    def _repeating(self, tokens: Tensor, index: Index, vocab: int) -> Tensor:
+    def _repeating(self, tokens: Tensor, index: Index, vocab: Index) -> Tensor:
         """Each token that completes an n-gram as the next one would; else `vocab`."""
         size, positions = self.no_repeat_ngram, ops.arange(ops.shape(tokens)[-1])
         match = ops.logical_and(positions < over_beams(index), positions >= size - 1)
@@ -273,15 +280,3 @@ def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...
         raise ValueError(f"Constraints: `banned` must hold no empty sequence. Received: {banned}")
     ids = sorted({int(item[0]) for item in each if len(item) == 1})
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))
-
-
-def _any_of(ids: Tensor, vocab: int) -> Tensor:
-    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
-    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
-    counters = vocab + 1
-    rows = ops.arange(batch * beams, dtype="int32")[:, None]
-    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
-    counted = ops.scatter_update(
-        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
-    )
-    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0

@@ -7,6 +7,8 @@ from keras import ops
 from keras_transformers.annotations import Tensor
 from keras_transformers.generation.request import Decodable, Decoded, Prefilled, Request
 from keras_transformers.generation.search import Capacity, Search
+from keras_transformers.generation.shortlisted import Shortlisted
+from keras_transformers.generation.shortlists import Within
 from keras_transformers.generation.speculative import Speculative, Started
 
 FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they are full
@@ -14,18 +16,20 @@ FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they 
 
 def decode(
     model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None = 1,
-    cache_dtype: str | None = None
+    cache_dtype: str | None = None, within: Within | None = None
 ) -> Decoded[Tensor]:  # fmt: skip
     """Runs a search on a model's decoder: the traceable heart of `generate`.
 
     Args:
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has.
         source: Integer ids `(batch, source_length)`.
-        search: `Greedy()`, `BeamSearch(...)`, `Sampling(...)` or `Speculative(...)`.
+        search: `Greedy()`, `BeamSearch(...)`, `Sampling(...)`, `Speculative(...)` or
+            `Shortlisted(...)`.
         request: A `Request`.
         stages: See `generate_all`; None where nothing is compiled: rows leave the batch when half
             of it is done.
         cache_dtype: See `generate`.
+        within: The tokens that a `Shortlisted` search is within.
 
     Returns:
         The search's dict of `tokens`, `scores` and `lengths`.
@@ -47,13 +51,29 @@ def decode(
             _started(each, source, search, request, cache_dtype) for each in (model, search.draft)
         )
         return search.speculate(checking, drafting, request)
+    if isinstance(search, Shortlisted):
+        assert within is not None
+        listed = search.listed(model, request, within)
+        found = _searched(model, source, listed.search, listed.request, stages, cache_dtype, listed)
+        return listed.named_by_model(found)
+    return _searched(model, source, search, request, stages, cache_dtype)
+
+
+def _searched(
+    model: Decodable, source: Tensor, search: Search, request: Request, stages: int | None,
+    cache_dtype: str | None, listed: Any = None
+) -> Decoded[Tensor]:  # fmt: skip
+    """A search with one model, within some tokens or among all."""
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length
     state, shared = model.start_decoding(source, search.beams, length, **options)
     state = _held(model, state, search.beams, cache_dtype)
     prefilled, state = _prefill(model, state, search.beams, request)
-    return search(model.decode_step, state, request, shared, stages, prefilled, capacity)
+    step = model.decode_step
+    if listed is not None:
+        step, shared = listed.step, (shared, listed.within.allowed)
+    return search(step, state, request, shared, stages, prefilled, capacity)
 
 
 def _started(

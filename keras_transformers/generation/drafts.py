@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, cast
 
+import keras
 from keras import ops
 
 from keras_transformers.annotations import Tensor
@@ -94,5 +95,5 @@ def uniform_at(request: Request, index: Tensor, which: int) -> Tensor:
 
 def row_each(request: Request, number: int) -> Request:
     """The request with every row as many times as there are tokens of it to choose at once."""
-    rows = {name: ops.repeat(x, number, axis=0) for name, x in requested(request).items()}
+    rows = keras.tree.map_structure(lambda x: ops.repeat(x, number, axis=0), requested(request))
     return request._replace(**rows)

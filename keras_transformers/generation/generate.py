@@ -6,7 +6,7 @@ from typing import Any, cast, overload
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, Ids
+from keras_transformers.annotations import Array, Ids, Values
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.compiled import run_batch, uniform_of
 from keras_transformers.generation.inputs import (
@@ -14,9 +14,12 @@ from keras_transformers.generation.inputs import (
     buckets,
     check_cache_dtype,
     checked_ids,
+    checked_phrases,
     forced_ids,
     prompt_positions,
+    split_first,
     start_in,
+    with_first,
 )
 from keras_transformers.generation.request import (
     Decodable,
@@ -42,6 +45,7 @@ def generate(
     end_id: int = 2,
     cache_dtype: CacheType = None,
     prompt_scores: bool = False,
+    phrases: Values | None = None,
 ) -> DecodedBeams[Array]: ...
 @overload
 def generate(
@@ -54,6 +58,7 @@ def generate(
     end_id: int = 2,
     cache_dtype: CacheType = None,
     prompt_scores: bool = False,
+    phrases: Values | None = None,
 ) -> Decoded[Array]: ...
 def generate(
     model: Decodable,
@@ -65,6 +70,7 @@ def generate(
     end_id: int = 2,
     cache_dtype: CacheType = None,
     prompt_scores: bool = False,
+    phrases: Values | None = None,
 ) -> Decoded[Array]:
     """Decodes a batch with XLA; compiled once for each shape of `source` and each search.
 
@@ -87,6 +93,8 @@ def generate(
             or "int8" with a scale for each of a head; by default in the model's compute dtype.
         prompt_scores: Whether scores count the tokens of `prompt`. A language model then computes
             the logits of every one of them.
+        phrases: Optional integer ids `(batch, phrases, length)`, padding behind each, that must
+            occur in each output, see `Request`.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
@@ -96,8 +104,8 @@ def generate(
 
     Raises:
         ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it or is empty
-            where there is no START, an id is none of the model's vocabulary, `max_length` is not
-            positive, or a decoder-only model lacks `prompt` or `max_length`.
+            where there is no START, an id is none of the model's vocabulary, a phrase has an END,
+            `max_length` is not positive, or a decoder-only model lacks `prompt` or `max_length`.
 
     Example:
     >>> import numpy as np
@@ -135,30 +143,13 @@ def generate(
     forced = forced_ids(prompt, len(source), limit, padding)
     start: int | Array | None = start_id
     if start is None:  # the first token of each stands where START would
-        first, forced = _split_first(forced, padding)
+        first, forced = split_first(forced, padding)
         start, positions = first, min(positions, limit - 1)
     options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
     options["prompt_scores"] = prompt_scores
+    options["phrases"] = checked_phrases(phrases, len(source), of_targets, padding, end_id)
     found = run_batch(model, source, forced, None, search, start, end_id, **options)
-    return found if first is None else _with_first(found, first)
-
-
-def _split_first(forced: Array, padding: int) -> tuple[Array, Array]:
-    """The first token of each prompt, and what is forced behind it."""
-    if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
-        raise ValueError(
-            "generate: with `start_id`=None, every prompt must have a token, and `max_length` be "
-            "at least 2."
-        )
-    return forced[:, 0], forced[:, 1:]
-
-
-def _with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:
-    """Results with the tokens that stood where START would, in front."""
-    tokens = found["tokens"]
-    first = np.broadcast_to(first.reshape(-1, *[1] * (tokens.ndim - 1)), (*tokens.shape[:-1], 1))
-    tokens = np.concatenate([first, tokens], axis=-1)
-    return {**found, "tokens": tokens, "lengths": found["lengths"] + 1}
+    return found if first is None else with_first(found, first)
 
 
 @overload

@@ -1,11 +1,21 @@
 """What beam search keeps of its hypotheses; logarithms of probabilities are float32."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self, TypeAlias
 
+import keras
 from keras import ops
 
-from keras_transformers.annotations import BackPointers, Tensor
-from keras_transformers.generation.request import MASKED, Prefilled, Request, prompt_lengths
+from keras_transformers.annotations import BackPointers, Index, Tensor
+from keras_transformers.generation.phrases import first_progress
+from keras_transformers.generation.request import (
+    MASKED,
+    Prefilled,
+    Request,
+    prompt_lengths,
+    take_beams,
+)
+
+MaybeProgress: TypeAlias = Any  # `Progress`, or () where no phrase is demanded
 
 
 class Unfinished(NamedTuple):
@@ -18,6 +28,7 @@ class Unfinished(NamedTuple):
     back_pointers: BackPointers
     prompt_lengths: Tensor  # (batch,)
     prompt_logp: Tensor  # (batch,): of those of the prompt's tokens that have been taken
+    progress: MaybeProgress
 
 
 class Candidates(NamedTuple):
@@ -29,6 +40,12 @@ class Candidates(NamedTuple):
     coverage: Tensor
     parents: Tensor  # the beam that each continues
     ends: Tensor  # whether the new token ends it
+    progress: MaybeProgress
+
+    def at(self, positions: Tensor) -> Self:
+        """Those at `positions` (batch, number)."""
+        found: Self = keras.tree.map_structure(lambda each: take_beams(each, positions), self)
+        return found
 
 
 class Finished(NamedTuple):
@@ -65,6 +82,7 @@ def first_hypotheses(beams: int, request: Request, prefilled: Prefilled) -> Hypo
         back_pointers=BackPointers(own, slots),
         prompt_lengths=prompt_lengths(request),
         prompt_logp=prefilled.scores,
+        progress=progress_of(request, tokens, prefilled.length),
     )
     finished = Finished(
         tokens=ops.full((*shape, max_length), request.padding_id, "int32"),
@@ -74,3 +92,14 @@ def first_hypotheses(beams: int, request: Request, prefilled: Prefilled) -> Hypo
         done=ops.zeros((batch,), "bool"),
     )
     return Hypotheses(unfinished, finished)
+
+
+def progress_of(request: Request, tokens: Tensor, length: Index) -> MaybeProgress:
+    """How far tokens `(batch, beams, max_length)` have come with what is demanded."""
+    return () if request.phrases is None else first_progress(request, tokens, length)
+
+
+def progress_at(progress: MaybeProgress, positions: Tensor) -> MaybeProgress:
+    """That at `positions` (batch, number)."""
+    found: MaybeProgress = keras.tree.map_structure(lambda x: take_beams(x, positions), progress)
+    return found

@@ -5,9 +5,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from keras_transformers.annotations import Array, Ids
+from keras_transformers.annotations import Array, Ids, Values
 from keras_transformers.generation.boundaries import StartId
-from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
+from keras_transformers.generation.request import Decodable, Decoded, padding_of, vocabularies_of
 from keras_transformers.generation.search import Search
 
 CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
@@ -124,3 +124,43 @@ def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Ar
         ids = ids[np.argmax(ids != padding) if len(ids) else 0 :]
         row[: len(ids)] = ids
     return forced
+
+
+def checked_phrases(
+    phrases: Values | None, batch: int, vocab: int | None, padding: int, end_id: int
+) -> Array | None:
+    """Phrases as `generate` takes them, int32; None where there are none."""
+    if phrases is None:
+        return None
+    found = np.asarray(phrases)
+    shape = f"integer ids of shape ({batch}, phrases, [forms,] length), not empty"
+    integers = np.issubdtype(found.dtype, np.integer)
+    if not integers or found.ndim not in (3, 4) or len(found) != batch or not found.size:
+        raise ValueError(
+            f"generate: `phrases` must be {shape}. Received: {found.dtype} of shape {found.shape}"
+        )
+    check_vocabulary("generate", "phrases", found, vocab, padding)
+    behind = np.diff((found == padding).astype("int32"), axis=-1) < 0
+    if (found == end_id).any() or behind.any():
+        raise ValueError(
+            f"generate: `phrases` must have no END, {end_id}, and padding only behind their ids."
+        )
+    return found.astype("int32")
+
+
+def split_first(forced: Array, padding: int) -> tuple[Array, Array]:
+    """The first token of each prompt, and what is forced behind it."""
+    if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
+        raise ValueError(
+            "generate: with `start_id`=None, every prompt must have a token, and `max_length` be "
+            "at least 2."
+        )
+    return forced[:, 0], forced[:, 1:]
+
+
+def with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:
+    """Results with the tokens that stood where START would, in front."""
+    tokens = found["tokens"]
+    first = np.broadcast_to(first.reshape(-1, *[1] * (tokens.ndim - 1)), (*tokens.shape[:-1], 1))
+    tokens = np.concatenate([first, tokens], axis=-1)
+    return {**found, "tokens": tokens, "lengths": found["lengths"] + 1}

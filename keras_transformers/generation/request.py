@@ -7,6 +7,7 @@ logarithms, in float32.
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar
 
+import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
@@ -14,6 +15,8 @@ from keras_transformers.layers.portable import KERNELS
 
 MASKED = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 BLOCK = 128
+SMALLEST = 512  # tokens of a list that a search is within; the others are multiples of `BLOCK`
+PART = 32  # of such a list, where its size is not known
 
 
 T = TypeVar("T")
@@ -58,6 +61,21 @@ class DecodedBeams(Decoded[T]):
     log_probabilities: T  # float32 (batch, [n]): without penalties
 
 
+class Demands(NamedTuple):
+    """The phrases of each row of a batch, and what is known of them beforehand.
+
+    The forms of all phrases lie side by side, as many for each.
+    """
+
+    ids: Tensor  # (batch, forms, length): -1 behind each
+    lengths: Tensor  # (batch, forms): 0 where there is none
+    agreeing: Tensor  # (batch, forms, length): how many tokens from each on are as the first
+    begins: Tensor  # (batch, forms): whether its first token joins what stands before
+    waits: Tensor  # (batch, forms): whether what follows may join its last token
+    sizes: Tensor  # (batch, phrases): tokens of the longest form, and one that parts them
+    needed: Tensor  # (batch, phrases): how often it must occur; 0 for one that stood there before
+
+
 class Request(NamedTuple):
     """What is asked of a search, besides the model.
 
@@ -75,6 +93,14 @@ class Request(NamedTuple):
         padding_id: What stands behind END, and in `forced` where nothing is. No search chooses it.
         cut_lengths: Optional integers `(batch,)`: limits on the tokens of each, where it is cut.
         prompt_scores: Whether scores count the tokens at the beginning that `forced` gives.
+        phrases: Optional integers `(batch, phrases, length)`, padding behind each: sequences that
+            must occur, each of a row as often as it is there, without overlap. Or `(batch, phrases,
+            forms, length)`: each in one of its forms. From the first that does not fit into the
+            limit on they are left out. What is banned stays banned.
+        joints: Optional, three times bool `(vocab,)`: tokens that join what stands before them, as
+            a digit does; those that may be joined, as a digit and a decimal point may; and those
+            behind which what stands before may still be joined, as the point. A phrase has not
+            occurred where its end or its beginning is joined.
 
     Example:
     >>> from keras import ops
@@ -93,6 +119,8 @@ class Request(NamedTuple):
     padding_id: int = 0
     cut_lengths: Tensor | None = None
     prompt_scores: bool = True
+    phrases: Any = None
+    joints: tuple[Any, Any, Any] | None = None
 
 
 class Prefilled(NamedTuple):
@@ -162,7 +190,21 @@ def take_beams(tensor: Tensor, beams: Tensor) -> Tensor:
     return ops.take(flat, rows, axis=0)
 
 
-def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def number_of(x: Tensor) -> Index:
+    """Size of the last axis: an int, or a tensor where a program is traced for any number."""
+    known = x.shape[-1]
+    return ops.shape(x)[-1] if known is None else known
+
+
+def among(number: Index, ids: tuple[int, ...]) -> Tensor:
+    """Which of the integers below `number` are among `ids`, bool `(number,)`."""
+    if isinstance(number, int):
+        return ops.convert_to_tensor(np.isin(np.arange(number), ids))
+    wanted = ops.convert_to_tensor(ids, "int32")
+    return ops.any(ops.arange(number, dtype="int32")[:, None] == wanted, axis=1)
+
+
+def top_tokens(logits: Tensor, k: Index) -> tuple[Tensor, Tensor]:
     """The `k` largest of the last axis, sorted, and their positions: `ops.top_k`, sooner.
 
     XLA on a CPU sorts a whole row of the vocabulary to find a few of it. The `k` largest lie in the
@@ -170,22 +212,36 @@ def top_tokens(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     kernel sorts nothing.
     """
     vocab = logits.shape[-1]
-    if vocab < 2 * k * BLOCK or KERNELS.get() is not None:
+    block = PART if vocab is None else BLOCK
+    few = isinstance(k, int) and 2 * k * block <= (vocab or SMALLEST)
+    if not few or KERNELS.get() is not None:
         values, ids = ops.top_k(logits, k)
         return values, ops.cast(ids, "int32")
-    short = -vocab % BLOCK
+    short = 0 if vocab is None else -vocab % block
     if short:
         widths = [(0, 0)] * (len(logits.shape) - 1) + [(0, short)]
         logits = ops.pad(logits, widths, constant_values=2 * MASKED)
     lead = ops.shape(logits)[:-1]
-    blocks = ops.reshape(logits, (*lead, -1, BLOCK))
+    blocks = ops.reshape(logits, (*lead, -1, block))
     _, best = ops.top_k(ops.max(blocks, axis=-1), k)
     best = ops.sort(ops.cast(best, "int32"), axis=-1)  # equal values: the first position, as top_k
     inside = ops.take_along_axis(blocks, best[..., None], axis=-2)
-    values, positions = ops.top_k(ops.reshape(inside, (*lead, k * BLOCK)), k)
+    values, positions = ops.top_k(ops.reshape(inside, (*lead, k * block)), k)
     positions = ops.cast(positions, "int32")
-    block = ops.take_along_axis(best, positions // BLOCK, axis=-1)
-    return values, BLOCK * block + positions % BLOCK
+    number = ops.take_along_axis(best, positions // block, axis=-1)
+    return values, block * number + positions % block
+
+
+def any_of(ids: Tensor, vocab: Index) -> Tensor:
+    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
+    batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
+    counters = vocab + 1
+    rows = ops.arange(batch * beams, dtype="int32")[:, None]
+    positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
+    counted = ops.scatter_update(
+        ops.zeros((batch * beams * counters,), "int32"), positions, ops.ones_like(positions[:, 0])
+    )
+    return ops.reshape(counted, (batch, beams, counters))[..., :vocab] > 0
 
 
 def log_normalizer(logits: Tensor) -> tuple[Tensor, Tensor]:

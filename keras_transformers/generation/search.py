@@ -108,6 +108,7 @@ class Search:
             Dict of `tokens` `(batch, [n,] max_length)`, padding after END; `scores` `(batch, [n])`;
             `lengths`, END included; from `BeamSearch` also `log_probabilities`.
         """
+        request = self.constraints.demanding(request)
         if prefilled is None:
             nothing = ops.zeros((ops.shape(request.forced)[0],), "float32")
             prefilled = Prefilled(ops.convert_to_tensor(0, "int32"), nothing)

@@ -141,6 +141,7 @@ class Speculative(Search):
             Dict of `tokens`, `scores` and `lengths` as from other searches, and `passes`
             `(batch,)`, the number of the model's steps in which a row took tokens.
         """
+        request = self.constraints.demanding(request)
         batch, limit = ops.shape(request.forced)
         prefilled = model.prefilled
         if prefilled is None or draft.prefilled is None:

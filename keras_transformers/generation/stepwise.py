@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
+from keras_transformers.generation.hypotheses import MaybeProgress, progress_of
+from keras_transformers.generation.phrases import after_each
 from keras_transformers.generation.request import (
     MASKED,
     Decoded,
@@ -14,6 +16,7 @@ from keras_transformers.generation.request import (
     Request,
     lengths_of,
     log_normalizer,
+    number_of,
     top_tokens,
     write_at,
 )
@@ -27,6 +30,7 @@ class Sequences(NamedTuple):
     tokens: Tensor  # (batch, beams, max_length)
     scores: Tensor
     finished: Tensor
+    progress: MaybeProgress
 
 
 class _Stepwise(Search):
@@ -39,7 +43,9 @@ class _Stepwise(Search):
         ids, tokens, scores = (
             ops.repeat(part, self.beams, axis=1) for part in prefilled.sequences(request)
         )
-        return Sequences(ids, tokens, scores, finished=ops.zeros_like(ids, "bool"))
+        finished = ops.zeros_like(ids, "bool")
+        progress = progress_of(request, tokens, prefilled.length)
+        return Sequences(ids, tokens, scores, finished, progress)
 
     def done(self, hypotheses: Sequences) -> Tensor:
         return ops.all(hypotheses.finished, axis=1)
@@ -53,10 +59,10 @@ class _Stepwise(Search):
         shared: Any,
         request: Request,
     ) -> tuple[Sequences, Any]:
-        ids, tokens, scores, finished = hypotheses
+        ids, tokens, scores, finished, progress = hypotheses
         logits, state = step(ids, index, state, shared, None)
         logits = ops.cast(logits, "float32")
-        allowed = self.constraints.restrict(logits, tokens, index, request)
+        allowed = self.constraints.restrict(logits, tokens, index, request, progress)
         logit, ids = self._choose(allowed, index, request)
         gained = self.constraints.log_probabilities(
             allowed, logit, log_normalizer(logits), index, request
@@ -64,12 +70,15 @@ class _Stepwise(Search):
         ended = self.constraints.boundaries.ended(ids, index, request)
         if request.cut_lengths is not None:
             ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
+        if request.phrases is not None:
+            progress = after_each(request, progress, ids)
         ids = ops.where(finished, request.padding_id, ids)
         hypotheses = Sequences(
             ids,
             write_at(tokens, ids, index),
             scores + ops.where(finished, 0.0, gained),
             ops.logical_or(finished, ended),
+            progress,
         )
         return hypotheses, state
 
@@ -165,9 +174,8 @@ class Sampling(_Stepwise):
         return self.num_samples
 
     def _choose(self, logits: Tensor, index: Index, request: Request) -> tuple[Tensor, Tensor]:
-        vocab = logits.shape[-1]
         if self.top_k or self.top_p:
-            kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
+            kept, ids = top_tokens(logits, self._number(logits))
         else:
             kept, ids = logits, None
         weights = self._weights(kept, self.top_p)
@@ -176,12 +184,19 @@ class Sampling(_Stepwise):
         chosen = position if ids is None else ops.take_along_axis(ids, position, axis=-1)
         return logit, chosen[..., 0]
 
+    def _number(self, logits: Tensor) -> Index:
+        """How many tokens `top_k` keeps."""
+        vocab = number_of(logits)
+        if self.top_k is None:
+            return vocab
+        return min(self.top_k, vocab) if isinstance(vocab, int) else ops.minimum(self.top_k, vocab)
+
     def probabilities(self, logits: Tensor) -> Tensor:
         """What each token of the vocabulary is drawn with, for logits `(..., vocab)`."""
         vocab = logits.shape[-1]
         weights = self._weights(logits)
         if self.top_k or self.top_p:
-            kept, ids = top_tokens(logits, min(self.top_k or vocab, vocab))
+            kept, ids = top_tokens(logits, self._number(logits))
             last = _last(self._weights(kept, self.top_p))[..., None]
             least, last_id = (ops.take_along_axis(x, last, axis=-1) for x in (kept, ids))
             # Of equal ones those with the smaller ids come first.
@@ -215,5 +230,5 @@ def drawn(weights: Tensor, uniform: Tensor) -> Tensor:
 
 def _last(weights: Tensor) -> Tensor:
     """Position of the last weight that is not zero."""
-    positions = ops.where(weights > 0, ops.arange(weights.shape[-1]), -1)
+    positions = ops.where(weights > 0, ops.arange(number_of(weights)), -1)
     return ops.cast(ops.argmax(positions, axis=-1), "int32")

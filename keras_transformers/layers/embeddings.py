@@ -16,7 +16,6 @@ from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.ids import as_ids, check_ids
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.masks import combine_masks
-from keras_transformers.layers.portable import KERNELS
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -193,29 +192,28 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
 
     def step_logits(self, x: Tensor) -> Tensor:
-        """`logits` for one token of every sequence, `(batch, beams, hidden_dim)`: `(E x^T)^T`.
-
-        XLA on a CPU is quicker at few rows this way round, and slower at the many of training. From
-        2 to 32 are multiplied with blocks of the table, which all cores read; more with the whole,
-        and one alone the other way round. Logits and the largest of each row, for 32,000 tokens of
-        width 512, blocks against whole: 2.3 and 4.0 ms for 4 rows, 3.3 and 4.6 for 8, 6.1 and 6.6
-        for 32, 21 and 15 for 128; in 8 bits 0.6 and 1.3, 1.3 and 1.6, 3.4 and 3.4, 18 and 10 (two
-        cores of an AMD EPYC with AVX-512).
-        """
+        """`logits` for one token of every sequence, `(batch, beams, hidden_dim)`: see `tables`."""
         if isinstance(x, keras.KerasTensor):
             return self(x, reverse=True)
         x = self.before_logits(x)
         alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
 
-        def product(rows: Tensor) -> Any:
-            table, kernels = ops.cast(self._output_weights, rows.dtype), KERNELS.get()
-            if kernels is not None:
-                return kernels.table_product(rows, table)
-            return self._times_whole(rows) if alone else tables.times_table(table, rows)
+        def product(rows: Tensor) -> Tensor:
+            return tables.step_product(rows, ops.cast(self._output_weights, rows.dtype), alone)
 
         y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), product)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
         return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
+
+    def output_rows(self, ids: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Weights `(n, hidden_dim)` for logits of some tokens; scales or None; biases or None."""
+        made_of = (self._output_weights, self.output_scale, self.bias)
+        taken: Any = (None if x is None else ops.take(x, ids, axis=0) for x in made_of)
+        rows, scale, bias = taken
+        if self._table_changes is not None:
+            rows = ops.cast(rows, "float32") / (1.0 if scale is None else scale[:, None])
+            rows, scale = self._table_changes.alter_rows(ids, rows, self.float_kernel), None
+        return rows, scale, bias
 
     def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
         """Keeps tables in 8 bits with a scale for each row, for inference; see `in_precision`.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from keras_transformers.text.wordpiece import WordPieceTokenizer
     from keras_transformers.vision.preprocessing import Preprocessing
 
+ALIGNMENT = "alignment.keras"  # a head of guided alignment
 CONFIG, MODEL, SAVED = "config.json", "model.keras", "saved_model"
 PREDICTOR = "predictor.json"  # of a folder that `Predictor.save` has written
 WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
@@ -122,6 +123,8 @@ def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
     parts = {}
     if (folder / MODEL).is_file():
         parts["model"] = lambda: saving.load_model(folder / MODEL)
+    if (folder / ALIGNMENT).is_file():
+        parts["alignment"] = lambda: saving.load_model(folder / ALIGNMENT)
     if (folder / "tokenizer.model").is_file():
         parts["tokenizer"] = lambda: _sentence_pieces(folder)
     elif (folder / "vocab.txt").is_file():

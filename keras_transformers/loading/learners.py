@@ -23,7 +23,8 @@ from keras_transformers.fitting import (
     TranslatorFitting,
     read_held,
 )
-from keras_transformers.generation import BeamSearch
+from keras_transformers.fitting.folder import SHORTLIST
+from keras_transformers.generation import BeamSearch, Shortlist
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
 from keras_transformers.pretrained.families import FAMILIES
@@ -162,5 +163,7 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
             )
         names = ("beam_size", "length_penalty")
         options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
+        if (folder / SHORTLIST).is_file():
+            options["shortlist"] = Shortlist.load(folder / SHORTLIST)
     words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))
     return FITTINGS[made.kind](Held(made.model, words, preprocessing, made.labels, options))

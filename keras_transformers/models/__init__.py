@@ -1,5 +1,6 @@
 """Models: one architecture a file, made of `keras_transformers.layers`."""
 
+from keras_transformers.models.alignment_head import AlignmentHead
 from keras_transformers.models.deformable_detr import DeformableDETR
 from keras_transformers.models.deformable_queries import PointProposals, PointQueries
 from keras_transformers.models.detr import DETR
@@ -34,6 +35,7 @@ from keras_transformers.models.transformer import Transformer
 from keras_transformers.models.vit import ViT
 
 __all__ = [
+    "AlignmentHead",
     "DETR",
     "DeformableDETR",
     "MAE",

@@ -162,7 +162,7 @@ class TransformerDecoding(CachedDecoding):
             coverage = add_coverage(state.coverage, attended, back_pointers)
             state = state._replace(coverage=coverage)
         x = x if self.decoder_norm is None else self.decoder_norm(x)
-        return self.target_embedding.step_logits(x), state
+        return self._scored(x, self.target_embedding.step_logits), state
 
 
 def token_positions(index: Index, ids: Tensor, most: int | None = None) -> Tensor:

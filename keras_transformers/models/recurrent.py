@@ -216,4 +216,4 @@ class RecurrentTranslator(Translator):
         if not isinstance(coverage, tuple):
             coverage = add_coverage(coverage, weights, back_pointers)
         y = self.readout(ops.concatenate([hidden, attended, y], axis=-1))
-        return self.target_embedding.step_logits(y), RecurrentState(hidden, coverage)
+        return self._scored(y, self.target_embedding.step_logits), RecurrentState(hidden, coverage)

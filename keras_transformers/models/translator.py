@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.listed_tokens import ListedTokens
 from keras_transformers.layers.parts import Prototype
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.decoding import log_probabilities
@@ -58,6 +59,24 @@ class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite
         table = self.target_embedding
         return table, [] if table.bias is None else [table.bias]
 
+    def step_within(self, ids: Tensor) -> Any:
+        """`decode_step` with the logits of some target tokens alone, as a function of its own.
+
+        Args:
+            ids: Integers `(tokens,)`, whose rows of the table are taken once, for all steps.
+
+        Returns:
+            Function as `decode_step`, whose logits are `(batch, beams, tokens)`.
+        """
+        listed = ListedTokens(self.target_embedding, ids)
+
+        def step(*arguments: Any) -> tuple[Tensor, Any]:
+            with hidden_states():
+                x, state = self.decode_step(*arguments)
+            return listed.step_logits(x), state
+
+        return step
+
     def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
         """How probable the tokens of given translations are, each after those before it.
 
@@ -76,6 +95,25 @@ class Translator(Traced, TakesIds, TrainsWithoutLogits, ModelSettings, Composite
             x = self({"source": source, "target": target[:, :-1]}, training=False)
         found = log_probabilities(self.target_embedding.logits, x, following)
         return ops.where(ops.equal(following, self.padding_id), 0.0, found)
+
+    def next_log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
+        """How probable each token of the vocabulary is behind the beginnings of translations.
+
+        Args:
+            source: Ids `(batch, length)`.
+            target: Ids `(batch, length)`, the first of which is START; padding behind the last.
+
+        Returns:
+            Float32 `(batch, target vocabulary)`.
+        """
+        with hidden_states():
+            x = self({"source": source, "target": target}, training=False)
+        # Behind START, which with Marian's models is padding's id.
+        real = ops.not_equal(target[:, 1:], self.padding_id)
+        last = ops.sum(ops.cast(real, "int32"), axis=1)
+        x = ops.take_along_axis(x, last[:, None, None], axis=1)
+        logits = ops.cast(self.target_embedding.logits(x)[:, 0], "float32")
+        return ops.log_softmax(logits)
 
     def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         return (*input_shape["target"], self.target_embedding.vocab_size)

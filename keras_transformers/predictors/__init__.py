@@ -9,6 +9,7 @@ from keras_transformers.predictors.images import (
     ImagePredictor,
     SegmenterPredictor,
 )
+from keras_transformers.predictors.quality import QualityEstimator
 from keras_transformers.predictors.texts import (
     MaskFillerPredictor,
     QuestionAnswererPredictor,
@@ -30,6 +31,7 @@ __all__ = [
     "ImagePredictor",
     "MaskFillerPredictor",
     "Predictor",
+    "QualityEstimator",
     "QuestionAnswererPredictor",
     "Refused",
     "SegmenterPredictor",

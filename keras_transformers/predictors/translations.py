@@ -1,22 +1,25 @@
-"""The predictor that translates, and says what the model thinks of translations."""
+"""The predictor that translates."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_transformers.contexts import refused_context
-from keras_transformers.predictors.base import received
-from keras_transformers.predictors.texts import TextPredictor, text_of
+from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
+from keras_transformers.predictors.inspected import Inspected
+from keras_transformers.predictors.texts import text_of
 
 
-class TranslatorPredictor(TextPredictor):
+class TranslatorPredictor(Inspected):
     """Translates: a str for each text; with `details` a dict.
 
-    That has `translation`, `score` and `truncated`, whether the end of the text was cut off. Where
-    there are several languages, one is asked for: `predict(texts, target_language="de")`. A text
-    can have `context` previous sentences in front: `predict(in_context("It is.", ["The door."]))`.
+    That has `translation`, `score`, the search's, and `truncated`, whether the end of the text was
+    cut off. Where there are several languages, one is asked for: `predict(texts,
+    target_language="de")`. What the model thinks of its own translations comes with
+    `predict(texts, scores=True)` and `confidence=True`, of others from `score`; `alternatives` are
+    what may follow the beginning of a translation, and `align` links words. Where there is
+    `context`, a text can have so many previous sentences in front: see `contexts.in_context`.
 
     Example:
     >>> import tensorflow as tf
@@ -32,37 +35,6 @@ class TranslatorPredictor(TextPredictor):
     """
 
     kind = "translator"
-    may_take = ("target_language",)
-    _asked: str | None = None
-
-    @property
-    def context(self) -> int:
-        """How many previous sentences it reads before each, see `export.Translator`; often 0."""
-        return vars(self).get("previous", 0) or getattr(self._run, "context", 0)
-
-    @property
-    def target_languages(self) -> tuple[str, ...]:
-        """Codes of the languages to choose from; none where there is no choice."""
-        found: tuple[str, ...] = vars(self).get("languages", ())
-        return found or getattr(self._run, "target_languages", ())
-
-    def towards(self, target_language: str | None) -> Self:
-        """The translator into one of the languages that there are; None where there is one alone.
-
-        Raises:
-            ValueError: If there is no such language, or none was given where there are several.
-        """
-        known = self.target_languages
-        if target_language is None and (not known or self._asked is not None):
-            return self
-        if target_language not in known:
-            allowed = f"one of {', '.join(known)}" if known else "None: there is no choice"
-            raise ValueError(
-                f"translator: `target_language` must be {allowed}. Received: {target_language!r}"
-            )
-        made = copy.copy(self)
-        made._asked = target_language
-        return made
 
     def predict(
         self,
@@ -71,22 +43,62 @@ class TranslatorPredictor(TextPredictor):
         verbose: int = 0,
         details: bool = False,
         target_language: str | None = None,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
+        scores: bool = False,
+        confidence: bool = False,
     ) -> Any:
         """Translates one text, or many.
 
         Args:
             raw, batch_size, verbose, details: As `Predictor.predict` takes them.
             target_language: The code of one of `target_languages`, where there are some.
+            glossary: A `text.Glossary`, a dict of its terms, or the path of its file: what terms
+                must be in the translation.
+            keep_placeables: Whether tags, placeholders, addresses and numbers of a text must be in
+                its translation, see `placeables`.
+            scores: Whether to say how probable the model finds its translation: adds
+                `log_probability`, of the whole, and `tokens`, a list of `(piece, log-probability)`,
+                END the last where the translation has come to it.
+            confidence: Whether to say how good the translation may be expected to be: adds
+                `confidence`, the mean sentence chrF, 0 to 100, of validation translations of which
+                the model was as sure; see `fitting.calibrate_confidence`.
 
         Returns:
-            A str, or a list; with `details` dicts.
+            A str, or a list; with `details`, `scores` or `confidence` dicts.
 
         Raises:
-            ValueError: If there is no such language, or an item is no text.
+            ValueError: If there is no such language, an item is no text, `confidence` is asked
+                for where it was not calibrated, or `scores` or `confidence` beside phrases.
+            AttributeError: If what was exported takes no phrases, or cannot give `scores`.
         """
-        return super(TranslatorPredictor, self.towards(target_language)).predict(
-            raw, batch_size, verbose, details
-        )
+        asked = self.towards(target_language)
+        demanding = asked.demanding(glossary, keep_placeables)
+        telling = asked._telling(scores, confidence)
+        if demanding is not asked and telling is not asked:
+            raise ValueError(
+                "predict: `scores` and `confidence` must be False beside `glossary` and "
+                f"`keep_placeables`. Received: scores={scores}, confidence={confidence}"
+            )
+        chosen = demanding if telling is asked else telling
+        return super(TranslatorPredictor, chosen).predict(raw, batch_size, verbose, details)
+
+    def demanding(self, glossary: AnyGlossary | None = None, keep_placeables: bool = False) -> Self:
+        """The translator whose translations hold what must be in them, see `predict`."""
+        demanded = Demanded(glossary, keep_placeables, self._asked)
+        if not demanded:
+            return self
+        language = self.may_take if self.target_languages else ()
+        run = self._run
+        holding = self._function("phrases", "with_phrases", ("text", *language, "phrases"))
+
+        def answer(text: tf.Tensor, *besides: tf.Tensor) -> dict[str, Any]:
+            rows = demanded.rows("predict", [each.decode() for each in text.numpy()])
+            return answer_with(rows, run, holding, text, *besides)
+
+        made = copy.copy(self)
+        made._run = answer
+        return made
 
     def each(
         self,
@@ -95,82 +107,17 @@ class TranslatorPredictor(TextPredictor):
         verbose: int = 0,
         details: bool = False,
         target_language: str | None = None,
+        glossary: AnyGlossary | None = None,
+        keep_placeables: bool = False,
     ) -> Iterator[Any]:
-        """As `Predictor.each`, into a language as `predict` takes it."""
-        return super(TranslatorPredictor, self.towards(target_language)).each(
-            items, batch_size, verbose, details
-        )
-
-    def score(
-        self,
-        texts: Sequence[str | bytes],
-        translations: Sequence[str | bytes],
-        batch_size: int | None = None,
-        target_language: str | None = None,
-    ) -> list[dict[str, Any]]:
-        """How probable given translations are, by the model.
-
-        Args:
-            texts, translations: Lists of one length.
-            batch_size: Pairs of a request; by default 1,024.
-            target_language: As `predict` takes it.
-
-        Returns:
-            A dict for each pair: `score`, the logarithm of the translation's probability, the sum
-            over its tokens and END; `tokens`, a list of `(piece, log-probability)`, END the last;
-            and `truncated`, whether a text or its translation was cut.
-
-        Raises:
-            ValueError: If the lists differ in length, or one holds something that is no text.
-            AttributeError: If what was exported cannot score.
-        """
-        sides = [texts, translations]
-        if any(isinstance(side, str | bytes) for side in sides) or len(texts) != len(translations):
-            shown = [side if isinstance(side, str | bytes) else len(side) for side in sides]
-            raise ValueError(
-                "score: `texts` and `translations` must be lists as long as each other. "
-                f"{received(shown)}"
-            )
-        asked = self.towards(target_language)
-        given, size = self._given(), batch_size or self.rows
-        encoded = [[self._encoded(item) for item in side] for side in sides]
-        rows: list[dict[str, Any]] = []
-        for start in range(0, len(texts), size):
-            part = [tf.constant(side[start : start + size], tf.string) for side in encoded]
-            part += asked._besides(len(part[0]))
-            found = {name: tensor.numpy() for name, tensor in given(*part).items()}
-            names = ("score", "log_probabilities", "tokens", "truncated")
-            for score, values, tokens, cut in zip(*(found[x] for x in names), strict=True):
-                pieces = [text_of(piece) for piece in tokens if piece]
-                pairs = list(zip(pieces, map(float, values), strict=False))
-                rows.append({"score": float(score), "tokens": pairs, "truncated": bool(cut)})
-        return rows
-
-    def _given(self) -> Callable[..., Any]:
-        """The function of texts and translations."""
-        signatures = getattr(vars(self).get("loaded"), "signatures", {})
-        if "score" in signatures:
-            run, names = signatures["score"], ("text", "translation", *self.may_take)
-            return lambda *given: run(**dict(zip(names, given, strict=False)))
-        given: Callable[..., Any] | None = getattr(self._run, "given", None)
-        if given is None:
-            raise AttributeError(
-                f"score: {self._source} has no signature 'score'; export it by this version."
-            )
-        return given
-
-    def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
-        return () if self._asked is None else (tf.fill([number], self._asked),)
-
-    def _encoded(self, item: Any) -> Any:
-        encoded = super()._encoded(item)
-        if refused := refused_context(encoded, self.context):
-            raise ValueError(refused)
-        return encoded
+        """As `Predictor.each`, into a language and with what `predict` takes besides."""
+        chosen = self.towards(target_language).demanding(glossary, keep_placeables)
+        return super(TranslatorPredictor, chosen).each(items, batch_size, verbose, details)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         translation = text_of(row["translation"])
-        if not details:
+        more = self._told(row)
+        if not details and not more:
             return translation
         score, truncated = float(row["score"]), bool(row["truncated"])
-        return {"translation": translation, "score": score, "truncated": truncated}
+        return {"translation": translation, "score": score, "truncated": truncated, **more}

@@ -8,6 +8,7 @@ from keras_transformers.text.coverage import Coverage, coverage
 from keras_transformers.text.documents import packed_documents
 from keras_transformers.text.fairseq import FairseqTokenizer
 from keras_transformers.text.fast import FastTokenizer
+from keras_transformers.text.glossary import Glossary
 from keras_transformers.text.labelled import bucketed_texts, framed
 from keras_transformers.text.languages import Languages
 from keras_transformers.text.marian import MarianTokenizer
@@ -29,6 +30,7 @@ from keras_transformers.text.tagged import TaggedCorpus, read_tagged
 from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
+from keras_transformers.text.vocabulary_size import train_of_fitting_size
 from keras_transformers.text.windows import sliding_windows
 from keras_transformers.text.word_dropout import word_dropout
 from keras_transformers.text.wordpiece import WordPieceTokenizer
@@ -41,6 +43,7 @@ __all__ = [
     "Coverage",
     "FairseqTokenizer",
     "FastTokenizer",
+    "Glossary",
     "Languages",
     "MarianTokenizer",
     "Mixture",
@@ -78,6 +81,7 @@ __all__ = [
     "row_of_labels",
     "sliding_windows",
     "word_dropout",
+    "train_of_fitting_size",
     "trim_tokenizer",
     "with_offsets",
     "words_of",

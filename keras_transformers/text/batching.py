@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformers.annotations import Tokenizer
 from keras_transformers.streams import keys, orders, without_autotuning
 from keras_transformers.text.mixtures import Mixture
-from keras_transformers.text.subword_sampling import SubwordSampler, is_unigram
+from keras_transformers.text.subword_sampling import SubwordSampler, can_be_drawn
 
 CHUNK = 8192  # pairs that are tokenised at a time
 
@@ -33,10 +33,11 @@ def encode_pairs(
         tokenizer: A `SentencePieceTokenizer`.
         shuffle_seed: None keeps the order. An integer shuffles the whole list, in another order
             each time the dataset is iterated; the orders follow from this seed alone.
-        sample: Strength of subword regularisation: the `alpha` of `SubwordSampler` (0.1 is varied,
-            1 close to the best split). The splits are others in each epoch and follow from
-            `shuffle_seed` (None counts as 0) and the number of the epoch alone. Not so for bpe
-            models and `MarianTokenizer`: their `tokenize` draws, which no seed governs.
+        sample: Strength of subword regularisation, the `alpha` of `SubwordSampler`: of a unigram
+            model 0.1 is varied, 1 close to the best split; of a bpe model it is the dropout of
+            merges. The splits are others in each epoch and follow from `shuffle_seed` (None counts
+            as 0) and the number of the epoch alone. Not so for `MarianTokenizer`: its `tokenize`
+            draws, which no seed governs.
         target_tokenizer: Tokenizer of the targets; by default `tokenizer`.
         batch_size: None gives single pairs. A number gives ragged batches of so many pairs, which
             `packed` reads three times as fast.
@@ -126,7 +127,7 @@ def _drawer(
     tokenizer: Tokenizer, strings: Sequence[str], sample: float
 ) -> Callable[..., tf.RaggedTensor]:
     """Function of the numbers of sentences and a key, that draws a split of each."""
-    if not is_unigram(tokenizer):
+    if not can_be_drawn(tokenizer):
         with tf.init_scope():
             texts = tf.constant(list(strings), tf.string)
         tokenize: Callable[..., tf.RaggedTensor] = tokenizer.tokenize

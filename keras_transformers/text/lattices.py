@@ -98,3 +98,50 @@ def _of_all_ways(text: Array, starts: Array, ends: Array, logits: Array) -> Arra
 def summed(lengths: Values) -> Array:
     """0 and the sums of the first, the first two ... of the lengths: where rows begin and end."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+class LatticeSampling:
+    """Splits of words by a unigram model, see `SubwordSampler`.
+
+    Args:
+        words: The different words.
+        pieces: Piece -> id.
+        scores: Of each id, logarithms of probabilities.
+        alpha: Inverse temperature.
+        unknown_id: Id of a character that is no piece.
+
+    Attributes:
+        characters: int64 `(edges,)`: the number of the first character of each edge.
+        ids: int64 `(edges,)`: ids of the edges.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        pieces: Mapping[str, int],
+        scores: Array,
+        alpha: float,
+        unknown_id: int,
+    ) -> None:
+        text, self._first_nodes = concatenated_characters(words)
+        starts, self._ends, self.ids = edges(text, pieces, unknown_id)
+        self._bounds = bounds(text, starts, self._ends, alpha * scores[self.ids])
+        self._last = text[self._ends] == WORD_END
+        self.characters = text[starts]
+
+    def draw(self, words: Array, generator: np.random.Generator) -> tuple[Array, Array]:
+        """Edges of splits of words, by their numbers, and where each word's begin and end."""
+        nodes = self._first_nodes[words]
+        steps, active, lengths = [], np.arange(len(nodes)), np.zeros(len(nodes), np.int64)
+        while active.size:
+            drawn = generator.integers(0, 1 << BITS, active.size, np.uint32)
+            taken = np.searchsorted(self._bounds, nodes << BITS | drawn, side="right")
+            steps.append((active, taken))
+            lengths[active] += 1
+            on = ~self._last[taken]
+            active, nodes = active[on], self._ends[taken[on]]
+        splits = summed(lengths)
+        edges = np.empty(splits[-1], np.int64)
+        for number, (active, drawn) in enumerate(steps):
+            edges[splits[active] + number] = drawn
+        return edges, splits

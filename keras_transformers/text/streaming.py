@@ -11,7 +11,7 @@ from keras_transformers.label_lists import names_of
 from keras_transformers.shards import Encoded, as_texts
 from keras_transformers.text.batching import check_boundaries
 from keras_transformers.text.labelled import bucketed_chunks, framed
-from keras_transformers.text.subword_sampling import SubwordSampler, is_unigram
+from keras_transformers.text.subword_sampling import SubwordSampler, can_be_drawn
 
 Encode = Callable[..., Encoded]
 
@@ -82,7 +82,7 @@ def _draw(
     **marks: bool,
 ) -> tf.RaggedTensor:
     """Splits of strings in a graph, drawn by seeds where the tokenizer allows it."""
-    if not is_unigram(tokenizer):
+    if not can_be_drawn(tokenizer):
         tokenize: Any = tokenizer.tokenize
         return tokenize(strings, sample=alpha, **marks)
 

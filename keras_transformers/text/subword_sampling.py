@@ -10,18 +10,12 @@ import numpy as np
 
 from keras_transformers.annotations import Array, Tokenizer, Values
 from keras_transformers.contexts import SEPARATOR
-from keras_transformers.text.lattices import (
-    BITS,
-    WORD_END,
-    bounds,
-    concatenated_characters,
-    edges,
-    summed,
-)
+from keras_transformers.text.lattices import LatticeSampling, summed
+from keras_transformers.text.merge_dropout import MergeDropout
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 
 SPACE = "▁"
-UNIGRAM = 1  # SentencePiece's number of this kind of model
+UNIGRAM, BPE = 1, 2  # SentencePiece's numbers of these kinds of models
 NORMAL, USER_DEFINED = 1, 4  # and of the kinds of pieces that are looked for in a text
 UNKNOWN_PENALTY = 10.0  # an unknown character scores so much less than the worst piece
 
@@ -29,7 +23,7 @@ UNKNOWN_PENALTY = 10.0  # an unknown character scores so much less than the wors
 class SubwordSampler:
     """Splits of the sentences of a corpus into subwords, drawn by a seed.
 
-    The split into the pieces `x_1 .. x_n` is drawn with a probability proportional to
+    Of a unigram model the split into the pieces `x_1 .. x_n` is drawn in proportion to
     `exp(alpha * (score(x_1) + .. + score(x_n)))`, of all splits that the model allows (Kudo 2018,
     https://arxiv.org/abs/1804.10959, section 3.3): forward filtering and backward sampling, here
     from right to left, then from left to right; each probability to 1e-9. SentencePiece draws the
@@ -39,13 +33,17 @@ class SubwordSampler:
     words of all chosen sentences then take a step at a time together. (Of a model that was trained
     to go beyond spaces, a sentence is one word.)
 
+    Of a bpe model merges are left out, see `MergeDropout` (Provilkov et al. 2020).
+
     Args:
-        tokenizer: A `SentencePieceTokenizer` of a unigram model.
+        tokenizer: A `SentencePieceTokenizer` of a unigram or a bpe model.
         strings: The sentences, a list of str.
-        alpha: Inverse temperature: 0 makes all splits alike, 0.1 varied ones, 1 those of the model.
+        alpha: Of a unigram model the inverse temperature: 0 makes all splits alike, 0.1 varied
+            ones, 1 those of the model. Of a bpe model the probability that a merge is left out: 0
+            makes the split of the model, 0.1 varied ones, 1 characters.
 
     Raises:
-        ValueError: If the model is of another kind, or `alpha` negative or infinite.
+        ValueError: If the model is of another kind, or `alpha` out of its range.
 
     Example:
     >>> from keras_transformers.text import SentencePieceTokenizer, SubwordSampler
@@ -60,12 +58,11 @@ class SubwordSampler:
     def __init__(self, tokenizer: Tokenizer, strings: Sequence[str], alpha: float) -> None:
         import sentencepiece
 
-        if not is_unigram(tokenizer):
+        if not can_be_drawn(tokenizer):
             raise ValueError(
-                "SubwordSampler: `tokenizer` must be a SentencePieceTokenizer of a unigram model."
+                "SubwordSampler: `tokenizer` must be a SentencePieceTokenizer of a unigram or a "
+                "bpe model."
             )
-        if not 0 <= alpha < np.inf:
-            raise ValueError(f"SubwordSampler: `alpha` must be at least 0. Received: {alpha}")
         model = _model(tokenizer.proto)
         processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.proto)
         pieces = {
@@ -79,14 +76,23 @@ class SubwordSampler:
             parts = (text.split(SEPARATOR)[-context.sentences - 1 :] for text in strings)
             normalized = [SEPARATOR.join(processor.normalize(each)) for each in parts]
         words, self._words, self._word_splits = _distinct_words(normalized, pieces)
-        text, self._first_nodes = concatenated_characters(words)
-        starts, self._ends, ids = edges(text, pieces, tokenizer.unknown_id)
-        scores = _scores(model, tokenizer.unknown_id)[ids]
-        self._bounds = bounds(text, starts, self._ends, alpha * scores)
-        self._last = text[self._ends] == WORD_END
-        self._spelling = None
+        unknown_id, scores = tokenizer.unknown_id, _scores(model, tokenizer.unknown_id)
+        if model.trainer_spec.model_type == BPE:
+            if not 0 <= alpha <= 1:
+                raise ValueError(
+                    "SubwordSampler: `alpha` must be from 0 to 1, the share of merges that are "
+                    f"left out, of a bpe model. Received: {alpha}"
+                )
+            whole = [piece.piece for piece in model.pieces if piece.type == USER_DEFINED]
+            whole += [SEPARATOR] if tokenizer.context else []
+            self._splitter: Any = MergeDropout(words, pieces, scores, alpha, unknown_id, whole)
+        else:
+            if not 0 <= alpha < np.inf:
+                raise ValueError(f"SubwordSampler: `alpha` must be at least 0. Received: {alpha}")
+            self._splitter = LatticeSampling(words, pieces, scores, alpha, unknown_id)
+        ids, self._spelling = self._splitter.ids, None
         if model.trainer_spec.byte_fallback:
-            ids, self._spelling = _spelling(model, text[starts], ids, tokenizer.unknown_id)
+            ids, self._spelling = _spelling(model, self._splitter.characters, ids, unknown_id)
         self._ids = ids.astype(np.int32)
         self._marks = tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
 
@@ -105,8 +111,8 @@ class SubwordSampler:
             int32 ids of the sentences one after another, and the number of ids of each.
         """
         words, splits = _rows(self._words, self._word_splits, np.asarray(chosen, np.int64))
-        ids, word_splits = self._draw(self._first_nodes[words], np.random.default_rng(seed))
-        splits = word_splits[splits]
+        drawn, word_splits = self._splitter.draw(words, np.random.default_rng(seed))
+        ids, splits = self._ids[drawn], word_splits[splits]
         if self._spelling is not None:
             flat, spelt = self._spelling
             ids, id_splits = _rows(flat, spelt, ids)
@@ -119,28 +125,12 @@ class SubwordSampler:
             ids, splits = np.insert(ids, splits[1:], end_id), splits + np.arange(len(splits))
         return ids, np.diff(splits)
 
-    def _draw(self, nodes: Array, generator: np.random.Generator) -> tuple[Array, Array]:
-        """Ids of the words that begin at these nodes, and where each word's begin and end."""
-        steps, active, lengths = [], np.arange(len(nodes)), np.zeros(len(nodes), np.int64)
-        while active.size:
-            drawn = generator.integers(0, 1 << BITS, active.size, np.uint32)
-            taken = np.searchsorted(self._bounds, nodes << BITS | drawn, side="right")
-            steps.append((active, self._ids[taken]))
-            lengths[active] += 1
-            on = ~self._last[taken]
-            active, nodes = active[on], self._ends[taken[on]]
-        splits = summed(lengths)
-        ids = np.empty(splits[-1], np.int32)
-        for number, (active, drawn) in enumerate(steps):
-            ids[splits[active] + number] = drawn
-        return ids, splits
 
-
-def is_unigram(tokenizer: object) -> TypeGuard[SentencePieceTokenizer]:
+def can_be_drawn(tokenizer: object) -> TypeGuard[SentencePieceTokenizer]:
     """Whether a tokenizer is one whose splits `SubwordSampler` can draw."""
     if not isinstance(tokenizer, SentencePieceTokenizer):
         return False
-    return _model(tokenizer.proto).trainer_spec.model_type == UNIGRAM
+    return _model(tokenizer.proto).trainer_spec.model_type in (UNIGRAM, BPE)
 
 
 def _model(proto: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 from keras_transformers.label_lists import several_hot
 from keras_transformers.training.adapters import adapters_of, add_lora, remove_lora, set_adapter
+from keras_transformers.training.alignment import alignment_error_rate
 from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput
@@ -42,7 +43,11 @@ from keras_transformers.training.scripts import bleu_tokenizer, text_normalizati
 from keras_transformers.training.tags import TagScores, score_tags
 from keras_transformers.training.tokens import token_learning
 from keras_transformers.training.tracking import Tracker
-from keras_transformers.training.translation import TranslationScores, score_translations
+from keras_transformers.training.translation import (
+    TranslationScores,
+    score_translations,
+    sentence_chrf,
+)
 from keras_transformers.training.translation_report import (
     TranslationReport,
     count_words,
@@ -81,6 +86,7 @@ __all__ = [
     "WarmupLinear",
     "adapters_of",
     "add_lora",
+    "alignment_error_rate",
     "best_threshold",
     "bleu_tokenizer",
     "block_depths",
@@ -101,6 +107,7 @@ __all__ = [
     "score_labels",
     "score_tags",
     "score_translations",
+    "sentence_chrf",
     "set_adapter",
     "several_hot",
     "text_normalization",

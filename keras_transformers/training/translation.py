@@ -190,6 +190,29 @@ def score_translations(
     return bleu, chrf, str(metric.get_signature())
 
 
+def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
+    """chrF of each translation by sacreBLEU, in percent.
+
+    Args:
+        translations, references: Lists of str of one length.
+
+    Raises:
+        ValueError: If they differ in length.
+        ImportError: If sacreBLEU is not installed.
+
+    Example:
+    >>> from keras_transformers.training import sentence_chrf
+    >>> sentence_chrf(["a cat", "a dog"], ["a cat", "x"])
+    [100.0, 0.0]
+    """
+    bleu_metric("none")  # or its absence would be found as another error
+    from sacrebleu.metrics import CHRF
+
+    metric = CHRF()
+    pairs = zip(translations, references, strict=True)
+    return [metric.sentence_score(own, [reference]).score for own, reference in pairs]
+
+
 def bleu_metric(tokenize: str) -> Any:
     """sacreBLEU's metric with a tokenizer."""
     try:

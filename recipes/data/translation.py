@@ -5,7 +5,14 @@ import re
 
 from keras_transformers.shards import Shards
 from keras_transformers.tables import PAIRS
-from keras_transformers.text import PairCorpus, SentencePieceTokenizer, encode_pairs, read_pairs
+from keras_transformers.text import (
+    PairCorpus,
+    SentencePieceTokenizer,
+    coverage,
+    encode_pairs,
+    read_pairs,
+    train_of_fitting_size,
+)
 from keras_transformers.training import text_normalization
 
 from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
@@ -160,20 +167,52 @@ def _from_tfds(name, data_dir):
     return TranslationData(f"tfds:{name}", *corpora, source, target)
 
 
-def train_tokenizer(data, vocab_size, normalization=None):
+def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte_fallback=False):
     """A tokenizer of all languages, with a mark of each where there are several directions.
+
+    Prints how well it suits each language, by the pairs that are held out.
 
     Args:
         data: A `TranslationData`.
-        vocab_size: Number of pieces.
+        vocab_size: Number of pieces, or "auto" for what `train_of_fitting_size` finds.
         normalization: Of characters; None goes by the script.
+        pieces: "unigram" or "bpe", see `SentencePieceTokenizer.train`.
+        byte_fallback: Whether unknown characters become their bytes.
     """
     sides = data.train.sources, data.train.targets
-    rule = normalization or text_normalization(*sides)
-    print(f"Vocabulary: {vocab_size} pieces, normalization {rule}")
-    return SentencePieceTokenizer.train(
-        sum(sides, []), vocab_size, normalization=rule, languages=targets_of(data.train)
-    )
+    rule, texts = normalization or text_normalization(*sides), sum(sides, [])
+
+    def train(size):
+        return SentencePieceTokenizer.train(
+            texts,
+            size,
+            model_type=pieces,
+            byte_fallback=byte_fallback,
+            normalization=rule,
+            languages=targets_of(data.train),
+        )
+
+    chosen = vocab_size == "auto"
+    tokenizer = train_of_fitting_size(train, texts) if chosen else train(vocab_size)
+    by_rule = ", of which 95 % occur 100 times or more" if chosen else ""
+    print(f"Vocabulary: {tokenizer.vocab_size} pieces{by_rule}, normalization {rule}")
+    for language, texts in _by_language(data).items():
+        found = coverage(tokenizer, texts)
+        print(
+            f"  {language}: {found.pieces_per_word:.2f} pieces a word, {found.unknown:.2%} "
+            f"unknown, {found.used:.0%} of the vocabulary used"
+        )
+    return tokenizer
+
+
+def _by_language(data):
+    """Dict of language -> texts with words, of the pairs to choose by."""
+    sides, found = (data.source_language, data.target_language), {}
+    for name, corpus in getattr(data.valid, "parts", {"": data.valid}).items():
+        languages = name.split("-") if name else sides
+        for language, texts in zip(languages, (corpus.sources, corpus.targets), strict=True):
+            found.setdefault(language, []).extend(texts)
+    return {language: texts for language, texts in found.items() if any(map(str.split, texts))}
 
 
 def both(tokenizer):

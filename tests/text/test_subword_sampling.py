@@ -240,9 +240,8 @@ def test_a_text_without_words_has_no_ids():
 
 
 def test_models_of_another_kind_and_impossible_strengths_are_refused():
-    other = SentencePieceTokenizer.train(LINES, 60, "bpe")
-    with pytest.raises(ValueError, match="must be a SentencePieceTokenizer of a unigram model"):
-        SubwordSampler(other, LINES, 0.1)
+    with pytest.raises(ValueError, match="must be a SentencePieceTokenizer of a unigram or a bpe"):
+        SubwordSampler(None, LINES, 0.1)
     for alpha in (-0.1, np.inf, np.nan):
         with pytest.raises(ValueError, match=f"`alpha` must be at least 0. Received: {alpha}"):
             SubwordSampler(TOKENIZERS["plain"], LINES, alpha)

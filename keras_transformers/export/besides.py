@@ -1,0 +1,46 @@
+"""What a translator does besides translating: the functions of its further signatures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.export.piece_names import PieceNames
+from keras_transformers.export.rounds import Rounds
+from keras_transformers.text.frames import cutter_of_targets
+
+
+class Besides(tf.Module):
+    """A function of texts that uses a `Translator`; a subclass has `_answer(*inputs, rounds=)`.
+
+    Args:
+        name: What it is, for TensorFlow.
+        translator: The `Translator`, whose model, tokenizer, search and programs are used.
+        inputs: `tf.TensorSpec` of each input.
+
+    Attributes:
+        compiled: The function, by XLA.
+        portable: The function, by TensorFlow's own kernels, as SavedModels have it.
+    """
+
+    def __init__(self, name: str, translator: Any, inputs: Sequence[tf.TensorSpec]) -> None:
+        super().__init__(name=name)
+        self._translator_of = lambda: translator
+        self._tokenizer = cutter_of_targets(translator._tokenizer)
+        self._pieces = PieceNames(self._tokenizer)
+        compiled = self._traced(translator._rounds, inputs)
+        self._compiled_of = lambda: compiled  # out of TensorFlow's sight, which would save it
+        self.portable = self._traced(translator._portable_rounds, inputs)
+
+    @property
+    def compiled(self) -> Any:
+        return self._compiled_of()
+
+    def _traced(self, rounds: Rounds, inputs: Sequence[tf.TensorSpec]) -> Any:
+        def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._answer(*given, rounds=rounds)
+
+        return tf.function(answer, input_signature=tuple(inputs))
+
+    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        raise NotImplementedError

@@ -1,0 +1,56 @@
+"""Claims about glossaries: which terms are found, and which files are refused."""
+
+import pytest
+
+from keras_transformers.text import Glossary
+
+TERMS = {
+    "network": "Netz",
+    "network device": "Netzgerät",
+    "Home": "Home",
+    "e-mail": "E-Mail",
+    "C++": "C++",
+}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "phrases"),
+    [
+        ("The network is down.", ["Netz"]),
+        ("NETWORK devices, Network  device", ["Netz", "Netzgerät"]),
+        ("a networked home", []),
+        ("Home is not home", ["Home"]),
+        ("Send an E-mail in C++; e mail", ["E-Mail", "C++"]),
+        ("network network", ["Netz", "Netz"]),
+        ("", []),
+    ],
+)
+def test_terms_are_whole_words_and_the_longest_counts(sentence, phrases):
+    assert Glossary(TERMS).find(sentence) == phrases
+
+
+def test_a_file_has_terms_phrases_and_perhaps_languages(tmp_path):
+    path = tmp_path / "glossary.tsv"
+    path.write_text("yes\tja\tde\n\nyes\toui\ten-fr\r\nok\tok\n", encoding="utf-8-sig")
+    glossary = Glossary.read(path)
+    assert len(glossary) == 3 and glossary.languages == ("de", "en-fr")
+    assert glossary.towards("fr").find("Yes, OK") == ["oui", "ok"]
+    assert glossary.towards("de").find("Yes") == ["ja"]
+    with pytest.raises(ValueError, match="say which of the languages.*de, en-fr"):
+        glossary.find("yes")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("yes\tja\nno\n", "line 2 of .* must be a term, a tab and a phrase"),
+        ("yes\t\n", "line 1 of"),
+        ("a\tb\tde\tx\n", "line 1 of"),
+        ("yes\tja\nyes\tjawohl\n", "must have one phrase. Received for 'yes': 'ja' and 'jawohl'"),
+    ],
+)
+def test_bad_files_are_refused_by_line(tmp_path, text, message):
+    path = tmp_path / "glossary.tsv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=f"Glossary: .*{message}"):
+        Glossary.read(path)
