@@ -6,7 +6,7 @@ SEPARATOR = "\x1e"  # "record separator" of ASCII; nobody types it, and no XML f
 
 
 def in_context(sentence: str, previous: Sequence[str]) -> str:
-    """A sentence behind those before it, with U+001E between: what a translator is asked for.
+    r"""A sentence behind those before it, with U+001E between: what a translator is asked for.
 
     Args:
         sentence: What is to be translated.
@@ -15,25 +15,25 @@ def in_context(sentence: str, previous: Sequence[str]) -> str:
     Example:
     >>> from keras_transformers.contexts import in_context
     >>> in_context("It is open.", ["Look at the door."])
-    'Look at the door.\\x1eIt is open.'
+    'Look at the door.\x1eIt is open.'
     """
     parts = (" ".join(each.split(SEPARATOR)).strip() for each in (*previous, sentence))
     return SEPARATOR.join(parts)
 
 
 def without_context(texts: Iterable[str]) -> list[str]:
-    """The sentences alone.
+    r"""The sentences alone.
 
     Example:
     >>> from keras_transformers.contexts import without_context
-    >>> without_context(["Look at the door.\\x1eIt is open.", "Go in."])
+    >>> without_context(["Look at the door.\x1eIt is open.", "Go in."])
     ['It is open.', 'Go in.']
     """
     return [text.rpartition(SEPARATOR)[2] for text in texts]
 
 
 def refused_context(text: str | bytes, most: int) -> str | None:
-    """What is wrong with a text that has more previous sentences than a translator reads.
+    r"""What is wrong with a text that has more previous sentences than a translator reads.
 
     Args:
         text: With U+001E behind each of them.
@@ -41,7 +41,7 @@ def refused_context(text: str | bytes, most: int) -> str | None:
 
     Example:
     >>> from keras_transformers.contexts import refused_context
-    >>> refused_context("One.\\x1eTwo.", 0)
+    >>> refused_context("One.\x1eTwo.", 0)
     'must have no previous sentences (U+001E): the translator was trained without. Received: 1'
     """
     number = text.count(SEPARATOR if isinstance(text, str) else SEPARATOR.encode())

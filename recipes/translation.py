@@ -5,6 +5,7 @@
     python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
     python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
     python -m recipes.translation --train en-de=a.tsv en-es=b.tsv  # one model of several directions
+    python -m recipes.translation --train a.tsv --context 2  # reads two sentences before each
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
@@ -52,6 +53,7 @@ class Data:
     test: str | tuple[str, ...] | None = None
     temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
+    context: int = 0  # previous sources that are read before each; own files, in document order
     vocab_size: int | Literal["auto"] = 2500  # of both languages; or by `train_of_fitting_size`
     pieces: Literal["unigram", "bpe"] = "unigram"  # how they are learned and drawn
     byte_fallback: bool = False  # unknown characters as bytes, for which 256 ids are set aside
@@ -131,7 +133,9 @@ class Config:
 def load_data(config, folder=None):
     """Pairs, their tokenizer, datasets of packed rows to train and to watch by, and callbacks."""
     of = config.data
-    given = {"columns": of.columns, "temperature": of.temperature}
+    if of.context and (of.join or of.guided_alignment or config.model.pretrained):
+        raise ValueError("--context must be 0 with --join, --guided-alignment and --pretrained.")
+    given = {"columns": of.columns, "temperature": of.temperature, "context": of.context}
     data = load(of.dataset, of.train, of.valid, of.test, **given)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
@@ -144,7 +148,7 @@ def load_data(config, folder=None):
         tokenizer = load_tokenizer(config.model.pretrained)
     tokenizers = both(tokenizer)  # now, for in a pipeline's graph they cannot be made
     encoded = partial(encode, tokenizers=tokenizers, batch_size=8192)
-    lengths = balanced_lengths(encoded(data.train), of.row_length)
+    lengths = balanced_lengths(encoded(data.train), of.row_length * (1 + of.context))
     train, valid = (
         corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
     )
@@ -182,7 +186,8 @@ def hide_words(config, batches, tokenizer, epoch):
     if not rate:
         return batches
     known = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
-    special = {*known, *getattr(tokenizer, "language_marks", {}).values()}
+    marks = ("language_marks", "tags")
+    special = {*known, *(i for name in marks for i in getattr(tokenizer, name, {}).values())}
     words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed, "epoch": epoch}
     return word_dropout(batches, rate, tokenizer.unknown_id, special, **words)
 
