@@ -53,7 +53,7 @@ def test_a_line_that_is_left_out_ends_a_document_and_is_counted(tmp_path):
     corpus = sources_of(tmp_path, "a\tA\nno tab\nb\tB\n\tx\nc\tC\ny\t \nd\td\ne\tE\n", context=2)
     assert corpus.sources == ["a", "b", "c", "d", "d\x1ee"]
     assert corpus.left_out == {"without a tab": 1, "with an empty side": 2}
-    assert corpus.noted == {} or corpus.noted == {"with source equal to target": 1}
+    assert corpus.noted == {"with source equal to target": 1}
 
 
 def test_a_third_column_tells_documents_apart(tmp_path):
@@ -109,10 +109,10 @@ def test_a_vocabulary_without_the_mark_reads_no_context():
 def test_drawn_splits_have_the_mark_where_the_best_have_it(tokenizer):
     texts = ["the dog\x1ethe cat\x1eit is", "it is old", "x\x1ethe cat sat"]
     best = tokenizer.tokenize(texts, end=True).to_list()
-    unigram = tokenizer.proto and SubwordSampler(tokenizer, texts, 0.2)
+    sampler = SubwordSampler(tokenizer, texts, 0.2)
     seen = set()
     for seed in range(8):
-        ids, lengths = unigram.sample([0, 1, 2], seed, end=True)
+        ids, lengths = sampler.sample([0, 1, 2], seed, end=True)
         rows = np.split(ids, np.cumsum(lengths)[:-1])
         for row, text, whole in zip(rows, texts, best, strict=True):
             row = row.tolist()
