@@ -51,9 +51,9 @@ class Translator(Served):
     strings `(batch,)`, the code of a language for each sentence. With a target, as of
     `tokenizer.towards("de")`, it takes texts alone. No mark stands in a translation.
 
-    Where the vocabulary has a mark of previous sentences (see `text.Context`), a text can have so
-    many of them in front, the nearest last and U+001E behind each, as `contexts.in_context` writes
-    it. The last sentence is translated; of the others the oldest go where there is no room.
+    Where the vocabulary has a mark of previous sentences (`<context2>`), a text can have so many in
+    front, the nearest last and U+001E behind each, as `contexts.in_context` writes it. The last
+    sentence is translated; of the others the oldest go where there is no room.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
