@@ -14,7 +14,8 @@ RECIPES = (
     *("translation", "recurrent_translation", "language_model", "masked_language_model"),
     *("text_classification", "vit", "swin", "mae", "detr", "picture_text", "mixers"),
 )
-NAMES = (*RECIPES, "predict", "demo", "compare", "clean_pairs", "translate_files")
+TOOLS = ("predict", "demo", "compare", "clean_pairs", "back_translate", "translate_files")
+NAMES = (*RECIPES, *TOOLS)
 
 
 def find() -> tuple[pathlib.Path, str]:

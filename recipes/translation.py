@@ -6,6 +6,8 @@
     python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
     python -m recipes.translation --train en-de=a.tsv en-es=b.tsv  # one model of several directions
     python -m recipes.translation --train a.tsv --context 2  # reads two sentences before each
+    python -m recipes.translation --reverse                # the other way round
+    python -m recipes.translation --extra pairs.tsv.gz     # see recipes.back_translate
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
 
 See https://arxiv.org/abs/1706.03762. Measured on the 1,000 test pairs of the first data set with
@@ -53,6 +55,9 @@ class Data:
     test: str | tuple[str, ...] | None = None
     temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
+    extra: tuple[str, ...] = ()  # files of more pairs to learn from, as of `recipes.back_translate`
+    upsample: float = 1.0  # how often other pairs are shown for each time that those are
+    reverse: bool = False  # translate targets to sources, as the model that back-translates does
     context: int = 0  # previous sources that are read before each; own files, in document order
     vocab_size: int | Literal["auto"] = 2500  # of both languages; or by `train_of_fitting_size`
     pieces: Literal["unigram", "bpe"] = "unigram"  # how they are learned and drawn
@@ -135,14 +140,15 @@ def load_data(config, folder=None):
     of = config.data
     if of.context and (of.join or of.guided_alignment or config.model.pretrained):
         raise ValueError("--context must be 0 with --join, --guided-alignment and --pretrained.")
-    given = {"columns": of.columns, "temperature": of.temperature, "context": of.context}
+    names = ("columns", "temperature", "extra", "upsample", "reverse", "context")
+    given = {name: getattr(of, name) for name in names}
     data = load(of.dataset, of.train, of.valid, of.test, **given)
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:
         kind = (of.vocab_size, of.normalization, of.pieces, of.byte_fallback)
         tokenizer = train_tokenizer(data, *kind)
-    elif isinstance(data.train, JoinedCorpus):
+    elif isinstance(data.test, JoinedCorpus):
         raise ValueError("--pretrained: published translators go on in one direction alone.")
     else:
         tokenizer = load_tokenizer(config.model.pretrained)
@@ -158,11 +164,11 @@ def load_data(config, folder=None):
     twice = each_row_twice if config.training.r_drop else lambda batches: batches
     rows = max(rows // 2, 1) if config.training.r_drop else rows
     padding = {"padding_id": tokenizer.pad_id}
-    last = LastPart(config, folder, of.sample_until)
+    last, hidden = LastPart(config, folder, of.sample_until), words_hidden(config, tokenizer)
 
     def arrange(pairs, epoch):
         filled = twice(packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding))
-        return hide_words(config, filled, tokenizer, epoch)
+        return hidden(filled, epoch)
 
     def batches(epoch):
         shuffled = {"shuffle_seed": seed, "epoch": epoch}
@@ -180,16 +186,19 @@ def load_data(config, folder=None):
     return data, tokenizer, batches, watched, [last]
 
 
-def hide_words(config, batches, tokenizer, epoch):
-    """Batches in which `--word-dropout` words are unknown; or as they are."""
+def words_hidden(config, tokenizer):
+    """Function of batches and their epoch's number: `--word-dropout` words of them are unknown."""
     rate = config.data.word_dropout
     if not rate:
-        return batches
+        return lambda batches, epoch: batches
     known = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
-    marks = ("language_marks", "tags")
-    special = {*known, *(i for name in marks for i in getattr(tokenizer, name, {}).values())}
-    words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed, "epoch": epoch}
-    return word_dropout(batches, rate, tokenizer.unknown_id, special, **words)
+    marks = (getattr(tokenizer, name, {}) for name in ("language_marks", "tags"))
+    special = {*known, *(number for each in marks for number in each.values())}
+    words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed}
+    hidden = partial(
+        word_dropout, rate=rate, hidden_id=tokenizer.unknown_id, special_ids=special, **words
+    )
+    return lambda batches, epoch: hidden(batches, epoch=epoch)
 
 
 def build_model(config, vocab_size):

@@ -1,6 +1,5 @@
 """SavedModels that take raw text and give raw text: tokenizer and search inside."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,21 +7,16 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
-from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.contexts import refused_context
-from keras_transformers.export.alternatives import Alternatives
-from keras_transformers.export.demanded_phrases import DemandedPhrases
-from keras_transformers.export.given_translations import GivenTranslations
+from keras_transformers.export.further_functions import FurtherFunctions
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.lists import Lists
 from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
-from keras_transformers.export.served import Served, bounded, lengths_for, strings
-from keras_transformers.export.token_scores import TokenScores
+from keras_transformers.export.served import bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlists import Within
-from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
@@ -36,7 +30,7 @@ RESULTS = {
 }
 
 
-class Translator(Served):
+class Translator(FurtherFunctions):
     """A trained model, its tokenizer and a search as one function from text to text.
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
@@ -118,10 +112,12 @@ class Translator(Served):
             self._search.check(model)
             marks = (padding_of(model), tokenizer.start_id, tokenizer.end_id)
             self._lists = Lists(self._search, *marks)
-        self._scoring = GivenTranslations(self)
-        self._phrases = DemandedPhrases(self)
-        self._alternatives = Alternatives(self)
-        self.confidence = None
+        self._make_further()
+
+    @property
+    def search(self) -> Search:
+        """What chooses tokens; marks are banned."""
+        return self._search
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -195,7 +191,7 @@ class Translator(Served):
             # into a wrong constant.
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
-            drawn = uniform(self._search, _most(source), ids.nrows())
+            drawn = self.drawn(ids, _most(source))
             if phrases:  # of any tokens, so lists do not count
                 asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
                 return search(source, drawn, rounds.stages, None, *asked)
@@ -206,6 +202,18 @@ class Translator(Served):
         if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
             tokens, scores = tokens[:, 0], scores[:, 0]
         return tokens, scores
+
+    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor) -> tf.Tensor | None:
+        """Hook: the random numbers in [0, 1) of `Sampling` for a round, None for other searches.
+
+        Args:
+            ids: Of its sources, int32 `(batch, None)`.
+            most: Tokens of each translation, at most.
+
+        Returns:
+            float32 `(batch, most, samples)`.
+        """
+        return uniform(self._search, most, ids.nrows())
 
     def _decode(
         self,
@@ -233,74 +241,6 @@ class Translator(Served):
             search = search.search if isinstance(search, Shortlisted) else search
         found = decode(self._model, source, search, request, stages, within=within)
         return found["tokens"], found["scores"]
-
-    @property
-    def confidence(self) -> ConfidenceCurve | None:
-        """How good a translation is that it is so sure of, or None: `calibrate_confidence`."""
-        curve: ConfidenceCurve | None = self._curve_of()
-        return curve
-
-    @confidence.setter
-    def confidence(self, curve: ConfidenceCurve | None) -> None:
-        self._curve_of = lambda: curve
-        self._tokens = TokenScores(self)  # whose outputs it decides
-
-    @property
-    def languages_asked(self) -> tuple[tf.TensorSpec, ...]:
-        """The input `target_language`, or none."""
-        return self._languages.requests
-
-    def log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """The model's: see `models.Transformer.log_probabilities`."""
-        return self._model.log_probabilities(source, target)
-
-    def given(
-        self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
-        return self._scoring.compiled(text, translation, *language)
-
-    def with_phrases(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translations that hold phrases, compiled by XLA: see `DemandedPhrases`."""
-        return self._phrases.compiled(*given)
-
-    def with_tokens(self, text: tf.Tensor, *language: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translations and what the model thinks of each piece, compiled: see `TokenScores`."""
-        return self._tokens.compiled(text, *language)
-
-    def following(
-        self, text: tf.Tensor, prefix: tf.Tensor, *language: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """The pieces likeliest to follow beginnings of translations, compiled: `Alternatives`."""
-        return self._alternatives.compiled(text, prefix, *language)
-
-    def score(
-        self,
-        sentences: Sequence[str],
-        translations: Sequence[str],
-        target_language: str | None = None,
-    ) -> list[dict[str, Any]]:
-        """How probable translations are, token by token: see `TranslatorPredictor.score`."""
-        return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
-
-    def _more_signatures(self) -> dict[str, Any]:
-        more = {
-            "tokens": self._tokens,
-            "alternatives": self._alternatives,
-            "phrases": self._phrases,
-        }
-        found = {name: each.portable for name, each in more.items()}
-        return {"score": self._scoring.portable, **found}
-
-    def _more_about(self) -> dict[str, Any]:
-        about: dict[str, Any] = {}
-        if self.target_languages:
-            about["target_languages"] = list(self.target_languages)
-        if self.confidence is not None:
-            about["confidence"] = dataclasses.asdict(self.confidence)
-        if self.context:
-            about["context"] = self.context
-        return about
 
     def translate(
         self,

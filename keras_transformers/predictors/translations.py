@@ -36,6 +36,11 @@ class TranslatorPredictor(Inspected):
 
     kind = "translator"
 
+    @property
+    def search(self) -> Any:
+        """What chooses tokens, see `export.Translator`; None of a SavedModel, which hides it."""
+        return getattr(self._run, "search", None)
+
     def predict(
         self,
         raw: Any,

@@ -21,15 +21,19 @@ class Mixture:
     of each direction as T grows. A direction is gone through in one order after another, from epoch
     to epoch, so that no pair comes a second time before all have come.
 
+    So do pairs of several origins, as own ones and such as a machine has translated.
+
     Args:
         sizes: Pairs of each direction.
-        marks: Id that stands before the sources of each direction, as of the language that is
-            translated to; none where there are none.
+        marks: Ids that stand before the sources of each direction, as that of the language that is
+            translated to: an id, or a tuple of several or none for each; () where there are none.
         temperature: At least 1.
+        weights: How much more often than by its share each direction is shown; () where all are
+            shown by their shares.
 
     Raises:
-        ValueError: If a size is not positive, there are not as many marks, or the temperature is
-            below 1.
+        ValueError: If a size or weight is not positive, there are not as many marks or weights, or
+            the temperature is below 1.
 
     Example:
     >>> from keras_transformers.text import Mixture
@@ -38,8 +42,9 @@ class Mixture:
     """
 
     sizes: tuple[int, ...]
-    marks: tuple[int, ...] = ()
+    marks: tuple[int | tuple[int, ...], ...] = ()
     temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
@@ -48,6 +53,12 @@ class Mixture:
             raise ValueError(
                 f"Mixture: `marks` must be as many as `sizes`, {len(self.sizes)}. "
                 f"Received: {self.marks}"
+            )
+        weights = self.weights or (1.0,) * len(self.sizes)
+        if len(weights) != len(self.sizes) or not 0 < min(weights) <= max(weights) < np.inf:
+            raise ValueError(
+                f"Mixture: `weights` must be positive and as many as `sizes`, {len(self.sizes)}. "
+                f"Received: {self.weights}"
             )
         if not self.temperature >= 1:
             raise ValueError(
@@ -58,7 +69,7 @@ class Mixture:
     def counts(self) -> tuple[int, ...]:
         """Pairs of each direction in an epoch; their sum is that of `sizes`."""
         sizes = np.array(self.sizes, np.float64)
-        shares = (sizes / sizes.max()) ** (1 / self.temperature)
+        shares = (sizes / sizes.max()) ** (1 / self.temperature) * (self.weights or 1.0)
         ends = np.cumsum(shares) / shares.sum() * sizes.sum()
         return tuple(np.diff(np.rint(ends).astype(int), prepend=0).tolist())
 
@@ -90,7 +101,7 @@ class Mixture:
         return np.concatenate(parts)
 
     def marked(self, sources: tf.RaggedTensor, chosen: tf.Tensor) -> tf.RaggedTensor:
-        """Ragged ids of sources with the mark of its direction before each.
+        """Ragged ids of sources with the marks of its direction before each.
 
         Args:
             sources: `(pairs, None)`.
@@ -100,4 +111,6 @@ class Mixture:
             return sources
         ends = tf.constant(np.cumsum(self.sizes), chosen.dtype)
         direction = tf.searchsorted(ends, chosen, side="right")
-        return tf.concat([tf.gather(tf.constant(self.marks), direction)[:, None], sources], axis=1)
+        listed = [list(each) if isinstance(each, tuple) else [each] for each in self.marks]
+        marks = tf.ragged.constant(listed, tf.int32, ragged_rank=1)
+        return tf.concat([tf.gather(marks, direction), sources], axis=1)

@@ -6,13 +6,24 @@ from keras_transformers.predictors import Refused
 from .shards import record
 
 
-def loaded(folder, signature, target_language=None):
+def loaded(folder, signature, target_language=None, search="own", seed=1):
     """The predictor of a folder, see `keras_transformers.load`; of a translator, into a language.
 
+    Args:
+        folder, signature: See there.
+        target_language: Code of the language.
+        search: "own", or of translators what `searches.searching` takes.
+        seed: Of what is drawn.
+
     Raises:
-        ValueError: If there is no such language, or none was given where there are several.
+        ValueError: If there is no such language, or none was given where there are several; or the
+            model cannot be searched so.
     """
     predictor = keras_transformers.load(folder, signature)
+    if search != "own":
+        from .searches import searching  # what text needs, images do not
+
+        predictor = searching(predictor, search, seed, signature)
     if predictor.kind == "translator":
         return predictor.towards(target_language)
     if target_language is not None:

@@ -67,7 +67,7 @@ class Rows:
         try:
             stats = [(str(path), path.stat()) for path in self.files]
         except OSError as error:
-            raise ValueError(f"--input: {error.filename}: {error.strerror}.") from None
+            raise ValueError(f"{error.filename}: {error.strerror}.") from None
         files = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
         return {
             "files": len(files),
@@ -134,12 +134,18 @@ def find(pattern, takes, column="1", field=None):
     """The rows of a file, of all files that a pattern fits, or of all in a folder and those in it.
 
     Args:
-        pattern: Path or pattern.
+        pattern: Path or pattern; or a tuple of several, in their order.
         takes, column, field: See `Rows`.
 
     Raises:
         FileNotFoundError: If there are none.
     """
+    patterns = pattern if isinstance(pattern, tuple) else (pattern,)
+    files = tuple(file for each in patterns for file in _files(each))
+    return Rows(files, takes, column, field)
+
+
+def _files(pattern):
     path = pathlib.Path(pattern)
     if path.is_file():
         files = [path]
@@ -149,8 +155,8 @@ def find(pattern, takes, column="1", field=None):
         files = map(pathlib.Path, glob.glob(pattern, recursive=True))
     files = sorted(file for file in files if file.is_file() and not file.name.startswith("."))
     if not files:
-        raise FileNotFoundError(f"--input: there is no file {pattern}.")
-    return Rows(tuple(files), takes, column, field)
+        raise FileNotFoundError(f"there is no file {pattern}.")
+    return files
 
 
 def _ending(path):

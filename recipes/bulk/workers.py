@@ -22,18 +22,18 @@ class Worker:
     """A model in a process of its own, which Ray Data calls with one shard at a time.
 
     Args:
-        folder, signature, language: See `answers.loaded`.
+        asked: Arguments of `answers.loaded`, a tuple.
         threads: For TensorFlow.
     """
 
-    def __init__(self, folder, signature, language, threads):
+    def __init__(self, asked, threads):
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         from .answers import loaded
 
-        self._predictor = loaded(folder, signature, language)
+        self._predictor = loaded(*asked)
 
     def __call__(self, batch):
         from .answers import answered
@@ -47,14 +47,14 @@ def answers(shards, config):
 
     Args:
         shards: Iterable of pairs of number and list of `Row`s.
-        config: With `folder`, `signature`, `target_language`, `workers`, `address`, `worker_cpus`
-            and `worker_gpus`.
+        config: A `job.Asking`.
 
     Raises:
         ValueError: If Ray is not installed, or workers are lost again and again.
     """
     ray = _ray()
-    folder = pathlib.Path(config.folder).absolute()  # a worker may be at work in another
+    folder, *options = config.asked
+    asked = str(pathlib.Path(folder).absolute()), *options  # a worker may be at work in another
     cpus = config.worker_cpus
     if cpus is None:  # cores of this machine are shared out; of a cluster's, each has one
         cpus = 1 if config.address else max((os.cpu_count() or 1) // config.workers, 1)
@@ -64,7 +64,7 @@ def answers(shards, config):
             items = [{"shard": number, "rows": pickle.dumps(rows)} for number, rows in window]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
-                fn_constructor_args=(str(folder), config.signature, config.target_language, cpus),
+                fn_constructor_args=(asked, cpus),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(config.workers, len(items))),
                 num_cpus=cpus,

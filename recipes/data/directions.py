@@ -80,7 +80,8 @@ def target_of(direction):
 
 def targets_of(corpus):
     """The codes of all languages that are translated to, in their order; none of a `PairCorpus`."""
-    return tuple(dict.fromkeys(map(target_of, getattr(corpus, "parts", ()))))
+    own = getattr(corpus, "own", corpus)  # of an `ExtendedCorpus`
+    return tuple(dict.fromkeys(map(target_of, getattr(own, "parts", ()))))
 
 
 def several(given):

@@ -21,6 +21,7 @@ from keras_transformers.training import text_normalization
 from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
 from .embedded import find as find_embedded
 from .embedded import split_name
+from .extra import extended
 from .own_files import SAMPLE, held_out_of, own_files, shards_of
 from .tfds import download, find
 
@@ -49,6 +50,26 @@ class TranslationData:
         kept = {split: getattr(self, split).head(number) for split, number in numbers.items()}
         return dataclasses.replace(self, **kept)
 
+    def reversed(self):
+        """What translates the other way round, of the same splits.
+
+        Raises:
+            ValueError: If there are several directions, which have their names, or a stream.
+        """
+        corpora = {split: getattr(self, split) for split in SPLITS}
+        if self.shards is not None or any(isinstance(x, JoinedCorpus) for x in corpora.values()):
+            raise ValueError(
+                "--reverse is of one direction in memory. Exchange the --columns of a stream; name "
+                "each of several directions as its columns are."
+            )
+        for split, of in corpora.items():
+            corpora[split] = dataclasses.replace(of, sources=of.targets, targets=of.sources)
+        languages = {
+            "source_language": self.target_language,
+            "target_language": self.source_language,
+        }
+        return dataclasses.replace(self, **corpora, **languages)
+
 
 def load(
     dataset="ui.en-de",
@@ -58,6 +79,9 @@ def load(
     data_dir=None,
     columns=(),
     temperature=1.0,
+    extra=(),
+    upsample=1.0,
+    reverse=False,
     context=0,
 ):
     """Loads a set of sentence pairs; or several, of one direction of translation each.
@@ -73,6 +97,9 @@ def load(
         columns: Names of source and target in own files, where they have others.
         temperature: Of the mixture of several directions, see `Mixture`. They are tuples of names
             or files with a direction in front, as "en-de=a.tsv"; embedded sets have one by name.
+        extra, upsample: Files of pairs that are learned from besides, see `extended`.
+        reverse: Whether targets are translated to sources. The splits are the same, so that what
+            is tested with in one direction is not learned from in the other.
         context: Number of previous sources that stand before each, see `text.read_pairs`: own files
             alone have their rows in the order of documents.
 
@@ -83,6 +110,13 @@ def load(
         ValueError: If the name is unknown, a file is missing from the three, or a set is unusable;
             or it has `context` and its rows are in no order.
     """
+    if context and reverse:
+        raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
+    data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
+    return extended(data.reversed() if reverse else data, extra, upsample)
+
+
+def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
     files = {"train": several(train), "valid": several(valid), "test": several(test)}
     read = functools.partial(read_pairs, columns=columns or None, context=context)
     if context and not own_files(files):
@@ -186,9 +220,8 @@ def _from_tfds(name, data_dir):
 def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte_fallback=False):
     """A tokenizer of all languages, with a mark of each where there are several directions.
 
-    Where sources have previous ones in front, there is a mark for that, too.
-
-    Prints how well it suits each language, by the pairs that are held out.
+    Marks of extra pairs and of previous sources are among its own, too. Prints how well the
+    vocabulary suits each language, by the pairs that are held out.
 
     Args:
         data: A `TranslationData`.
@@ -199,6 +232,7 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
     """
     sides = without_context(data.train.sources), data.train.targets
     rule, texts = normalization or text_normalization(*sides), sum(sides, [])
+    context = [mark_of_context(data.context)] if data.context else []
 
     def train(size):
         return SentencePieceTokenizer.train(
@@ -208,7 +242,7 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
             byte_fallback=byte_fallback,
             normalization=rule,
             languages=targets_of(data.train),
-            tags=[mark_of_context(data.context)] if data.context else (),
+            tags=(*getattr(data.train, "tags", ()), *context),
         )
 
     chosen = vocab_size == "auto"
@@ -244,6 +278,6 @@ def both(tokenizer):
 def encode(corpus, tokenizers, **options):
     """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
     source, target = tokenizers
-    if isinstance(corpus, JoinedCorpus):
+    if hasattr(corpus, "mixture"):
         options["mixture"] = corpus.mixture(source)
     return encode_pairs(corpus.sources, corpus.targets, source, target_tokenizer=target, **options)

@@ -11,6 +11,7 @@ from keras_transformers.models import Transformer
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text import SentencePieceTokenizer
 
+TAG = "<bt>"
 LINES = ["the cat sat on the mat", "a dog sat on a log"] * 9
 TEXTS = ["the cat", "", "a dog sat on the mat", "the log <2es>"]
 ASKED = ["de", "es", "es", "de"]
@@ -19,8 +20,8 @@ ASKED = ["de", "es", "es", "de"]
 @pytest.fixture(scope="module")
 def translator():
     """With random weights."""
-    tokenizer = SentencePieceTokenizer.train(LINES, 22, languages=("de", "es"))
-    model = Transformer(22, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    tokenizer = SentencePieceTokenizer.train(LINES, 23, languages=("de", "es"), tags=(TAG,))
+    model = Transformer(23, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
     model.build({"source": (None, None), "target": (None, None)})
     generator = np.random.default_rng(5)
     model.set_weights([generator.normal(0, 0.3, each.shape) for each in model.get_weights()])
@@ -68,14 +69,14 @@ def test_a_row_is_what_its_own_tokenizer_with_that_target_gives(translator):
 def test_no_mark_is_written(translator):
     """The marks' logits are the highest by far, and none is chosen."""
     weights = translator._model.get_weights()
-    table = next(i for i, each in enumerate(weights) if each.shape == (22, 16))
+    table = next(i for i, each in enumerate(weights) if each.shape == (23, 16))
     raised = [each.copy() for each in weights]
-    raised[table][list(translator._tokenizer.language_marks.values())] *= 50
+    raised[table][[4, 5, 6]] *= 50
     translator._model.set_weights(raised)
     try:
-        assert set(translator._search.constraints.banned_ids) == {4, 5}
+        assert set(translator._search.constraints.banned_ids) == {4, 5, 6}
         tokens, _ = translator._decode(tf.constant([[4, 7, 8, 2], [5, 9, 7, 2]]), None, None)
-        assert not set(np.ravel(tokens)) & {4, 5}
+        assert not set(np.ravel(tokens)) & {4, 5, 6}
     finally:
         translator._model.set_weights(weights)
 

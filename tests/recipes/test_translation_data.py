@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import tensorflow_datasets as tfds
 
+from keras_transformers.text import SentencePieceTokenizer
 from recipes.data import translation
 
 SPLITS = ("train", "validation", "test")
@@ -163,6 +164,98 @@ def test_several_directions_are_one_set_whose_marks_stand_before_sources(tmp_pat
     assert abs(counts[0] - len(corpus) * weights[0] / sum(weights)) <= 0.5
     epoch = translation.encode(corpus, tokenizers, shuffle_seed=1, epoch=0, sample=0.1)
     assert [int(pair["source"][0]) for pair in epoch].count(4) == counts[0]
+
+
+def sources_of(corpus, tokenizers):
+    (batch,) = translation.encode(corpus, tokenizers, batch_size=1000)
+    return batch["source"].to_list()
+
+
+def test_extra_pairs_are_learned_from_alone_and_a_tag_stands_before_those_that_have_it(tmp_path):
+    train = written(tmp_path, "own", 200)
+    rows = [f"<bt> made {i}\tSatz own {900 + i}\n" for i in range(300)]
+    seen = [f"<bt> made {i}\tSatz own {i}\n" for i in range(200)]
+    broken = ["<bt>\tleer\n", "no tab\n", "<bt>x\tkein Zeichen\n"]
+    (tmp_path / "a.tsv").write_text("".join(rows[:200] + seen + broken))
+    (tmp_path / "b.tsv").write_text("".join(rows[200:]))
+    before = translation.load(train=train)
+    extra = (tmp_path / "a.tsv", tmp_path / "b.tsv")
+    data = translation.load(train=train, extra=extra, upsample=2)
+    assert data.valid == before.valid and data.test == before.test
+    assert data.train.own == before.train and data.train.tags == ("<bt>",)
+    held_out = len(data.valid) + len(data.test)
+    sizes = {each.tagged: len(each.corpus) for each in data.train.extra}
+    assert sizes == {True: 500 - held_out, False: 1}
+    told = data.train.summary().splitlines()[1]
+    assert told.startswith(f"a.tsv, b.tsv <bt>: {500 - held_out} pairs kept of 502 lines; left out")
+    for reason in (f"{held_out} with a side in the val", "1 with an empty side", "1 without a tab"):
+        assert reason in told
+    tokenizer = translation.train_tokenizer(data, 40)
+    tokenizers = translation.both(tokenizer)
+    corpus = data.train.without_long(tokenizers, 24, 24)
+    rows, own = sources_of(corpus, tokenizers), len(data.train.own)
+    assert [row[0] == tokenizer.tags["<bt>"] for row in rows] == (
+        [False] * own + [True] * (500 - held_out) + [False]
+    )
+    mixture = corpus.mixture(tokenizer)
+    assert abs(mixture.counts[0] - len(corpus) * 2 * own / (len(corpus) + own)) <= 0.5
+    longest = max(map(len, rows))
+    shorter = data.train.without_long(tokenizers, longest - 1, 24)
+    assert len(shorter) < len(corpus)
+    assert max(map(len, sources_of(shorter, tokenizers))) == longest - 1
+
+
+def test_extra_pairs_of_several_directions_have_both_marks(tmp_path):
+    paths = {name: written(tmp_path, name, 100) for name in "ab"}
+    (tmp_path / "c.tsv").write_text("".join(f"<bt> made {i}\tobra {i}\n" for i in range(50)))
+    train = (f"en-de={paths['a']}", f"en-es={paths['b']}")
+    data = translation.load(train=train, temperature=5, extra=(f"en-es={tmp_path / 'c.tsv'}",))
+    tokenizer = translation.train_tokenizer(data, 38)
+    tokenizers = translation.both(tokenizer)
+    assert (tokenizer.language_marks, tokenizer.tags) == ({"de": 4, "es": 5}, {"<bt>": 6})
+    assert sources_of(data.train.without_long(tokenizers, 30, 30), tokenizers)[-1][:2] == [5, 6]
+    assert data.train.mixture(tokenizer).temperature == 5
+    assert data.head(train=3).train.sources[-1] == "made 2"
+
+
+def test_the_other_way_round_the_splits_are_the_same(tmp_path):
+    train = written(tmp_path, "own", 100)
+    there, back = (translation.load(train=train, reverse=reverse) for reverse in (False, True))
+    for split in ("train", "valid", "test"):
+        before, after = getattr(there, split), getattr(back, split)
+        assert (after.sources, after.targets) == (before.targets, before.sources)
+    named = translation.load(reverse=True)
+    assert (named.source_language, named.target_language) == ("German", "English")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"extra": ("none.tsv",)}, "none.tsv does not exist"),
+        ({"upsample": 2}, "--upsample must be positive, with --extra"),
+        ({"extra": ("a.tsv",), "upsample": 0}, "--upsample must be positive"),
+        ({"extra": ("a.tsv",)}, "nothing to learn from|left out: 9"),
+        ({"train": ("en-de=b.tsv", "en-es=b.tsv"), "extra": ("a.tsv",)}, "as en-de=a.tsv. Rec"),
+        ({"train": ("en-de=b.tsv", "en-es=b.tsv"), "reverse": True}, "--reverse is of one"),
+        ({"train": "?.tsv", "valid": "b.tsv", "test": "b.tsv", "extra": ("a",)}, "a stream"),
+        ({"train": "?.tsv", "valid": "b.tsv", "test": "b.tsv", "reverse": True}, "--reverse is"),
+    ],
+)
+def test_extra_pairs_that_cannot_be_are_refused(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "b", 100)
+    seen = translation.load(train="b.tsv").test.sources[:9]
+    (tmp_path / "a.tsv").write_text("".join(f"{text}\tx\n" for text in seen))
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        translation.load(**{"train": "b.tsv", **given})
+
+
+def test_a_vocabulary_without_the_tag_is_told_what_to_do(tmp_path):
+    (tmp_path / "a.tsv").write_text("<bt> made\tgemacht\n")
+    data = translation.load(train=written(tmp_path, "own", 100), extra=(tmp_path / "a.tsv",))
+    tokenizer = SentencePieceTokenizer.train(data.train.sources, 24)
+    with pytest.raises(ValueError, match="--extra: the vocabulary has no mark <bt>.*--no-tag"):
+        translation.encode(data.train, translation.both(tokenizer))
 
 
 def test_embedded_sets_have_a_direction_by_name():

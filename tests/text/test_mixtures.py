@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_transformers.streams import epochs
 from keras_transformers.text import Mixture, SentencePieceTokenizer, SubwordSampler, encode_pairs
+from keras_transformers.text.sentencepiece_training import trained
 
 LINES = ["the cat sat on the mat", "a dog sat on a log <2de>"] * 10
 TOKENIZER = SentencePieceTokenizer.train(LINES, 20, languages=("de", "pt_BR"))
@@ -47,6 +48,56 @@ def test_subword_regularisation_makes_no_mark_and_cuts_none():
     for pair in pairs:
         source = pair["source"].numpy()[1:]
         assert not {4, 5} & {*source.tolist(), *pair["target"].numpy().tolist()}
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_a_tag_is_one_piece_that_no_text_becomes(model_type):
+    lines = [*LINES, "<bt> a <b>cat</b>"]
+    tokenizer = SentencePieceTokenizer.train(
+        lines, 26, model_type, languages=("de",), tags=("<bt>", "<noised>")
+    )
+    assert tokenizer.tags == {"<bt>": 5, "<noised>": 6} and tokenizer.language_marks == {"de": 4}
+    assert tokenizer.pieces([5, 6]) == ["<bt>", "<noised>"]
+    for text in ("<bt> a dog", "a dog<bt>", "<bt>"):
+        ids = tokenizer.tokenize(text).numpy().tolist()
+        assert not {4, 5, 6} & {*ids}
+        assert tokenizer.detokenize([5, *ids, 2]) == tokenizer.detokenize(ids) == text.encode()
+    again = SentencePieceTokenizer.from_config(tokenizer.get_config())
+    assert again.towards("de").tags == tokenizer.tags
+
+
+def test_a_symbol_that_text_becomes_is_no_tag():
+    settings = {"user_defined_symbols": ["<b>"], "model_type": "bpe"}
+    tokenizer = SentencePieceTokenizer(trained(["a <b> b"] * 9, 9, settings, lambda folder: {}))
+    assert 4 in tokenizer.tokenize("a <b>") and tokenizer.pieces([4]) == ["<b>"]
+    assert tokenizer.tags == {}
+
+
+def test_tags_that_cannot_be_are_refused():
+    for wrong in (("<bt>", "<bt>"), "<bt>", ("bt",), ("<2de>",), ("<s>",)):
+        with pytest.raises(ValueError, match="`tags` must be a list of marks"):
+            SentencePieceTokenizer.train(LINES, 20, tags=wrong)
+
+
+def test_each_part_has_its_own_number_of_marks():
+    mixture = Mixture((2, 3, 1), ((), (7,), (8, 9)))
+    ids = tf.ragged.constant([[1], [2, 3], [], [4], [5], [6]], tf.int32)
+    found = mixture.marked(ids, tf.range(6)).to_list()
+    assert found == [[1], [2, 3], [7], [7, 4], [7, 5], [8, 9, 6]]
+
+
+def test_weights_say_how_often_a_part_is_shown_beside_another():
+    mixture = Mixture((100, 300), weights=(2, 1))
+    assert mixture.counts == (160, 240)  # 200 to 300, of 400
+    shown = np.zeros(400, int)
+    for epoch in range(5):
+        for numbers in mixture.orders(50, 1, epoch):
+            np.add.at(shown, numbers.numpy(), 1)
+    assert set(shown[:100]) == {8} and set(shown[300:]) == set(shown[100:300]) == {4}
+    assert Mixture((100, 300), weights=(3, 3)).counts == (100, 300)
+    for wrong in ((1,), (0, 1), (1, float("inf"))):
+        with pytest.raises(ValueError, match="`weights` must be positive and as many as `sizes`"):
+            Mixture((1, 2), weights=wrong)
 
 
 def test_languages_that_cannot_be_are_refused():
