@@ -31,27 +31,25 @@ def translator():
     return made("<context2>")
 
 
-def of_ids(translator, *sentences):
-    """Score of the translation of ids that are put together by hand."""
+def by_hand(translator, *sentences):
+    """Ids of sentences, each by itself, with the mark between them and END behind."""
     tokenizer, ids = translator._tokenizer, []
     for sentence in sentences:
         ids += [MARK] * bool(ids) + tokenizer.tokenize(sentence).numpy().tolist()
-    source = np.full((1, LONGEST), tokenizer.pad_id, "int32")
-    source[0, : len(ids) + 1] = [*ids, tokenizer.end_id]
-    most = min(2 * (len(ids) + 1) + 10, len(ids) + 51)
-    search = translator._search
-    return generate(translator._model, source, search, most, start_id=1, end_id=2)["scores"][0]
+    return [*ids, tokenizer.end_id]
 
 
 def test_previous_sentences_are_read_and_the_oldest_goes_first(translator):
     rows = [["it is", "the cat"], ["the cat"], ["the dog sat on the log", "it is", "the cat"]]
-    texts = tf.constant([in_context(row[-1], row[:-1]) for row in rows] + ["it is\x1e"])
-    found = translator.portable(texts)
-    expected = [of_ids(translator, *row) for row in (rows[0], rows[1], rows[0])]
-    assert len(translator._tokenizer.tokenize(texts[2])) >= LONGEST
-    np.testing.assert_allclose(found["score"].numpy(), [*expected, 0], rtol=1e-4)
-    assert abs(expected[0] - expected[1]) > 1e-3
-    assert not found["truncated"].numpy().any() and found["translation"].numpy()[3] == b""
+    long = " ".join(["the cat"] * 9)
+    texts = [in_context(row[-1], row[:-1]) for row in rows] + ["it is\x1e", f"it is\x1e{long}"]
+    ids, empty, cut = translator._sources(tf.constant(texts))
+    expected = [by_hand(translator, *row) for row in (rows[0], rows[1], rows[0])]
+    assert len(by_hand(translator, *rows[2])) > LONGEST
+    assert ids.to_list()[:3] == expected
+    assert ids.to_list()[4] == [*by_hand(translator, long)[: LONGEST - 1], 2]
+    assert empty.numpy().tolist() == [False, False, False, True, False]
+    assert cut.numpy().tolist() == [False, False, False, False, True]
 
 
 def test_more_previous_sentences_than_were_trained_with_are_refused(translator):
@@ -63,17 +61,22 @@ def test_more_previous_sentences_than_were_trained_with_are_refused(translator):
     ):
         with pytest.raises(ValueError, match=f"must have {most} previous sentences"):
             owner.translate(["it", text])
-        with pytest.raises(ValueError, match=f"item 1 must have {most} previous sentences"):
-            TranslatorPredictor(owner).predict(["it", text])
+        with pytest.raises(ValueError, match=f"item 0 must have {most} previous sentences"):
+            TranslatorPredictor(owner).predict([text])
 
 
 @pytest.mark.slow
 def test_a_saved_model_reads_context(translator, tmp_path):
+    """It finds what the model makes of ids that are put together by hand."""
     predictor = keras_transformers.load(translator.save(tmp_path))
     assert predictor.context == 2
-    texts = ["it is\x1ethe cat", "the cat"]
-    found = [row["score"] for row in predictor.predict(texts, details=True)]
-    expected = translator.portable(tf.constant(texts))["score"].numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    rows = [["it is", "the cat"], ["the cat"]]
+    answers = predictor.predict([in_context(row[-1], row[:-1]) for row in rows], details=True)
+    for row, answer in zip(rows, answers, strict=True):
+        source = np.array([by_hand(translator, *row)], "int32")
+        most = min(2 * source.size + 10, source.size + 50)
+        search = translator._search
+        found = generate(translator._model, source, search=search, max_length=most)
+        np.testing.assert_allclose(answer["score"], found["scores"][0], rtol=1e-4)
     with pytest.raises(ValueError, match="at most 2 previous sentences"):
         predictor.predict("a\x1e" * 3 + "b")

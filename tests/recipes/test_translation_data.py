@@ -296,9 +296,9 @@ def test_previous_sources_come_from_ones_own_files_and_a_mark_of_them_into_the_v
     found = {text for corpus in corpora for text in corpus.sources}
     assert {"source 1", "source 1\x1esource 2", "source 6\x1esource 7\x1esource 8"} <= found
     assert "source 10" in found and len(found) == 80
-    tokenizer = translation.train_tokenizer(data, 40)
+    tokenizer = translation.train_tokenizer(data, 30)
     assert tokenizer.context.sentences == 2
-    assert not any("\x1e" in piece for piece in tokenizer.pieces(range(40)))
+    assert not any("\x1e" in piece for piece in tokenizer.pieces(range(30)))
     encoded = translation.encode(data.train, translation.both(tokenizer))
     for pair, text in zip(encoded, data.train.sources, strict=True):
         marks = pair["source"].numpy().tolist().count(tokenizer.context.mark)
