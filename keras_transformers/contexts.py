@@ -44,7 +44,8 @@ def refused_context(text: str | bytes, most: int) -> str | None:
     >>> refused_context("One.\x1eTwo.", 0)
     'must have no previous sentences (U+001E): the translator was trained without. Received: 1'
     """
-    number = text.count(SEPARATOR if isinstance(text, str) else SEPARATOR.encode())
+    encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    number = encoded.count(SEPARATOR.encode())
     if number <= most:
         return None
     how = f"with up to {most}" if most else "without"

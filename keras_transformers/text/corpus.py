@@ -219,7 +219,7 @@ def read_pairs(
         raise ValueError(f"read_pairs: `context` must be 0 or more. Received: {context}")
     documents = context > 0 and isinstance(columns, tuple | list) and len(columns) == 3
     rows = read_rows(data, (*PAIRS, DOCUMENT) if documents else PAIRS, "source TAB target", columns)
-    pairs = _in_documents(rows, context) if context else (pair for _, pair in rows.kept)
+    pairs = _in_documents(rows, context) if context else ((s, t) for _, (s, t) in rows.kept)
     return PairCorpus.from_pairs(rows.name, pairs, rows.left_out, rows.read, drop_equal, max_length)
 
 
