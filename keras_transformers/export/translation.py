@@ -264,9 +264,9 @@ class Translator(FurtherFunctions):
                 or if `phrases` are not one list for each sentence, or a sentence has more previous
                 ones than `context`.
         """
+        given = strings(sentences), *self._languages.given(target_language, len(sentences))
         for wrong in filter(None, (refused_context(each, self.context) for each in sentences)):
             raise ValueError(f"Translator: a sentence {wrong}")
-        given = strings(sentences), *self._languages.given(target_language, len(sentences))
         language = target_language if isinstance(target_language, str) else None
         demanded = Demanded(glossary, keep_placeables, language)
         rows = demanded.rows("Translator", sentences, phrases)
