@@ -6,11 +6,14 @@ import json
 import keras
 import numpy as np
 
+from keras_transformers.contexts import without_context
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
+from keras_transformers.export.translation import LENGTHS, LENGTHS_WITH_CONTEXT
 from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
+from keras_transformers.text.context import with_room
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars
 
@@ -34,13 +37,15 @@ def translation(model, tokenizer, search, corpus=None):
     def translate(sentences):
         model.jax_state_sync()
         of_source, of_target = both(tokenizer)
-        ids = [each.tolist() for each in of_source.tokenize(sentences, end=True).numpy()]
+        lengths = LENGTHS_WITH_CONTEXT if getattr(of_source, "context", None) else LENGTHS
+        sources = with_room(sentences, of_source, lengths[-1] - (languages is not None))
+        ids = [each.tolist() for each in of_source.tokenize(sources, end=True).numpy()]
         if languages is not None:
             pairs = zip(languages, ids, strict=True)
             ids = [[tokenizer.language_marks[language], *row] for language, row in pairs]
         marks = {"start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
         chosen = LanguageChoice("translation", tokenizer).without_marks(search)
-        found = generate_all(model, ids, chosen, (16, 32, 64, 128), 64, verbose=0, **marks)
+        found = generate_all(model, ids, chosen, lengths, 64, verbose=0, **marks)
         return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
 
     return translate
@@ -51,7 +56,7 @@ def shortlist(config, folder, data, tokenizer):
     if config.decoding.shortlist is None:
         return None
     corpus, each = data.train, both(tokenizer)
-    sides = zip(each, (corpus.sources, corpus.targets), strict=True)
+    sides = zip(each, (without_context(corpus.sources), corpus.targets), strict=True)
     ids = [of.tokenize(texts).to_list() for of, texts in sides]
     made = Shortlist.learn(*ids, *(of.vocab_size for of in each), config.decoding.shortlist)
     made.save(folder / "shortlist.npz")
@@ -76,9 +81,10 @@ def score(folder, data, translator, tokenize=None):
         translations = translator.translate(corpus.sources, *language)
         references = corpus.targets
         chosen = tokenize or bleu_tokenizer(references if name else data.valid.targets)
-        report = report_translations(corpus.sources, references, translations, seen, chosen)
+        sources = without_context(corpus.sources)
+        report = report_translations(sources, references, translations, seen, chosen)
         reports[name] = {"tokenizer": chosen, **dataclasses.asdict(report)}
-        triples = list(zip(corpus.sources, references, translations, strict=True))
+        triples = list(zip(sources, references, translations, strict=True))
         rows, directions = rows + triples, directions + [name] * len(triples)
         for source, reference, translation in triples[:8]:
             print(f"  {source}\n    reference: {reference}\n    model:     {translation}")

@@ -5,6 +5,7 @@
     python -m recipes.translation --train a.tsv            # or with --valid b.tsv --test c.tsv
     python -m recipes.translation --train "shards/*.tsv" ...  # a stream, larger than memory
     python -m recipes.translation --train en-de=a.tsv en-es=b.tsv  # one model of several directions
+    python -m recipes.translation --train a.tsv --context 2  # reads two sentences before each
     python -m recipes.translation --reverse                # the other way round
     python -m recipes.translation --extra pairs.tsv.gz     # see recipes.back_translate
     python -m recipes.translation --pretrained opus-mt-en-de  # published weights, in that folder
@@ -57,6 +58,7 @@ class Data:
     extra: tuple[str, ...] = ()  # files of more pairs to learn from, as of `recipes.back_translate`
     upsample: float = 1.0  # how often other pairs are shown for each time that those are
     reverse: bool = False  # translate targets to sources, as the model that back-translates does
+    context: int = 0  # previous sources that are read before each; own files, in document order
     vocab_size: int | Literal["auto"] = 2500  # of both languages; or by `train_of_fitting_size`
     pieces: Literal["unigram", "bpe"] = "unigram"  # how they are learned and drawn
     byte_fallback: bool = False  # unknown characters as bytes, for which 256 ids are set aside
@@ -136,7 +138,9 @@ class Config:
 def load_data(config, folder=None):
     """Pairs, their tokenizer, datasets of packed rows to train and to watch by, and callbacks."""
     of = config.data
-    names = ("columns", "temperature", "extra", "upsample", "reverse")
+    if of.context and (of.join or of.guided_alignment or config.model.pretrained):
+        raise ValueError("--context must be 0 with --join, --guided-alignment and --pretrained.")
+    names = ("columns", "temperature", "extra", "upsample", "reverse", "context")
     given = {name: getattr(of, name) for name in names}
     data = load(of.dataset, of.train, of.valid, of.test, **given)
     if config.run.smoke:
@@ -150,7 +154,7 @@ def load_data(config, folder=None):
         tokenizer = load_tokenizer(config.model.pretrained)
     tokenizers = both(tokenizer)  # now, for in a pipeline's graph they cannot be made
     encoded = partial(encode, tokenizers=tokenizers, batch_size=8192)
-    lengths = balanced_lengths(encoded(data.train), of.row_length)
+    lengths = balanced_lengths(encoded(data.train), of.row_length * (1 + of.context))
     train, valid = (
         corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
     )

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "annotations": [],
     "assertions": [],
     "caching": [],
+    "contexts": [],
     "event_files": [],
     "optimizer_kernels": [],
     "confidence": [],
@@ -51,6 +52,7 @@ MAY_IMPORT = {
     "label_lists": [],
     "entities": [],
     "text": [
+        "contexts",
         "entities",
         "layers.masks",
         "placeables",
@@ -80,8 +82,16 @@ MAY_IMPORT = {
         "training.adapters",
         "training.adapter_targets",
     ],
-    "predictors": ["alignment", "array_files", "entities", "placeables", "text.glossary"],
+    "predictors": [
+        "alignment",
+        "array_files",
+        "contexts",
+        "entities",
+        "placeables",
+        "text.glossary",
+    ],
     "export": [
+        "contexts",
         "layers",
         "models",
         "detection",

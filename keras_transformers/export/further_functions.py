@@ -96,4 +96,6 @@ class FurtherFunctions(Served):
             about["target_languages"] = list(self.target_languages)
         if self.confidence is not None:
             about["confidence"] = dataclasses.asdict(self.confidence)
+        if self.context:
+            about["context"] = self.context
         return about

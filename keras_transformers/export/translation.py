@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.contexts import refused_context
 from keras_transformers.export.further_functions import FurtherFunctions
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.lists import Lists
@@ -17,10 +18,12 @@ from keras_transformers.generation.request import Decodable, most_tokens, paddin
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlists import Within
 from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
+from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 
 REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
 LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
+LENGTHS_WITH_CONTEXT = (*LENGTHS, 256)
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
     "score": tf.TensorSpec([None], tf.float32),
@@ -41,6 +44,10 @@ class Translator(FurtherFunctions):
     Where the tokenizer has marks of languages and no `target`, it takes `target_language` besides,
     strings `(batch,)`, the code of a language for each sentence. With a target, as of
     `tokenizer.towards("de")`, it takes texts alone. No mark stands in a translation.
+
+    Where the vocabulary has a mark of previous sentences (`<context2>`), a text can have so many in
+    front, the nearest last and U+001E behind each, as `contexts.in_context` writes it. The last
+    sentence is translated; of the others the oldest go where there is no room.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
@@ -81,8 +88,10 @@ class Translator(FurtherFunctions):
         languages = LanguageChoice("Translator", tokenizer)
         super().__init__("translator", *REQUEST, *languages.requests)
         self._languages = languages
+        self._context: Context | None = getattr(tokenizer, "context", None)
+        usual = LENGTHS_WITH_CONTEXT if self._context else LENGTHS
         self._lengths = lengths_for(
-            "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
+            "Translator", model, tokenizer, source_lengths, usual, "source_lengths"
         )
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
@@ -122,6 +131,11 @@ class Translator(FurtherFunctions):
         """Codes of the languages of which each sentence must be asked for in one; often none."""
         return self._languages.codes
 
+    @property
+    def context(self) -> int:
+        """How many previous sentences it reads before the one that it translates; often 0."""
+        return self._context.sentences if self._context else 0
+
     def _marked(self) -> int:
         """Number of marks beside a source."""
         return sum(map(len, self._marks)) + len(self._languages.requests)
@@ -131,9 +145,11 @@ class Translator(FurtherFunctions):
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Ids with marks, which texts are empty, and which are cut."""
         longest = self._lengths[-1]
-        text, cut = bounded(text, longest)
+        text, cut = bounded(text, longest, end=self._context is not None)
         ids = self._tokenizer.tokenize(text)
         lengths, room = ids.row_lengths(), longest - self._marked()
+        if self._context is not None:
+            ids, lengths = self._context.within(ids, room)
         marked = in_marks(ids[:, :room], self._marks)
         marked = tf.concat([*self._languages.marks(text, *language), marked], axis=1)
         return marked, lengths == 0, (lengths > room) | cut
@@ -237,7 +253,7 @@ class Translator(FurtherFunctions):
         """Translates a list of str to a list of str.
 
         Args:
-            sentences: The list.
+            sentences: The list; each can have previous ones in front, see `context`.
             target_language: Where there are `target_languages`: the code of one of them, or a list
                 of one for each sentence.
             glossary, keep_placeables: As `TranslatorPredictor.predict` takes them.
@@ -245,9 +261,12 @@ class Translator(FurtherFunctions):
 
         Raises:
             ValueError: If it is missing, or there is nothing to choose from, or no such language;
-                or if `phrases` are not one list for each sentence.
+                or if `phrases` are not one list for each sentence, or a sentence has more previous
+                ones than `context`.
         """
         given = strings(sentences), *self._languages.given(target_language, len(sentences))
+        for wrong in filter(None, (refused_context(each, self.context) for each in sentences)):
+            raise ValueError(f"Translator: a sentence {wrong}")
         language = target_language if isinstance(target_language, str) else None
         demanded = Demanded(glossary, keep_placeables, language)
         rows = demanded.rows("Translator", sentences, phrases)

@@ -57,7 +57,7 @@ def predictor(
         ImportError: If it takes text and tensorflow-text is not installed.
     """
     inputs, outputs = _signature(folder, signature)
-    kind, labels, languages = _about(folder, inputs, outputs)
+    kind, labels, languages, previous = _about(folder, inputs, outputs)
     made = KINDS[kind]
     names = _taken(kind, inputs)
     if "image" not in names or "text" in names:
@@ -68,7 +68,7 @@ def predictor(
         lambda *given: run(**dict(zip(names, given, strict=True))), labels, parts, source or folder
     )
     vars(served)["loaded"] = loaded  # the program holds its variables weakly
-    vars(served)["languages"] = languages
+    vars(served).update(languages=languages, previous=previous)
     return served
 
 
@@ -91,8 +91,8 @@ def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:
 
 def _about(
     folder: pathlib.Path, inputs: set[str], outputs: set[str]
-) -> tuple[str, list[str] | None, tuple[str, ...]]:
-    """Kind, labels, and languages to choose from, of which there are often none.
+) -> tuple[str, list[str] | None, tuple[str, ...], int]:
+    """Kind, labels, languages to choose from and number of previous sentences; often none.
 
     From what the exporter has written, or from the names of what goes through.
 
@@ -104,11 +104,12 @@ def _about(
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8-sig"))
             kind, labels = about["kind"], about.get("labels")
             languages = tuple(map(str, about.get("target_languages", ())))
+            previous = int(about.get("context", 0))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
         known = isinstance(kind, str) and kind in KINDS and isinstance(labels, list | None)
         if known and inputs == {*_taken(kind, inputs)}:
-            return kind, labels, languages
+            return kind, labels, languages, previous
         raise ValueError(
             f"load: {folder / ABOUT}: `kind` must be one of {', '.join(map(str, KINDS))} that "
             f"takes {', '.join(sorted(inputs))}. Received: {kind!r}"
@@ -117,7 +118,7 @@ def _about(
     if not kinds and {"label", "probability", "probabilities"} <= outputs:
         kinds = ["image_classifier" if "image" in inputs else "text_classifier"]
     if len(kinds) == 1 and inputs == {*_taken(kinds[0])}:
-        return kinds[0], None, ()
+        return kinds[0], None, (), 0
     raise ValueError(
         f"load: {folder} must be a SavedModel of keras_transformers.export. It makes "
         f"{', '.join(sorted(outputs))} of {', '.join(sorted(inputs))}"

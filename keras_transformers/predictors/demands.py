@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import StrPath
+from keras_transformers.contexts import without_context
 from keras_transformers.placeables import kept_as_written
 from keras_transformers.text.glossary import Glossary
 
@@ -55,7 +56,7 @@ class Demanded:
                 f"sentences. Received: {given!r:.100}"
             )
         rows = []
-        for sentence, row in zip(sentences, given, strict=True):
+        for sentence, row in zip(without_context(sentences), given, strict=True):
             kept = kept_as_written(sentence) if self._keep_placeables else []
             rows.append([*filter(None, row), *self._glossary.find(sentence), *kept][:MOST])
         return rows

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.contexts import refused_context
 from keras_transformers.predictors.base import received
 from keras_transformers.predictors.texts import TextPredictor, text_of
 
@@ -26,6 +27,11 @@ class Inspected(TextPredictor):
     may_take = ("target_language",)
     _asked: str | None = None
     _tells: tuple[bool, bool] = (False, False)  # of tokens, and of confidence
+
+    @property
+    def context(self) -> int:
+        """How many previous sentences it reads before each, see `export.Translator`; often 0."""
+        return vars(self).get("previous", 0) or getattr(self._run, "context", 0)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
@@ -206,6 +212,12 @@ class Inspected(TextPredictor):
                 "version."
             )
         return found
+
+    def _encoded(self, item: Any) -> Any:
+        encoded = super()._encoded(item)
+        if refused := refused_context(encoded, self.context):
+            raise ValueError(refused)
+        return encoded
 
     def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
         return () if self._asked is None else (tf.fill([number], self._asked),)

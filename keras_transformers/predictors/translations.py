@@ -18,7 +18,8 @@ class TranslatorPredictor(Inspected):
     cut off. Where there are several languages, one is asked for: `predict(texts,
     target_language="de")`. What the model thinks of its own translations comes with
     `predict(texts, scores=True)` and `confidence=True`, of others from `score`; `alternatives` are
-    what may follow the beginning of a translation, and `align` links words.
+    what may follow the beginning of a translation, and `align` links words. Where there is
+    `context`, a text can have so many previous sentences in front: see `contexts.in_context`.
 
     Example:
     >>> import tensorflow as tf

@@ -2,14 +2,18 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.contexts import in_context, without_context
 from keras_transformers.splits import held_out
-from keras_transformers.tables import PAIRS, Chosen, account, read_rows
+from keras_transformers.tables import PAIRS, Chosen, Column, account, ending, read_rows
+from keras_transformers.text.context import with_room
+
+DOCUMENT = Column(("document", "doc", "talk"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +80,10 @@ class PairCorpus:
                 left_out["with an empty side"] += 1
             elif max_length is not None and max(len(source), len(target)) > max_length:
                 left_out[f"over {max_length:,} characters"] += 1
-            elif source == target and drop_equal:
+            elif _same(source, target) and drop_equal:
                 left_out["with source equal to target"] += 1
             else:
-                if source == target:
+                if _same(source, target):
                     noted["with source equal to target"] += 1
                 sources.append(source)
                 targets.append(target)
@@ -102,7 +106,7 @@ class PairCorpus:
 
         What was left out is told by the whole.
         """
-        chosen = held_out(self.sources, seed)
+        chosen = held_out(without_context(self.sources), seed)
         first, second = (self.select(np.flatnonzero(part)) for part in (~chosen, chosen))
         return first._alone(), second._alone()
 
@@ -123,6 +127,8 @@ class PairCorpus:
     ) -> Self:
         """Leaves out pairs of more than so many ids on a side, and counts them.
 
+        Of previous sentences the oldest are left out before the pair is.
+
         Args:
             tokenizer: A `SentencePieceTokenizer`, or a pair of them, for sources and targets.
             source_length, target_length: Most ids on a side, END counted, START not: what `packed`
@@ -135,23 +141,30 @@ class PairCorpus:
             ValueError: If no pair remains.
         """
         tokenizers = tokenizer if isinstance(tokenizer, (tuple, list)) else (tokenizer, tokenizer)
+        sources = with_room(self.sources, tokenizers[0], source_length)
         sizes = [
             of.tokenize(side, end=True).row_lengths().numpy()
-            for of, side in zip(tokenizers, (self.sources, self.targets), strict=True)
+            for of, side in zip(tokenizers, (sources, self.targets), strict=True)
         ]
         kept = (sizes[0] <= source_length) & (sizes[1] <= target_length)
         number = int((~kept).sum())
-        same = [s == t for s, t, keep in zip(self.sources, self.targets, kept, strict=True) if keep]
+        three = zip(sources, self.targets, kept, strict=True)
+        same = sum(_same(source, target) for source, target, keep in three if keep)
+        less = zip(sources, self.sources, kept, strict=True)
+        noted = {
+            "with source equal to target": same,
+            "with fewer previous sentences": sum(a != b for a, b, keep in less if keep),
+        }
         reason = f"over {source_length} source or {target_length} target pieces"
         left_out = collections.Counter(self.left_out) + collections.Counter({reason: number})
         if number == len(self):
             raise ValueError(f"{self.name}: every pair is {reason}; allow longer rows.")
         return dataclasses.replace(
             self,
-            sources=[text for text, keep in zip(self.sources, kept, strict=True) if keep],
+            sources=[text for text, keep in zip(sources, kept, strict=True) if keep],
             targets=[text for text, keep in zip(self.targets, kept, strict=True) if keep],
             left_out=dict(left_out),
-            noted={"with source equal to target": sum(same)} if any(same) else {},
+            noted=dict(+collections.Counter(noted)),
         )
 
     def summary(self) -> str:
@@ -161,7 +174,11 @@ class PairCorpus:
 
 
 def read_pairs(
-    data: Any, max_length: int | None = None, drop_equal: bool = False, columns: Chosen = None
+    data: Any,
+    max_length: int | None = None,
+    drop_equal: bool = False,
+    columns: Chosen = None,
+    context: int = 0,
 ) -> PairCorpus:
     r"""Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
 
@@ -175,14 +192,19 @@ def read_pairs(
         max_length: Most characters on a side; None keeps all (see also
             `PairCorpus.without_long`, which counts ids).
         drop_equal: Whether to leave out pairs whose sides are equal.
-        columns: Names, or positions from 0, of source and target, where they have others.
+        columns: Names, or positions from 0, of source and target, where they have others. With
+            `context` a third can be what tells documents apart, the same in all rows of one.
+        context: Number of previous sources that stand before each in its document, at most, as
+            `contexts.in_context` writes them. Rows are then in the order of documents; each line
+            that is left out, as an empty one, ends a document. A `.csv` file needs the third
+            column; without it, `.parquet` and what is in memory are one document.
 
     Returns:
         A `PairCorpus`.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it cannot be read as such, or holds no usable pair.
+        ValueError: If it cannot be read as such, or holds no usable pair; or `context` is negative.
         TypeError: If `data` is no table.
 
     Example:
@@ -193,6 +215,32 @@ def read_pairs(
     toy.tsv: 2 pairs kept of 4 lines; left out: 1 blank, 1 without a tab; kept but worth knowing: 1
     with source equal to target
     """
-    rows = read_rows(data, PAIRS, "source TAB target", columns)
-    pairs = ((source, target) for _, (source, target) in rows.kept)
+    if context < 0:
+        raise ValueError(f"read_pairs: `context` must be 0 or more. Received: {context}")
+    documents = context > 0 and isinstance(columns, tuple | list) and len(columns) == 3
+    rows = read_rows(data, (*PAIRS, DOCUMENT) if documents else PAIRS, "source TAB target", columns)
+    pairs = _in_documents(rows, context) if context else ((s, t) for _, (s, t) in rows.kept)
     return PairCorpus.from_pairs(rows.name, pairs, rows.left_out, rows.read, drop_equal, max_length)
+
+
+def _in_documents(rows: Any, context: int) -> Iterator[tuple[str, str]]:
+    """Sources with those before them in their documents, and targets."""
+    is_csv = ending(rows.name) == ".csv"  # its rows go over lines, and gaps in numbers mean nothing
+    previous: list[str] = []
+    last: tuple[int, list[str]] = 0, []
+    for number, (source, target, *document) in rows.kept:
+        if is_csv and not document:
+            raise ValueError(
+                f"{rows.name}: `context` needs a column that tells documents apart; name three "
+                "`columns`: source, target and document."
+            )
+        whole = bool(source.strip() and target.strip())
+        if document != last[1] or not is_csv and number != last[0] + 1 or not whole:
+            previous = []
+        yield (in_context(source, previous) if whole else source), target
+        previous = [*previous, source][-context:] if whole else []
+        last = number, document
+
+
+def _same(source: str, target: str) -> bool:
+    return without_context([source]) == [target]

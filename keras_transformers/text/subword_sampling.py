@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from keras_transformers.annotations import Array, Tokenizer, Values
+from keras_transformers.contexts import SEPARATOR
 from keras_transformers.text.lattices import LatticeSampling, summed
 from keras_transformers.text.merge_dropout import MergeDropout
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
@@ -70,6 +71,10 @@ class SubwordSampler:
             if piece.type in (NORMAL, USER_DEFINED)
         }
         normalized = processor.normalize(list(strings))
+        if context := tokenizer.context:
+            pieces[SEPARATOR] = context.mark
+            parts = (text.split(SEPARATOR)[-context.sentences - 1 :] for text in strings)
+            normalized = [SEPARATOR.join(processor.normalize(each)) for each in parts]
         words, self._words, self._word_splits = _distinct_words(normalized, pieces)
         unknown_id, scores = tokenizer.unknown_id, _scores(model, tokenizer.unknown_id)
         if model.trainer_spec.model_type == BPE:
@@ -79,6 +84,7 @@ class SubwordSampler:
                     f"left out, of a bpe model. Received: {alpha}"
                 )
             whole = [piece.piece for piece in model.pieces if piece.type == USER_DEFINED]
+            whole += [SEPARATOR] if tokenizer.context else []
             self._splitter: Any = MergeDropout(words, pieces, scores, alpha, unknown_id, whole)
         else:
             if not 0 <= alpha < np.inf:

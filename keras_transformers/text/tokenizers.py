@@ -1,6 +1,7 @@
 """SentencePiece: trained by `sentencepiece`, run by tensorflow-text in the graph, or by itself."""
 
 import base64
+import functools
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self, TypeAlias
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Strings, StrPath
+from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
 from keras_transformers.text.host import check_ops
@@ -53,6 +55,7 @@ class SentencePieceTokenizer(tf.Module):
 
     Attributes:
         language_marks: Dict of the code of each language -> id of its mark.
+        context: `Context`, if there is a mark of previous sentences as `<context2>`; or None.
         tags: Dict of each other mark, as "<bt>" -> its id.
 
     Raises:
@@ -84,6 +87,7 @@ class SentencePieceTokenizer(tf.Module):
         pieces = self._model.names(range(first, min(self.vocab_size, MOST_MARKS)))
         self.language_marks = marks_of_languages(pieces, first)
         self.tags = self._model.controls(TAG, pieces, first)
+        self.context = Context.of_tags(self.tags)
         if target is not None and target not in self.language_marks:
             known = ", ".join(self.language_marks) or "none, the vocabulary has no marks"
             raise ValueError(
@@ -211,7 +215,8 @@ class SentencePieceTokenizer(tf.Module):
             int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
         """
         strings = tf.convert_to_tensor(strings, tf.string)
-        ids = self._model.ids(tf.reshape(strings, [-1]), sample)
+        cut, flat = functools.partial(self._model.ids, sample=sample), tf.reshape(strings, [-1])
+        ids = cut(flat) if self.context is None else self.context.ids(cut, flat)
         before, after = self.source_marks if end else ((), ())
         ids = in_marks(ids, ((START_ID, *before) if start else before, after))
         return ids if strings.shape.rank else ids[0]

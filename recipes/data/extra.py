@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import re
 
+from keras_transformers.contexts import without_context
 from keras_transformers.text import Mixture, PairCorpus, read_pairs
 
 from .directions import DIRECTION, JoinedCorpus, target_of
@@ -142,7 +143,8 @@ def extended(data, files, upsample=1.0):
         raise ValueError("--extra is for data in memory. Received: a stream for --train")
     pairs = collections.defaultdict(list)
     left_out, names = (collections.defaultdict(kind) for kind in (collections.Counter, dict))
-    seen = [{*getattr(data.valid, side), *getattr(data.test, side)} for side in SIDES]
+    held_out = [[*getattr(data.valid, side), *getattr(data.test, side)] for side in SIDES]
+    seen = [{*without_context(texts)} for texts in held_out]
     for given in files:
         direction, path = _direction(str(given), getattr(data.train, "parts", {}))
         corpus, first = read_pairs(path), None

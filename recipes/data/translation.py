@@ -1,8 +1,10 @@
 """Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
 
 import dataclasses
+import functools
 import re
 
+from keras_transformers.contexts import without_context
 from keras_transformers.shards import Shards
 from keras_transformers.tables import PAIRS
 from keras_transformers.text import (
@@ -13,6 +15,7 @@ from keras_transformers.text import (
     read_pairs,
     train_of_fitting_size,
 )
+from keras_transformers.text.context import mark_of_context
 from keras_transformers.training import text_normalization
 
 from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
@@ -40,6 +43,7 @@ class TranslationData:
     source_language: str = "source"
     target_language: str = "target"
     shards: Shards | None = None  # where they are a stream, of which `train` is a sample
+    context: int = 0  # previous sources that stand before each, at most
 
     def head(self, **numbers):
         """The first pairs of each split, so many."""
@@ -78,6 +82,7 @@ def load(
     extra=(),
     upsample=1.0,
     reverse=False,
+    context=0,
 ):
     """Loads a set of sentence pairs; or several, of one direction of translation each.
 
@@ -95,30 +100,43 @@ def load(
         extra, upsample: Files of pairs that are learned from besides, see `extended`.
         reverse: Whether targets are translated to sources. The splits are the same, so that what
             is tested with in one direction is not learned from in the other.
+        context: Number of previous sources that stand before each, see `text.read_pairs`: own files
+            alone have their rows in the order of documents.
 
     Returns:
         A `TranslationData`.
 
     Raises:
-        ValueError: If the name is unknown, a file is missing from the three, or a set is unusable.
+        ValueError: If the name is unknown, a file is missing from the three, or a set is unusable;
+            or it has `context` and its rows are in no order.
     """
-    data = _load(dataset, train, valid, test, data_dir, columns, temperature)
+    if context and reverse:
+        raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
+    data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
     return extended(data.reversed() if reverse else data, extra, upsample)
 
 
-def _load(dataset, train, valid, test, data_dir, columns, temperature):
+def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
     files = {"train": several(train), "valid": several(valid), "test": several(test)}
-    if (found := _directions(dataset, files, data_dir, columns or None)) is not None:
+    read = functools.partial(read_pairs, columns=columns or None, context=context)
+    if context and not own_files(files):
+        raise ValueError(
+            "--context: give files whose rows are in the order of documents, by --train; those of "
+            f"data sets are shuffled. Received: {', '.join(map(str, several(dataset)))}"
+        )
+    if (found := _directions(dataset, files, data_dir, read)) is not None:
         corpora = {split: JoinedCorpus(parts) for split, parts in found.items()}
         corpora["train"] = dataclasses.replace(corpora["train"], temperature=temperature)
-        return TranslationData(", ".join(found["train"]), **corpora)
+        return TranslationData(", ".join(found["train"]), **corpora, context=context)
     (dataset,) = several(dataset)
     files = {split: given[0] if given else None for split, given in files.items()}
     if own_files(files):
         if shards := shards_of(files, PAIRS, chosen=columns or None):
+            if context:
+                raise ValueError(f"--context: {files['train']} is a stream, which is shuffled.")
             return _of_shards(shards, files["valid"], files["test"], columns or None)
-        read = {s: read_pairs(path, columns=columns or None) for s, path in files.items() if path}
-        return TranslationData("own files", **held_out_of(read))
+        corpora = {split: read(path) for split, path in files.items() if path}
+        return TranslationData("own files", **held_out_of(corpora), context=context)
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
@@ -134,7 +152,7 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature):
     return TranslationData(name, *corpora, *EMBEDDED[name])
 
 
-def _directions(dataset, files, data_dir, columns):
+def _directions(dataset, files, data_dir, read):
     """Dict of split -> dict of direction -> corpus; None where there is one direction alone."""
     if own_files(files):
         found = {split: named(given, f"--{split}") for split, given in files.items()}
@@ -146,7 +164,7 @@ def _directions(dataset, files, data_dir, columns):
                     f"--{split}: several directions are named, as en-de=a.tsv. Received: {given[0]}"
                 )
         found = {split: paths or {} for split, paths in found.items()}
-        return of_files(found, lambda path: read_pairs(path, columns=columns))
+        return of_files(found, read)
     each = list(map(str, several(dataset)))
     if len(each) == 1 and named(each, "--dataset") is None:
         return None
@@ -202,8 +220,8 @@ def _from_tfds(name, data_dir):
 def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte_fallback=False):
     """A tokenizer of all languages, with a mark of each where there are several directions.
 
-    The tag of extra pairs is a mark, too. Prints how well the vocabulary suits each language, by
-    the pairs that are held out.
+    Marks of extra pairs and of previous sources are among its own, too. Prints how well the
+    vocabulary suits each language, by the pairs that are held out.
 
     Args:
         data: A `TranslationData`.
@@ -212,8 +230,9 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
         pieces: "unigram" or "bpe", see `SentencePieceTokenizer.train`.
         byte_fallback: Whether unknown characters become their bytes.
     """
-    sides = data.train.sources, data.train.targets
+    sides = without_context(data.train.sources), data.train.targets
     rule, texts = normalization or text_normalization(*sides), sum(sides, [])
+    context = [mark_of_context(data.context)] if data.context else []
 
     def train(size):
         return SentencePieceTokenizer.train(
@@ -223,7 +242,7 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
             byte_fallback=byte_fallback,
             normalization=rule,
             languages=targets_of(data.train),
-            tags=getattr(data.train, "tags", ()),
+            tags=(*getattr(data.train, "tags", ()), *context),
         )
 
     chosen = vocab_size == "auto"
@@ -244,7 +263,9 @@ def _by_language(data):
     sides, found = (data.source_language, data.target_language), {}
     for name, corpus in getattr(data.valid, "parts", {"": data.valid}).items():
         languages = name.split("-") if name else sides
-        for language, texts in zip(languages, (corpus.sources, corpus.targets), strict=True):
+        for language, texts in zip(
+            languages, (without_context(corpus.sources), corpus.targets), strict=True
+        ):
             found.setdefault(language, []).extend(texts)
     return {language: texts for language, texts in found.items() if any(map(str.split, texts))}
 

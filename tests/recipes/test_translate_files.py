@@ -78,3 +78,42 @@ def test_bad_input_ends_in_a_sentence(shouter, folder, monkeypatch):
         monkeypatch.setattr(sys, "argv", arguments)
         with pytest.raises(SystemExit, match=rf"recipes.translate_files: .*{name}: {said}"):
             translate_files.main()
+
+
+class Reader:
+    """A predictor that notes what it is asked for."""
+
+    kind = "translator"
+
+    def __init__(self, context):
+        self.context, self.asked = context, []
+
+    def each(self, texts, batch_size, details):
+        self.asked += texts
+        for text in texts:
+            yield {"translation": text.rpartition("\x1e")[2].upper(), "truncated": False}
+
+
+@pytest.mark.parametrize(("trained", "asked"), [(2, None), (2, 1), (2, 0), (0, None)])
+def test_a_model_reads_as_many_previous_sentences_as_it_was_trained_with(
+    trained, asked, tmp_path, monkeypatch
+):
+    reader = Reader(trained)
+    monkeypatch.setattr(translate_files, "loaded", lambda *given: reader)
+    (tmp_path / "a.txt").write_text("It is old.\nThe door.\n\nGo in.\n")
+    translate("folder", tmp_path, str(tmp_path / "a.txt"), context=asked)
+    sentences = ["It is old.", "The door.", "Go in."]
+    most = trained if asked is None else asked
+    expected = ["\x1e".join(sentences[max(i - most, 0) : i + 1]) for i in range(3)]
+    assert reader.asked == expected
+    assert (tmp_path / "out" / "a.txt").read_text() == "IT IS OLD.\nTHE DOOR.\n\nGO IN.\n"
+
+
+@pytest.mark.parametrize(("trained", "said"), [(0, "no"), (2, "up to 2")])
+def test_more_context_than_a_model_was_trained_with_is_refused(
+    trained, said, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(translate_files, "loaded", lambda *given: Reader(trained))
+    (tmp_path / "a.txt").write_text("It is old.")
+    with pytest.raises(ValueError, match=f"trained with {said} previous sentences. Received: 3"):
+        translate("folder", tmp_path, str(tmp_path / "a.txt"), context=3)

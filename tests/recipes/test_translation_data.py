@@ -286,3 +286,36 @@ def test_directions_that_cannot_be_are_refused(given, message, tmp_path, monkeyp
         (tmp_path / name).write_text("a\tb\n" * 9)
     with pytest.raises(ValueError, match=message):
         translation.load(**given)
+
+
+def test_previous_sources_come_from_ones_own_files_and_a_mark_of_them_into_the_vocabulary(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("\n".join("" if i % 9 == 0 else f"source {i}\ttarget {i}" for i in range(90)))
+    data = translation.load(train=str(path), context=2)
+    corpora = [data.train, data.valid, data.test]
+    found = {text for corpus in corpora for text in corpus.sources}
+    assert {"source 1", "source 1\x1esource 2", "source 6\x1esource 7\x1esource 8"} <= found
+    assert "source 10" in found and len(found) == 80
+    tokenizer = translation.train_tokenizer(data, 30)
+    assert tokenizer.context.sentences == 2
+    assert not any("\x1e" in piece for piece in tokenizer.pieces(range(30)))
+    encoded = translation.encode(data.train, translation.both(tokenizer))
+    for pair, text in zip(encoded, data.train.sources, strict=True):
+        marks = pair["source"].numpy().tolist().count(tokenizer.context.mark)
+        assert marks == text.count("\x1e") and tokenizer.context.mark not in pair["target"].numpy()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "--context: give files .* by --train; .* shuffled. Received: ui.en-de"),
+        ({"dataset": ("ui.en-de", "bible.en-es")}, "Received: ui.en-de, bible.en-es"),
+        (dict.fromkeys(("train", "valid", "test"), "*.tsv"), "--context: .* is a stream"),
+        ({"train": "a.tsv", "context": -1}, "`context` must be 0 or more"),
+    ],
+)
+def test_context_needs_rows_in_the_order_of_documents(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a\tb\n" * 9)
+    with pytest.raises(ValueError, match=message):
+        translation.load(**{"context": 2} | given)

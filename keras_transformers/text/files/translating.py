@@ -1,16 +1,19 @@
 """Translates the segments of files, sentence by sentence, and keeps their marks."""
 
 import collections
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from keras_transformers.contexts import in_context, without_context
 from keras_transformers.text.files.marks import Shown, fits, with_unseen
 from keras_transformers.text.files.parts import Mark, Parts, joined
 from keras_transformers.text.files.sentences import Sentence, sentences
 from keras_transformers.text.files.text_file import TextFile
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
+Asked: TypeAlias = tuple[Parts, tuple[str, ...]]  # a sentence, and those before it
 
 _LINE_END = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _SPACED = re.compile(r"([\s,;:.!?)\]]*)(.*?)([\s(\[]*)\Z", re.DOTALL)
@@ -31,6 +34,8 @@ class FileTranslator:
     Args:
         ask: Function that translates a list of texts; None for one that it cannot translate.
         split: Function that gives the sentences of a text, see `SentenceSplitter`.
+        context: How many previous sentences of the same file stand before each that is asked for,
+            as `contexts.in_context` writes them.
 
     Attributes:
         counts: Counter of what was done.
@@ -43,8 +48,8 @@ class FileTranslator:
     b'OPEN THE DOOR.\n'
     """
 
-    def __init__(self, ask: Ask, split: Callable[[str], list[str]]) -> None:
-        self._ask, self._split = ask, split
+    def __init__(self, ask: Ask, split: Callable[[str], list[str]], context: int = 0) -> None:
+        self._ask, self._split, self._context = ask, split, context
         self.counts: collections.Counter[str] = collections.Counter()
         self._known: dict[str, str | None] = {}
 
@@ -56,10 +61,13 @@ class FileTranslator:
         """
         segments = [segment for file in files for segment in file.segments]
         split = [sentences(segment.parts, self._split) for segment in segments]
-        done = self._translated([each.core for row in split for each in row if each.core])
+        cores = [each.core for row in split for each in row if each.core]
+        sizes = [sum(bool(each.core) for each in row) for row in split]
+        asked = self._behind(files, cores, sizes)
+        done, sentence = self._translated(asked), iter(asked)
         found: list[Parts | None] = []
         for segment, row in zip(segments, split, strict=True):
-            new = [done.get(each.core) if each.core else () for each in row]
+            new = [done.get(next(sentence)) if each.core else () for each in row]
             missing = sum(each is None for each in new)
             self.counts["sentences"] += sum(bool(each.core) for each in row)
             self.counts["sentences left as they are"] += missing
@@ -72,34 +80,57 @@ class FileTranslator:
         rest = iter(found)
         return [[next(rest) for _ in file.segments] for file in files]
 
-    def _translated(self, cores: list[Parts]) -> dict[Parts, Parts | None]:
+    def _behind(
+        self, files: Sequence[TextFile], cores: list[Parts], sizes: list[int]
+    ) -> list[Asked]:
+        """Sentences with those before them in their file; how many each segment has."""
+        if not self._context:
+            return [(core, ()) for core in cores]
+        each, of_segment = iter(cores), iter(sizes)
+        found: list[Asked] = []
+        for file in files:
+            previous: tuple[str, ...] = ()
+            for core in itertools.islice(
+                each, sum(itertools.islice(of_segment, len(file.segments)))
+            ):
+                found.append((core, previous))
+                previous = (*previous, _bare(core))[-self._context :]
+        return found
+
+    def _translated(self, sentences: list[Asked]) -> dict[Asked, Parts | None]:
         """Translations of sentences, by any of the ways."""
-        waiting = list(dict.fromkeys(cores))
-        done: dict[Parts, Parts | None] = {}
+        waiting = list(dict.fromkeys(sentences))
+        done: dict[Asked, Parts | None] = {}
         ways = [("with tags", _tagged), ("with markup found again", _found), ("in pieces", _pieces)]
         for name, way in ways:
-            asked = {core: way(core) for core in waiting}
+            asked = {sentence: _after(sentence[1], way(sentence[0])) for sentence in waiting}
             self._learn(text for texts, _ in asked.values() for text in texts)
-            for core, (texts, read) in asked.items():
+            for sentence, (texts, read) in asked.items():
                 answers = [self._known[text] for text in texts]
                 parts = read([answer or "" for answer in answers]) if all(answers) else None
                 if parts is not None:
-                    done[core] = parts
-                    if any(isinstance(part, Mark) and _visible(part) for part in core):
+                    done[sentence] = parts
+                    if any(isinstance(part, Mark) and _visible(part) for part in sentence[0]):
                         self.counts[f"sentences with markup, translated {name}"] += 1
-            waiting = [core for core in waiting if core not in done]
+            waiting = [sentence for sentence in waiting if sentence not in done]
         return done
 
     def _learn(self, texts: Iterable[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
             for text, answer in zip(new, self._ask(new), strict=True):
-                if answer is not None and answer != text:
+                if answer is not None and [answer] != without_context([text]):
                     answer = _LINE_END.sub(" ", answer)
                 self._known[text] = answer
 
 
 Way: TypeAlias = tuple[list[str], Callable[[list[str]], Parts | None]]
+
+
+def _after(previous: Sequence[str], way: Way) -> Way:
+    """A way whose texts stand behind previous sentences, if there are such."""
+    texts, read = way
+    return ([in_context(text, previous) for text in texts] if previous else texts), read
 
 
 def _of(sentence: Sentence, new: Parts | None) -> Parts:

@@ -317,3 +317,22 @@ def test_a_missing_package_names_its_extra(package, make, monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[documents\]'"):
         make()
     inline_markdown.parser.cache_clear()
+
+
+def test_previous_sentences_of_the_same_file_stand_before_each():
+    asked = []
+
+    def ask(texts):
+        asked.extend(re.sub("<.*?>", "", text) for text in texts)
+        return [text.rpartition("\x1e")[2] for text in texts]
+
+    data = b"One a. Two b.\n\nThe *Three* c.\n\n42\n\nTwo b. One a.\n", b"Two b."
+    files = [read("a.md", data[0]), read("b.txt", data[1])]
+    cut = re.compile(r".+?\.\s*|.+").findall
+    translated = FileTranslator(ask, cut, context=2).translate(files)
+    assert asked == [
+        *("One a.", "One a.\x1eTwo b.", "One a.\x1eTwo b.\x1eThe Three c."),
+        *("Two b.\x1eThe Three c.\x1eTwo b.", "The Three c.\x1eTwo b.\x1eOne a.", "Two b."),
+    ]
+    pairs = zip(files, translated, strict=True)
+    assert tuple(file.rebuilt(parts) for file, parts in pairs) == data
