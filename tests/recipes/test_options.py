@@ -140,7 +140,7 @@ def test_a_run_goes_on_with_its_numbers_and_refuses_others_be_they_the_default(s
         with pytest.raises(SystemExit, match=f"begun with --{option} .*Received: --{option}"):
             start("translation", "--resume", f"--{option}", default[option.replace("-", "_")])
     begun = {"output": str(tmp_path / "run"), "resume": True}
-    with pytest.raises(ValueError, match="begun with --learning-rate 0.25. Received.*0.005"):
+    with pytest.raises(ValueError, match="begun with --learning-rate 0.25. Received.*0.006"):
         configure(kind("translation"), **begun, learning_rate=default["learning_rate"])
     found = start("translation", "--resume", "--checkpoint-steps", 7, "--devices", "data=1")
     assert (found.run.checkpoint_steps, found.run.devices) == (7, "data=1")
