@@ -8,7 +8,7 @@ See https://arxiv.org/abs/1409.0473. The same data, optimizer, search and scores
 `recipes.translation`, so that the two can be compared: 27.0 BLEU and 57.2 chrF on the 1,000 test
 pairs of the first data set with beam 4, in 10.2 minutes of training and evaluation on two cores of
 an AMD EPYC with AVX-512, at some 5,600 target tokens a second (seed 1). There the Transformer has
-33.4 BLEU.
+39.3 BLEU, and 33.4 with sinusoidal positions and splits that are drawn to the end, as here.
 sacreBLEU nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
