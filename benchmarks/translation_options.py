@@ -149,78 +149,92 @@ def pools(group, folder, text):
     ], (strengths)
 
 
-def train(group, arrays, strengths, vocab_size):
-    """The model, and the values of its weights for each member, `(members, ...)`."""
-    import jax
-    import jax.numpy as jnp
+def first_values(group, vocab_size):
+    """A model; and its trainable and other values of each member, `(members, ...)`."""
     import keras
 
     from keras_transformers.models import Transformer
-    from keras_transformers.training import Muon, token_learning
 
-    members, steps, rows = group["members"], group["steps"], group["rows"]
-    passes = 2 if group["r_drop"] else 1
-    rows //= passes
-    states = []
-    for member in members:
+    kinds = []
+    for member in group["members"]:
         keras.utils.set_random_seed(member["seed"])
-        model = Transformer.from_variant(
-            group["variant"], vocab_size, dropout=group["dropout"], norm_first=True,
-            positions=group["positions"],
-        )  # fmt: skip
+        sizes = {"dropout": group["dropout"], "positions": group["positions"]}
+        model = Transformer.from_variant(group["variant"], vocab_size, norm_first=True, **sizes)
         model.build({"source": (None, None), "target": (None, None)})
-        kinds = model.trainable_variables, model.non_trainable_variables
-        states.append([[np.array(variable) for variable in kind] for kind in kinds])
-    optimizer = Muon(learning_rate=1.0, weight_decay=0.05)
-    optimizer.build(model.trainable_variables)
-    rate_at = next(i for i, v in enumerate(optimizer.variables) if v.path.endswith("learning_rate"))
+        kinds.append((model.trainable_variables, model.non_trainable_variables))
+    return model, [
+        [np.stack([np.array(each) for each in of]) for of in zip(*kind, strict=True)]
+        for kind in zip(*kinds, strict=True)
+    ]
+
+
+def step_of(group, model, optimizer):
+    """Function of weights, other state and optimizer's state, a number, a batch and a rate."""
+    import jax
+    import jax.numpy as jnp
+
+    from keras_transformers.training import token_learning
+
     loss = token_learning(0, 0.1, r_drop=group["r_drop"])["loss"]
-    names = ("source", "target", "source_segments", "target_segments", "labels")
-    pool = dict(zip(names, map(jnp.asarray, arrays), strict=True))
-
-    def numbers(name, default):
-        return jnp.array([member.get(name, default) for member in members])
-
-    def of_pool(name):
-        return jnp.array([strengths.index(member.get(name, 0.5)) for member in members])
-
-    own = {
-        "rate": numbers("rate", group["rate"]),
-        "first": of_pool("first"),
-        "last": of_pool("last"),
-    }
+    paths = [variable.path for variable in optimizer.variables]
+    rate_at = next(i for i, path in enumerate(paths) if path.endswith("learning_rate"))
 
     def loss_of(weights, state, batch):
-        batch = {name: jnp.repeat(ids, passes, axis=0) for name, ids in batch.items()}
+        batch = {name: jnp.repeat(ids, passes(group), axis=0) for name, ids in batch.items()}
         labels = batch.pop("labels")
         logits, state = model.stateless_call(weights, state, batch, training=True)
         return loss(labels, logits), state
 
-    def step(carry, number, own, pool):
+    def step(carry, batch, rate):
         weights, state, moments = carry
-        which = jnp.where(number < 0.7 * steps, own["first"], own["last"])
-        at = number * rows % (pool["labels"].shape[1] // rows * rows)
-        batch = {
-            name: jax.lax.dynamic_slice(ids, (which, at, 0), (1, rows, ids.shape[2]))[0].astype(int)
-            for name, ids in pool.items()
-        }
         (value, state), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights, state, batch)
-        rate = own["rate"] * jnp.minimum((number + 1) / 100, 1 - number / steps)
         moments = [rate if i == rate_at else each for i, each in enumerate(moments)]
         weights, moments = optimizer.stateless_apply(moments, gradients, weights)
         return (weights, state, moments), value
 
-    def block(carry, own, begin, pool):
-        each = begin + jnp.arange(BLOCK)
-        return jax.lax.scan(lambda carry, number: step(carry, number, own, pool), carry, each)
+    return step
 
+
+def passes(group):
+    return 2 if group["r_drop"] else 1
+
+
+def train(group, arrays, strengths, vocab_size):
+    """The model, and the values of its weights for each member, `(members, ...)`."""
+    import jax
+    import jax.numpy as jnp
+
+    from keras_transformers.training import Muon
+
+    members, steps, rows = group["members"], group["steps"], group["rows"] // passes(group)
+    model, values = first_values(group, vocab_size)
+    optimizer = Muon(learning_rate=1.0, weight_decay=0.05)
+    optimizer.build(model.trainable_variables)
+    moments = [np.stack([np.array(each)] * len(members)) for each in optimizer.variables]
+    step = step_of(group, model, optimizer)
+    names = ("source", "target", "source_segments", "target_segments", "labels")
+    pool = dict(zip(names, map(jnp.asarray, arrays), strict=True))
+    used = pool["labels"].shape[1] // rows * rows
+
+    def block(carry, own, begin, pool):
+        def next_step(carry, number):
+            which = jnp.where(number < 0.7 * steps, own["first"], own["last"])
+            begins = (which, number * rows % used, 0)
+            batch = {
+                name: jax.lax.dynamic_slice(ids, begins, (1, rows, ids.shape[2]))[0].astype(int)
+                for name, ids in pool.items()
+            }
+            rate = own["rate"] * jnp.minimum((number + 1) / 100, 1 - number / steps)
+            return step(carry, batch, rate)
+
+        return jax.lax.scan(next_step, carry, begin + jnp.arange(BLOCK))
+
+    own = {"rate": [member.get("rate", group["rate"]) for member in members]}
+    for name in ("first", "last"):
+        own[name] = [strengths.index(member.get(name, 0.5)) for member in members]
+    own = {name: jnp.array(each) for name, each in own.items()}
     together = jax.jit(jax.vmap(block, in_axes=(0, 0, None, None)), donate_argnums=0)
-    values = [
-        [jnp.stack(parts) for parts in zip(*kind, strict=True)]
-        for kind in zip(*states, strict=True)
-    ]
-    moments = [jnp.stack([jnp.asarray(np.array(v))] * len(members)) for v in optimizer.variables]
-    carry = (*values, moments)
+    carry = jax.tree.map(jnp.asarray, (*values, moments))
     for begin in range(0, steps, BLOCK):
         carry, values = together(carry, own, begin, pool)
         if begin % (20 * BLOCK) == 0:
