@@ -53,7 +53,7 @@ def tokens_per_second(vocab):
     lists, rows = random_lists(vocab, rng), {}
     for batch in BATCHES:
         source = words(vocab, rng, (batch, LENGTH))
-        listed = np.count_nonzero(lists.within(source, (0, 1, 2)).allowed.any(axis=0))
+        listed = int(np.count_nonzero(lists.within(source, (0, 1, 2)).allowed.any(axis=0)))
         for name, search in SEARCHES.items():
             ways = {"all": search, "within": Shortlisted(lists, search)}
             found = {way: [] for way in ways}
