@@ -33,13 +33,12 @@ import shutil
 
 import tyro
 
-import keras_transformers
 from keras_transformers.tables import account
 from keras_transformers.text import cleaning
 
-from .bad_input import ending_in_a_sentence, program
 from .bulk import job, rows
-from .bulk.answers import loaded
+from .bulk.answers import loaded_translator
+from .command_line import command
 from .data.extra import TAG
 from .data.pair_files import Writer
 
@@ -99,9 +98,7 @@ def run(config):
         cleaning.LengthRatio(config.length_ratio),
     ]
     kept = Writer(config.output, ("source", "target"))
-    predictor = loaded(*config.asked)
-    if predictor.kind != "translator":
-        raise ValueError(f"{config.folder} must be a translator. Received: a {predictor.kind}")
+    predictor = loaded_translator(*config.asked)
     found = rows.find(config.lines, "text", config.column, config.field)
     folder = kept.path.with_name(f"{kept.path.name}.answers")
     measured = job.answer(config, predictor, found, folder, "jsonl")
@@ -127,11 +124,7 @@ def run(config):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    called = program("back_translate")
-    config = tyro.cli(Config, prog=called, description=__doc__)
-    with ending_in_a_sentence(called, ImportError):
-        keras_transformers.compile_cache()
-        run(config)
+    command("back_translate", Config, __doc__, run, ImportError, compiles=True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ import tyro
 from keras_transformers.tables import account
 from keras_transformers.text import cleaning
 
-from .bad_input import ending_in_a_sentence, program
+from .command_line import command
 from .data.pair_files import PairFiles, Writer
 
 SAME = ("tag", "placeholder", "address")
@@ -170,10 +170,7 @@ def _check_apart(read, written):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    called = program("clean_pairs")
-    config = tyro.cli(Config, prog=called, description=__doc__)
-    with ending_in_a_sentence(called, ImportError):
-        run(config)
+    command("clean_pairs", Config, __doc__, run, ImportError)
 
 
 if __name__ == "__main__":

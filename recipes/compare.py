@@ -18,7 +18,7 @@ import tyro
 from keras_transformers.training import compare_translations
 from keras_transformers.visualization import grouped_bars
 
-from .bad_input import ending_in_a_sentence, program
+from .command_line import command
 from .translating import by_direction, panels_of_reports
 
 
@@ -113,14 +113,16 @@ def draw(folders, path):
     grouped_bars(panels_of_reports(by_direction(reports)), path)
 
 
+def run(config):
+    """Prints the table, and draws it where a figure is asked for."""
+    print(compare(config.runs, config.samples))
+    if config.figure is not None:
+        draw(config.runs, config.figure)
+
+
 def main():
     """The command line; bad input ends in one sentence."""
-    called = program("compare")
-    config = tyro.cli(Config, prog=called, description=__doc__)
-    with ending_in_a_sentence(called):
-        print(compare(config.runs, config.samples))
-        if config.figure is not None:
-            draw(config.runs, config.figure)
+    command("compare", Config, __doc__, run)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import os
 
 import tyro
 
-from .bad_input import ending_in_a_sentence, program
+from .command_line import command
 
 # Before gradio is imported: it says nothing to anyone, and asks nobody for a newer version.
 QUIET = {
@@ -80,10 +80,7 @@ def launching(layout):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    called = program("demo")
-    config = tyro.cli(Config, prog=called, description=__doc__)
-    with ending_in_a_sentence(called, ImportError):
-        serve(config).block_thread()
+    command("demo", Config, __doc__, lambda config: serve(config).block_thread(), ImportError)
 
 
 if __name__ == "__main__":

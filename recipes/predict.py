@@ -19,13 +19,12 @@ import typing
 
 import tyro
 
-import keras_transformers
 from keras_transformers.predictors import Refused
 
-from .bad_input import ending_in_a_sentence, program
 from .bulk import job, rows
 from .bulk.answers import loaded
 from .bulk.shards import BAD_ROWS, LINE
+from .command_line import command
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +77,8 @@ def run(config):
 
 
 def main():
-    """Runs with the command line; bad input ends in one sentence."""
-    called = program("predict")
-    config = tyro.cli(Config, prog=called, description=__doc__)
-    with ending_in_a_sentence(called, ImportError):
-        keras_transformers.compile_cache()
-        run(config)
+    """The command line; bad input ends in one sentence."""
+    command("predict", Config, __doc__, run, ImportError, compiles=True)
 
 
 if __name__ == "__main__":

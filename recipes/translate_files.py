@@ -35,12 +35,12 @@ import time
 
 import tyro
 
-import keras_transformers
 from keras_transformers.predictors import Refused
 from keras_transformers.text.files import FileTranslator, SentenceSplitter, read_file
 
-from .bad_input import ending_in_a_sentence, program
-from .bulk.answers import loaded
+from .bulk.answers import loaded_translator
+from .bulk.shards import write_whole
+from .command_line import command
 
 REPORT = "report.json"
 
@@ -90,9 +90,7 @@ def find(config):
 
 def asker(config):
     """What translates a list of texts, with None for what is cut or refused; and the context."""
-    predictor = loaded(config.folder, config.signature, config.target_language)
-    if predictor.kind != "translator":
-        raise ValueError(f"{config.folder} must be a translator. Received: a {predictor.kind}")
+    predictor = loaded_translator(config.folder, config.signature, config.target_language)
     context = predictor.context if config.context is None else config.context
     if not 0 <= context <= predictor.context:
         trained = f"up to {predictor.context}" if predictor.context else "no"
@@ -130,7 +128,7 @@ def run(config):
     seconds = time.perf_counter() - started
     for (_, path), content in zip(pairs, contents, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, content)
+        write_whole(path, content)
     report = {
         "files": len(files),
         **translator.counts,
@@ -144,16 +142,9 @@ def run(config):
         },
     }
     told = json.dumps(report, indent=2, ensure_ascii=False)
-    _write(pathlib.Path(config.output, REPORT), told.encode())
+    write_whole(pathlib.Path(config.output, REPORT), told.encode())
     _say(config, report)
     return report
-
-
-def _write(path, content):
-    """A file that is whole or not there."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 def _say(config, report):
@@ -171,11 +162,7 @@ def _say(config, report):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    called = program("translate_files")
-    config = tyro.cli(Config, prog=called, description=__doc__)
-    with ending_in_a_sentence(called, ImportError):
-        keras_transformers.compile_cache()
-        run(config)
+    command("translate_files", Config, __doc__, run, ImportError, compiles=True)
 
 
 if __name__ == "__main__":

@@ -166,6 +166,7 @@ SHARED = (
     "bad_input",
     "bulk",
     "by_depth",
+    "command_line",
     "data",
     "devices",
     "flops",

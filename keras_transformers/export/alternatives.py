@@ -6,15 +6,13 @@ import tensorflow as tf
 
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import bounded
-from keras_transformers.generation.request import most_tokens, padding_of
-from keras_transformers.text.frames import in_marks
+from keras_transformers.generation.request import padding_of
+from keras_transformers.predictors.inspected import MOST
 
 PREFIX = (
     tf.TensorSpec([None], tf.string, name="text"),
     tf.TensorSpec([None], tf.string, name="prefix"),
 )
-MOST = 64  # of the pieces that may follow
 
 
 class Alternatives(Besides):
@@ -39,12 +37,7 @@ class Alternatives(Besides):
         translator = self._translator_of()
         sources, _, cut = translator._sources(text, *language)
         before, _ = translator.target_marks
-        lengths = [most_tokens(each) + len(before) for each in translator._lengths]
-        room = lengths[-1] - len(before)
-        prefix, shortened = bounded(prefix, lengths[-1])
-        ids = self._tokenizer.tokenize(prefix)
-        too_long = (ids.row_lengths() > room) | shortened
-        targets = in_marks(ids[:, :room], (before, ()))
+        targets, too_long, lengths = self._targets(prefix, before)
         number = min(MOST, self._tokenizer.vocab_size)
 
         def compute(sources: tf.RaggedTensor, targets: tf.RaggedTensor) -> dict[str, tf.Tensor]:

@@ -7,7 +7,9 @@ import tensorflow as tf
 
 from keras_transformers.export.piece_names import PieceNames
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.text.frames import cutter_of_targets
+from keras_transformers.export.served import bounded
+from keras_transformers.generation.request import most_tokens
+from keras_transformers.text.frames import cutter_of_targets, in_marks
 
 
 class Besides(tf.Module):
@@ -41,6 +43,17 @@ class Besides(tf.Module):
             return self._answer(*given, rounds=rounds)
 
         return tf.function(answer, input_signature=tuple(inputs))
+
+    def _targets(
+        self, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, list[int]]:
+        """Ids of translations between marks, which of them are cut, and lengths to pad them to."""
+        lengths = [most_tokens(each) + len(before) for each in self._translator_of()._lengths]
+        texts, shortened = bounded(texts, lengths[-1])
+        ids = self._tokenizer.tokenize(texts)
+        room = lengths[-1] - len(before) - len(after)
+        targets = in_marks(ids[:, :room], (before, after))
+        return targets, (ids.row_lengths() > room) | shortened, lengths
 
     def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         raise NotImplementedError

@@ -6,9 +6,7 @@ import tensorflow as tf
 
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import bounded
-from keras_transformers.generation.request import most_tokens, padding_of
-from keras_transformers.text.frames import in_marks
+from keras_transformers.generation.request import padding_of
 
 PAIR = (
     tf.TensorSpec([None], tf.string, name="text"),
@@ -38,12 +36,7 @@ class GivenTranslations(Besides):
         translator = self._translator_of()
         sources, _, cut = translator._sources(text, *language)
         before, after = translator.target_marks
-        lengths = [most_tokens(each) + len(before) for each in translator._lengths]
-        translation, shortened = bounded(translation, lengths[-1])
-        ids = self._tokenizer.tokenize(translation)
-        room = lengths[-1] - len(before) - len(after)
-        too_long = (ids.row_lengths() > room) | shortened
-        targets = in_marks(ids[:, :room], (before, after))
+        targets, too_long, lengths = self._targets(translation, before, after)
         chosen = len(before)
         widest = lengths[-1] - chosen
 

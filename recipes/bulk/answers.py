@@ -31,6 +31,14 @@ def loaded(folder, signature, target_language=None, search="own", seed=1):
     return predictor
 
 
+def loaded_translator(folder, *asked):
+    """`loaded`, of what must be a translator; ValueError if it is none."""
+    predictor = loaded(folder, *asked)
+    if predictor.kind != "translator":
+        raise ValueError(f"{folder} must be a translator. Received: a {predictor.kind}")
+    return predictor
+
+
 def answered(predictor, rows):
     """JSON lines, bytes, one for each of a list of `Row`s.
 

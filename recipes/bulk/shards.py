@@ -54,7 +54,7 @@ class Shards:
             self.finished = begun["finished"]
         else:
             self.finished = None
-            self._write(self._job, json.dumps({"about": about, "finished": None}).encode())
+            write_whole(self._job, json.dumps({"about": about, "finished": None}).encode())
         self._about = about
         self._parts.mkdir(exist_ok=True)
         if self.finished:
@@ -66,7 +66,7 @@ class Shards:
 
     def write(self, number, lines):
         """Keeps the JSON lines of a shard, bytes."""
-        self._write(self._of(number), lines)
+        write_whole(self._of(number), lines)
 
     def join(self, number, form, kind):
         """Writes `predictions` and the bad rows from all shards, in order, and ends the job.
@@ -109,7 +109,7 @@ class Shards:
         """Says that the job is done, with what was measured, and removes the shards."""
         self.finished = finished
         about = {"about": self._about, "finished": finished}
-        self._write(self._job, json.dumps(about, indent=2).encode())
+        write_whole(self._job, json.dumps(about, indent=2).encode())
         shutil.rmtree(self._parts)
 
     def _of(self, number):
@@ -120,14 +120,15 @@ class Shards:
             with open(self._of(i), "rb") as file:
                 yield from file
 
-    def _write(self, path, content):
-        """All of it or nothing, whenever the process or the machine stops."""
-        part = path.with_name(f"{path.name}.part")
-        with open(part, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+
+def write_whole(path, content):
+    """All of it or nothing, whenever the process or the machine stops."""
+    part = path.with_name(f"{path.name}.part")
+    with open(part, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def record(kind, row, answer):

@@ -14,6 +14,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
+import keras_transformers
 from keras_transformers.predictors import ImageClassifierPredictor
 from recipes import predict
 from recipes.bulk.rows import Row
@@ -156,7 +157,7 @@ def test_images_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatch)
         }
 
     classifier = ImageClassifierPredictor(classify, ["any"])
-    monkeypatch.setattr(predict.keras_transformers, "load", lambda *_: classifier)
+    monkeypatch.setattr(keras_transformers, "load", lambda *_: classifier)
     (tmp_path / "in" / "deep").mkdir(parents=True)
     for name, height in (("b.png", 5), ("a.jpg", 7), ("deep/c.png", 3)):
         PIL.Image.fromarray(np.zeros((height, 4), np.uint8)).save(tmp_path / "in" / name)
