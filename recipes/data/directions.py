@@ -64,13 +64,25 @@ class JoinedCorpus:
         return "\n".join(f"{name}: {part.summary()}" for name, part in self.parts.items())
 
     def mixture(self, tokenizer):
-        """The `Mixture` of the directions, with the marks of a tokenizer."""
+        """The `Mixture` of the directions by `weights_of`, with the marks of a tokenizer."""
         marks = tuple(tokenizer.language_marks[target_of(name)] for name in self.parts)
-        return Mixture(tuple(map(len, self.parts.values())), marks, self.temperature)
+        corpora = tuple(self.parts.values())
+        weights = weights_of(corpora, self.temperature)
+        return Mixture(tuple(map(len, corpora)), marks, self.temperature, weights)
 
     def _changed(self, change):
         parts = {name: change(name, part) for name, part in self.parts.items()}
         return dataclasses.replace(self, parts=parts)
+
+
+def weights_of(corpora, temperature):
+    """The weights by which `Mixture` shares out text instead of pairs.
+
+    Steps and minutes are spent on text: of two directions with equal text, that of the shorter
+    pairs is shown in more pairs.
+    """
+    lengths = [sum(map(len, corpus.targets)) / len(corpus) for corpus in corpora]
+    return tuple(length ** (1 / temperature - 1) for length in lengths)
 
 
 def target_of(direction):

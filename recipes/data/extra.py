@@ -7,7 +7,7 @@ import re
 from keras_transformers.contexts import without_context
 from keras_transformers.text import Mixture, PairCorpus, read_pairs
 
-from .directions import DIRECTION, JoinedCorpus, target_of
+from .directions import DIRECTION, JoinedCorpus, target_of, weights_of
 
 SIDES = ("sources", "targets")
 TAG = "<bt>"  # before sources that were translated back (Caswell et al. 2019)
@@ -102,11 +102,13 @@ class ExtendedCorpus:
         for each in self.extra:
             tag = (known[TAG],) if each.tagged else ()
             parts.append((each.direction, each.corpus, tag, 1.0))
+        temperature = getattr(self.own, "temperature", 1.0)
+        by_text = weights_of([corpus for _, corpus, _, _ in parts], temperature)
         return Mixture(
             sizes=tuple(len(corpus) for _, corpus, _, _ in parts),
             marks=tuple((*_language(tokenizer, name), *tag) for name, _, tag, _ in parts),
-            temperature=getattr(self.own, "temperature", 1.0),
-            weights=tuple(weight for *_, weight in parts),
+            temperature=temperature,
+            weights=tuple(by * weight for by, (*_, weight) in zip(by_text, parts, strict=True)),
         )
 
     def _changed(self, own, change):

@@ -145,7 +145,7 @@ def written(folder, name, number):
 
 
 def test_several_directions_are_one_set_whose_marks_stand_before_sources(tmp_path):
-    paths = {name: written(tmp_path, name, number) for name, number in (("a", 200), ("b", 100))}
+    paths = {"a": written(tmp_path, "a", 200), "b": written(tmp_path, "longer b", 100)}
     train = (f"en-de={paths['a']}", f"en-es={paths['b']}")
     data = translation.load(train=train, test=f"de-es={paths['b']}", temperature=5)
     assert list(data.train.parts) == list(data.valid.parts) == ["en-de", "en-es"]
@@ -160,7 +160,10 @@ def test_several_directions_are_one_set_whose_marks_stand_before_sources(tmp_pat
     assert firsts == [tokenizer.language_marks[code] for code in corpus.languages]
     assert not {4, 5} & {int(token) for pair in encoded for token in pair["target"]}
     counts = corpus.mixture(tokenizer).counts
-    weights = [len(part) ** 0.2 for part in corpus.parts.values()]
+    # Shares of text, in pairs of another length each.
+    texts = [sum(map(len, part.targets)) for part in corpus.parts.values()]
+    sizes = map(len, corpus.parts.values())
+    weights = [size * text**-0.8 for size, text in zip(sizes, texts, strict=True)]
     assert abs(counts[0] - len(corpus) * weights[0] / sum(weights)) <= 0.5
     epoch = translation.encode(corpus, tokenizers, shuffle_seed=1, epoch=0, sample=0.1)
     assert [int(pair["source"][0]) for pair in epoch].count(4) == counts[0]
