@@ -43,15 +43,23 @@ def test_a_change_of_the_source_is_seen(tmp_path):
     (tmp_path / "a.py").write_text(source + "        return 2\n", "utf-8")
     assert "return 2" in tool().filled(filled, tmp_path)
     with pytest.raises(ValueError, match="a.py has no `A.g`"):
-        tool().excerpt("a.py", "A.g", tmp_path)
+        tool().excerpt("a.py", "A.g", root=tmp_path)
+
+
+def test_a_part_of_a_function_is_shown(tmp_path):
+    (tmp_path / "a.py").write_text("def f():\n    a = 1\n    b = a\n    return b\n", "utf-8")
+    filled = tool().filled('<!-- code: a.py f "a = 1" "b =" -->\n', tmp_path)
+    assert filled.endswith("```py\n# a.py: f, in part\na = 1\nb = a\n```\n")
+    with pytest.raises(ValueError, match="a.py: f has no line with 'c ='"):
+        tool().excerpt("a.py", "f", ("a = 1", "c ="), tmp_path)
 
 
 def test_code_that_is_shown_is_short():
     long = [
-        f"{path.name}: {name}"
+        f"{path.name}: {found['name']}"
         for path in CONCEPTS.glob("*.md")
-        for _, name, block in tool().MARKER.findall(path.read_text("utf-8"))
-        if block.count("\n") > 26
+        for found in tool().MARKER.finditer(path.read_text("utf-8"))
+        if found["block"].count("\n") > 26
     ]
     assert long == []
 

@@ -8,8 +8,10 @@ A page says which definition it shows, and the block after the marker is that de
     ```
 
 The name is a function, a class, a method (`Class.method`) or a variable that is assigned at the top
-of the file. Docstrings are left out. `python docs/hooks/code_excerpts.py` rewrites the blocks of
-all pages; when the site is built, they are filled in again.
+of the file. Docstrings are left out. Of a long function a part is shown, from the first line with
+one text to the next with another: `<!-- code: FILE NAME "text" "text" -->`.
+`python docs/hooks/code_excerpts.py` rewrites the blocks of all pages; when the site is built, they
+are filled in again.
 
 Such blocks are "py" and not "python", for a method does not run by itself.
 """
@@ -24,22 +26,26 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs"
 MARKER = re.compile(
-    r"^<!-- code: (?P<file>\S+) (?P<name>\S+) -->\n(?:```py\n(?P<block>.*?)^```$)?",
+    r"^<!-- code: (?P<file>\S+) (?P<name>\S+)(?: \"(?P<start>[^\"]+)\" \"(?P<end>[^\"]+)\")? -->\n"
+    r"(?:```py\n(?P<block>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 REGISTRATION = "@keras.saving.register_keras_serializable"
 
 
-def excerpt(file: str, name: str, root: pathlib.Path = ROOT) -> str:
+def excerpt(
+    file: str, name: str, part: tuple[str, str] | None = None, root: pathlib.Path = ROOT
+) -> str:
     """The source of one definition without its docstrings, under a line that says where it is.
 
     Args:
         file: Path of a Python file in the repository.
         name: Its qualified name, as in `Class.method`.
+        part: Texts in the first and the last line that are shown; by default all are.
         root: The repository.
 
     Raises:
-        ValueError: If the file has no such definition.
+        ValueError: If the file has no such definition, or that no such lines.
     """
     source = (root / file).read_text(encoding="utf-8")
     node = _found(ast.parse(source), file, name)
@@ -53,7 +59,21 @@ def excerpt(file: str, name: str, root: pathlib.Path = ROOT) -> str:
         for i in range(first, node.end_lineno + 1)
         if i not in hidden and not lines[i - 1].startswith(REGISTRATION)
     ]
-    return f"# {file}: {name}\n" + textwrap.dedent("\n".join(shown)).strip("\n") + "\n"
+    title = f"# {file}: {name}"
+    if part is not None:
+        shown, title = _between(shown, part, f"{file}: {name}"), f"{title}, in part"
+    return f"{title}\n" + textwrap.dedent("\n".join(shown)).strip("\n") + "\n"
+
+
+def _between(lines: list[str], part: tuple[str, str], owner: str) -> list[str]:
+    found = []
+    for text in part:
+        start = found[-1] if found else 0
+        numbers = [i for i in range(start, len(lines)) if text in lines[i]]
+        if not numbers:
+            raise ValueError(f"code_excerpts: {owner} has no line with {text!r}")
+        found.append(numbers[0])
+    return lines[found[0] : found[1] + 1]
 
 
 def _found(tree: ast.AST, file: str, name: str) -> Any:
@@ -84,7 +104,8 @@ def filled(page: str, root: pathlib.Path = ROOT) -> str:
 
     def block(match: re.Match[str]) -> str:
         marker = match[0].splitlines()[0]
-        return f"{marker}\n```py\n{excerpt(match['file'], match['name'], root)}```"
+        part = (match["start"], match["end"]) if match["start"] else None
+        return f"{marker}\n```py\n{excerpt(match['file'], match['name'], part, root)}```"
 
     return MARKER.sub(block, page)
 
