@@ -1,0 +1,101 @@
+"""A page for each result in `benchmarks/results`: the command that measured it, and its figures."""
+
+import ast
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+
+from mkdocs.structure.files import File
+
+OF_ONE_MODULE = {  # results whose names do not begin with that of their module
+    "serving_soak": "tests/serving/__main__.py",
+    "serving_versions": "tests/serving/__main__.py",
+    "swin_training": "benchmarks/image_training.py",
+    "vit_training": "benchmarks/image_training.py",
+}
+
+
+def module(root: pathlib.Path, name: str) -> pathlib.Path:
+    """The source of what measured `benchmarks/results/NAME.json`."""
+    if name in OF_ONE_MODULE:
+        return root / OF_ONE_MODULE[name]
+    words = name.split("_")
+    for count in range(len(words), 0, -1):
+        path = root / "benchmarks" / "_".join(words[:count])
+        for source in (path.with_suffix(".py"), path / "__main__.py"):
+            if source.exists():
+                return source
+    raise LookupError(f"no module of benchmarks measures {name}: name it in OF_ONE_MODULE")
+
+
+def about(source: pathlib.Path) -> tuple[str, str]:
+    """What a module says of itself: its first line, and the rest, its commands fenced."""
+    first, _, rest = (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n\n")
+    fenced = re.sub(
+        r"(?m)^((?: {4}.*\n)+)",
+        lambda found: f"```bash\n{re.sub('(?m)^ {4}', '', found[1])}```\n",
+        rest + "\n",
+    )
+    return first.replace("\n", " "), fenced
+
+
+def figures(result: pathlib.Path) -> str:
+    """The tables of a result as it wrote them, or else those that its JSON makes."""
+    written = result.with_suffix(".md")
+    if written.exists():
+        return re.sub(r"\A# .*\n+", "", written.read_text())
+    held = json.loads(result.read_text())
+    versions = ", ".join(" ".join(each) for each in held["versions"].items())
+    parts = [f"{held['date']}, {held['machine']}; {versions}."]
+    for title, rows in held.items():
+        if isinstance(rows, dict) and all(isinstance(row, dict) for row in rows.values()):
+            parts.append(f"## {title.capitalize()}\n\n{table(rows)}")
+    return "\n\n".join(parts)
+
+
+def table(rows: dict[str, dict[str, object]]) -> str:
+    """A Markdown table of rows with the same keys."""
+    columns = list(dict.fromkeys(key for row in rows.values() for key in row))
+    lines = [["candidate", *columns], ["---", *("---:" for _ in columns)]]
+    lines += [[name, *(_cell(row.get(key, "")) for key in columns)] for name, row in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |".replace("_", " ") for line in lines)
+
+
+def _cell(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
+    """What the folder `benchmarks` holds: address and text of each page, and their list."""
+    results = sorted((root / "benchmarks" / "results").glob("*.json"))
+    listed = ["* [Benchmarks](index.md)"]
+    index = ["| result | what is measured | when |", "| --- | --- | --- |"]
+    for result in results:
+        name, title = result.stem, result.stem.replace("_", " ").capitalize()
+        source = module(root, name)
+        first, rest = about(source)
+        pictures = [
+            f"![{picture.stem.replace('_', ' ')}]({picture.name})"
+            for picture in sorted(result.parent.glob(f"{name}*.png"))
+        ]
+        where = f"Measured by `{source.relative_to(root)}`; figures: `{result.relative_to(root)}`."
+        text = [f"# {title}", first, where, rest, figures(result), *pictures]
+        yield f"benchmarks/{name}.md", "\n\n".join(text) + "\n"
+        listed.append(f"* [{title}]({name}.md)")
+        index.append(
+            f"| [{title}]({name}.md) | {first} | {json.loads(result.read_text())['date']} |"
+        )
+    start = "# Benchmarks\n\nWhat was measured, on what, when, and by which command.\n\n"
+    yield "benchmarks/index.md", start + "\n".join(index) + "\n"
+    yield "benchmarks/SUMMARY.md", "\n".join(listed) + "\n"
+
+
+def on_files(files, config):
+    root = pathlib.Path(config.config_file_path).parent
+    for address, text in pages(root):
+        files.append(File.generated(config, address, content=text))
+    for picture in (root / "benchmarks" / "results").glob("*.png"):
+        address = f"benchmarks/{picture.name}"
+        files.append(File.generated(config, address, abs_src_path=str(picture)))
+    return files
