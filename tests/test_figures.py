@@ -27,7 +27,7 @@ EXCEPTIONS = {
 NUMBER = r"(?<![\w.,/-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?: ?± ?[\d.]+)?"
 UNITS = (
     r"%|percent|(?:milli|micro)?seconds?|minutes?|hours?|ms|µs|s|[KMGT]i?B|(?:mega|giga)bytes"
-    r"|times|x(?! \d)|BLEU|chrF\+*|TER|m?AP(?:50|75)?|perplexity|bits a|points?|[GTM]?FLOPs?(?:/s)?"
+    r"|times|x(?! [\d(])|BLEU|chrF\+*|TER|m?AP(?:50|75)?|perplexity|bits a byte|points?|[GTM]?FLOPs?(?:/s)?"
     r"|(?:\w+ )?(?:tokens|images|pictures|sentences|texts|pairs|rows|steps)(?:/s| (?:a|per) second)"
 )
 METRICS = (
@@ -161,6 +161,8 @@ b, 2 = b
         "-->\n\n| of | ours | ratio | more |\n|---|---:|---:|---|\n| b | 2.0 | 25% |  |\n\n" in made
     )
     assert figures.filled(made, results) == (made, [])
+    across = page.replace("{?nothing}", "{@ > theirs | .0f}").replace("b, 2 = b\n", "")
+    assert "| b, 2 | 2.0 | 25% | 8 |" in figures.filled(across, results)[0]
     every, _ = figures.filled(page.replace("b, 2 = b\n", ""), results)
     assert "| a | 1234.5 | 200% |  |\n| b, 2 | 2.0 |" in every
 
