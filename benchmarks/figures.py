@@ -11,8 +11,8 @@ values of it; and paths and numbers may be joined by ` / `, ` * ` and ` - `, fro
 
 A whole table is made from a declaration: the path, a line for each row that is wanted (none: all
 there are), and the table's head and pattern; `{}` is the name of a row, `{path | FORMAT}` a value
-of it and `{?path}` one that may be missing. A path begins at the row, or, if it has `@` for the row's
-key, at the table's path:
+of it and `{?path}` one that may be missing. A path begins at the row, or, if it has `@` for the
+row's key, at the table's path:
 
     <!--table decoding > searches
     greedy, batch 1 = greedy, 1
