@@ -33,7 +33,9 @@ def test_code_of_the_pages_is_that_of_the_source():
 
 
 def test_a_change_of_the_source_is_seen(tmp_path):
-    source = 'import x\n\n\nclass A:\n    """Doc."""\n\n    @x\n    def f(self):\n        """Doc."""\n'
+    source = (
+        'import x\n\n\nclass A:\n    """Doc."""\n\n    @x\n    def f(self):\n        """Doc."""\n'
+    )
     (tmp_path / "a.py").write_text(source + "        # why\n        return 1\n", "utf-8")
     page = "text\n\n<!-- code: a.py A.f -->\n\nmore\n"
     filled = tool().filled(page, tmp_path)
