@@ -115,9 +115,9 @@ def _cell(value: object) -> str:
 
 
 def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """What the folder `benchmarks` holds: address and text of each page, and their list."""
+    """What the folder `benchmarks/results` holds: address and text of each page, their list."""
     results = sorted((root / "benchmarks" / "results").glob("*.json"))
-    listed = ["* [Benchmarks](index.md)"]
+    listed = ["* [All results](index.md)"]
     index = ["| result | what is measured | when |", "| --- | --- | --- |"]
     for result in results:
         name, title = result.stem, result.stem.replace("_", " ").capitalize()
@@ -129,12 +129,12 @@ def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
         ]
         where = f"All figures: `{result.relative_to(root)}`."
         text = [f"# {title}", first, rest, where, figures(result), *pictures]
-        yield f"benchmarks/{name}.md", "\n\n".join(text) + "\n"
+        yield f"benchmarks/results/{name}.md", "\n\n".join(text) + "\n"
         listed.append(f"* [{title}]({name}.md)")
         index.append(f"| [{title}]({name}.md) | {first} | {held['date']} |")
-    start = "# Benchmarks\n\nWhat was measured, on what, when, and by which command.\n\n"
-    yield "benchmarks/index.md", start + "\n".join(index) + "\n"
-    yield "benchmarks/SUMMARY.md", "\n".join(listed) + "\n"
+    start = "# All results\n\nWhat was measured, on what, when, and by which command.\n\n"
+    yield "benchmarks/results/index.md", start + "\n".join(index) + "\n"
+    yield "benchmarks/results/SUMMARY.md", "\n".join(listed) + "\n"
 
 
 def on_files(files, config):
@@ -142,6 +142,6 @@ def on_files(files, config):
     for address, text in pages(root):
         files.append(File.generated(config, address, content=text))
     for picture in (root / "benchmarks" / "results").glob("*.png"):
-        address = f"benchmarks/{picture.name}"
+        address = f"benchmarks/results/{picture.name}"
         files.append(File.generated(config, address, abs_src_path=str(picture)))
     return files
