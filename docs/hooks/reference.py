@@ -5,13 +5,16 @@ The sources are read, not imported.
 """
 
 import ast
+import functools
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mkdocs.structure.files import File
 
 PACKAGE = "keras_transformers"
+SOURCE = re.compile(r'<details class="mkdocstrings-source">.*?</details>', re.DOTALL)
 GROUPS = {  # folders of `layers`, in the order in which its page has them
     "attention": "Attention",
     "positions": "Positions",
@@ -58,9 +61,7 @@ class Name(NamedTuple):
 
 def public(root: pathlib.Path, package: str) -> list[Name]:
     """The public names of `keras_transformers.PACKAGE`, as its source has them."""
-    folder = root / PACKAGE / package.replace(".", "/")
-    source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    tree = ast.parse(source.read_text())
+    tree = _read(root, f"{PACKAGE}.{package}")
     homes = {
         alias.asname or alias.name: node.module
         for node in tree.body
@@ -87,19 +88,28 @@ def _defined(tree: ast.Module) -> list[str]:
     return [n.name for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
 
 
+@functools.cache
+def _read(root: pathlib.Path, module: str) -> ast.Module:
+    path = root / module.replace(".", "/")
+    return ast.parse(
+        (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    )
+
+
+def _first(docstring: str | None) -> str:
+    return (docstring or "").split("\n\n")[0].replace("\n", " ")
+
+
 def _summary(root: pathlib.Path, home: str, name: str) -> str:
-    path = root / home.replace(".", "/")
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    for node in ast.parse(source.read_text()).body:
-        if getattr(node, "name", None) == name:
-            return (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
-    return ""
+    found = (node for node in _read(root, home).body if getattr(node, "name", None) == name)
+    return next((_first(ast.get_docstring(node)) for node in found), "")
 
 
 def page(root: pathlib.Path, package: str) -> str:
     """The page of a package: its docstring, a table of its names, and each of them."""
     names, path = public(root, package), f"{PACKAGE}.{package}"
-    lines = [f"# {PAGES[package]}", "", f"`{path}`", "", _intro(root, package), ""]
+    told = ast.get_docstring(_read(root, path)) or ""
+    lines = [f"# {PAGES[package]}", "", f"`{path}`", "", told, ""]
     lines += ["| name | |", "| --- | --- |"]
     lines += [
         f"| [`{each.name}`][{path}.{each.name}] | {each.summary.replace('|', chr(92) + '|')} |"
@@ -115,12 +125,6 @@ def page(root: pathlib.Path, package: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _intro(root: pathlib.Path, package: str) -> str:
-    folder = root / PACKAGE / package.replace(".", "/")
-    source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    return ast.get_docstring(ast.parse(source.read_text())) or ""
-
-
 def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
     """What the folder `reference` holds: address and text of each page, and their list."""
     listed = ["* [Reference](index.md)"]
@@ -129,7 +133,7 @@ def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
         address = f"{package.replace('.', '_')}.md"
         yield f"reference/{address}", page(root, package)
         listed.append(f"* [{title}]({address})")
-        first = _intro(root, package).split("\n\n")[0].replace("\n", " ")
+        first = _first(ast.get_docstring(_read(root, f"{PACKAGE}.{package}")))
         table.append(f"| [`{package}`]({address}) | {first} |")
     start = "# Reference\n\nEach public name once, from docstrings and signatures.\n\n"
     yield "reference/index.md", start + "\n".join(table) + "\n"
@@ -141,3 +145,16 @@ def on_files(files, config):
     for address, text in pages(root):
         files.append(File.generated(config, address, content=text))
     return files
+
+
+def on_page_content(content, page, **_):
+    """Takes the sources out of a page while search reads it: they are most of it."""
+    taken = page.meta["sources"] = SOURCE.findall(content)
+    numbers = iter(range(len(taken)))
+    return SOURCE.sub(lambda _: f"<!-- source {next(numbers)} -->", content)
+
+
+def on_post_page(output, page, **_):
+    """Puts them back."""
+    taken = page.meta["sources"]
+    return re.sub(r"<!-- source (\d+) -->", lambda found: taken[int(found[1])], output)
