@@ -11,7 +11,8 @@ values of it; and paths and numbers may be joined by ` / `, ` * ` and ` - `, fro
 
 A whole table is made from a declaration: the path, a line for each row that is wanted (none: all
 there are), and the table's head and pattern; `{}` is the name of a row, `{path | FORMAT}` a value
-of it and `{?path}` one that may be missing:
+of it and `{?path}` one that may be missing. A path begins at the row, or, if it has `@` for the
+row's key, at the table's path:
 
     <!--table decoding > searches
     greedy, batch 1 = greedy, 1
@@ -135,14 +136,14 @@ class Results:
         chosen = [line.partition(" = ") for line in lines[:start]] or [(name,) for name in names]
         table = lines[start : start + 2]
         for key, *label in chosen:
-            row = self.inside(node, key.split(" > "), head)
-            for pattern in lines[start + 2 :]:
-                table += [self._row(pattern, row, (label and label[-1]) or key, f"{head} > {key}")]
+            name = (label and label[-1]) or key
+            table += [self._row(line, node, key, name, head) for line in lines[start + 2 :]]
         return "\n".join(table)
 
-    def _row(self, pattern, row, name, path):
-        def look_up(inner):
-            return self.inside(row, inner.split(" > "), f"{path} > {inner}")
+    def _row(self, pattern, node, key, name, head):
+        def look_up(path):
+            within = path.replace("@", key) if "@" in path else f"{key} > {path}"
+            return self.inside(node, within.split(" > "), f"{head} > {within}")
 
         def fill(cell):
             if not cell[2]:

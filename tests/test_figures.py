@@ -1,5 +1,6 @@
 """Claims about the figures of README.md and docs/: they are those of benchmarks/results."""
 
+import ast
 import json
 import pathlib
 import re
@@ -27,7 +28,8 @@ EXCEPTIONS = {
 NUMBER = r"(?<![\w.,/-])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?: ?± ?[\d.]+)?"
 UNITS = (
     r"%|percent|(?:milli|micro)?seconds?|minutes?|hours?|ms|µs|s|[KMGT]i?B|(?:mega|giga)bytes"
-    r"|times|x(?! \d)|BLEU|chrF\+*|TER|m?AP(?:50|75)?|perplexity|bits a|points?|[GTM]?FLOPs?(?:/s)?"
+    r"|times|x(?! [\d(])|BLEU|chrF\+*|TER|m?AP(?:50|75)?|perplexity|bits a byte|points?"
+    r"|[GTM]?FLOPs?(?:/s)?"
     r"|(?:\w+ )?(?:tokens|images|pictures|sentences|texts|pairs|rows|steps)(?:/s| (?:a|per) second)"
 )
 METRICS = (
@@ -161,6 +163,8 @@ b, 2 = b
         "-->\n\n| of | ours | ratio | more |\n|---|---:|---:|---|\n| b | 2.0 | 25% |  |\n\n" in made
     )
     assert figures.filled(made, results) == (made, [])
+    across = page.replace("{?nothing}", "{@ > theirs | .0f}").replace("b, 2 = b\n", "")
+    assert "| b, 2 | 2.0 | 25% | 8 |" in figures.filled(across, results)[0]
     every, _ = figures.filled(page.replace("b, 2 = b\n", ""), results)
     assert "| a | 1234.5 | 200% |  |\n| b, 2 | 2.0 |" in every
 
@@ -249,3 +253,122 @@ def test_the_command_says_where_a_page_differs(tmp_path):
     assert "README.md: lines [2] differ" in checked.stderr
     assert run().returncode == 0
     assert run("--check").returncode == 0
+
+
+# Recipe -> what its description says it reaches: a pattern, and the results of its groups.
+HEADLINES = {
+    "translation": [
+        (
+            r"([\d.]+) BLEU and ([\d.]+) chrF in ([\d.]+) minutes",
+            "recipes > translation > default > {}",
+            ["bleu | .1f", "chrf | .1f", "minutes | .1f"],
+        ),
+        (
+            r"; ([\d.]+) and ([\d.]+) with `--positions sinusoidal",
+            "recipes > translation > sinusoidal > {}",
+            ["bleu", "chrf"],
+        ),
+    ],
+    "recurrent_translation": [
+        (
+            r"([\d.]+) BLEU and ([\d.]+) chrF on .* in ([\d.]+) minutes",
+            "recipes > translation > recurrent > {}",
+            ["bleu", "chrf", "minutes"],
+        ),
+        (
+            r"Transformer has ([\d.]+) BLEU, and ([\d.]+) with",
+            "recipes > translation > {}",
+            ["default > bleu | .1f", "sinusoidal > bleu"],
+        ),
+    ],
+    "vit": [
+        (
+            r"([\d.]+), ([\d.]+) and ([\d.]+) % top-1 in ([\d.]+) minutes",
+            "recipes > images > vit > {}",
+            ["top1 > 0", "top1 > 1", "top1 > 2", "minutes"],
+        )
+    ],
+    "swin": [
+        (
+            r"([\d.]+) % top-1 in ([\d.]+) minutes",
+            "recipes > images > swin > {}",
+            ["top1", "minutes"],
+        )
+    ],
+    "mae": [
+        (
+            r"([\d.]+) % top-1 fine-tuned, ([\d.]+) % by the probe, ([\d.]+) % from random",
+            "recipes > masked_autoencoder > top1 > {} > mean",
+            ["pre-trained, fine-tuned", "pre-trained, linear probe", "random weights"],
+        )
+    ],
+    "picture_text": [
+        (
+            r"([\d.]+) % right, and ([\d.]+) % with other pictures, after (\d+) minutes",
+            "recipes > images > picture_text > {}",
+            ["accuracy", "accuracy_other_images", "minutes"],
+        )
+    ],
+    "masked_language_model": [
+        (
+            r"([\d.]+) % of the hidden tokens .* perplexity ([\d.]+),",
+            "recipes > texts > masked_language_model > {}",
+            ["hidden_tokens_found_percent", "perplexity_per_token"],
+        )
+    ],
+    "text_classification": [
+        (
+            r"([\d.]+) \+- ([\d.]+) % of the test .* ([\d.]+) \+- ([\d.]+) % from random",
+            "recipes > texts > text_classification > starts > {}",
+            [
+                "pre-trained > accuracy > mean",
+                "pre-trained > accuracy > deviation",
+                "random weights > accuracy > mean",
+                "random weights > accuracy > deviation",
+            ],
+        )
+    ],
+    "language_model": [
+        (
+            r"([\d.]+) bits a byte, perplexity ([\d,]+) a word",
+            "language_modeling > candidates > ours > {}",
+            ["bits_per_byte | .2f", "perplexity_per_word | ,.0f"],
+        )
+    ],
+    "mixers": [
+        (
+            r"`mlp` classifies ([\d.]+) % .* `attention` ([\d.]+) %, `nothing` ([\d.]+) %",
+            "mixers > rows > {} > images > mean",
+            ["mlp", "attention", "nothing"],
+        ),
+        (
+            r"plays\) ([\d.]+), ([\d.]+) and ([\d.]+) %",
+            "mixers > rows > {} > passages > mean",
+            ["mlp", "attention", "nothing"],
+        ),
+    ],
+    "detr": [
+        (
+            r"AP50 ([\d.]+) \+- ([\d.]+) on the held-out",
+            "{} of detection > runs > recipes.detr > * > held_out_ap50 | .1f",
+            ["mean", "deviation"],
+        ),
+        (
+            r"tiles, ([\d.]+) \+- ([\d.]+) on other",
+            "{} of detection > runs > recipes.detr > * > test_ap50 | .1f",
+            ["mean", "deviation"],
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("recipe", HEADLINES)
+def test_a_recipe_describes_what_was_measured(recipe):
+    """What the description of a recipe, so its --help, says it reaches is in the results."""
+    module = ast.parse((ROOT / "recipes" / f"{recipe}.py").read_text("utf-8"))
+    description = " ".join(ast.get_docstring(module).split())
+    results = figures.Results()
+    for pattern, path, values in HEADLINES[recipe]:
+        found = re.search(pattern, description)
+        assert found, f"recipes/{recipe}.py does not say {pattern!r}"
+        assert list(found.groups()) == [results.formatted(path.format(each)) for each in values]
