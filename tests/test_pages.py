@@ -53,9 +53,9 @@ def prepare_vit(folder):
 PREPARED = {"runs/translation": prepare_translation, "runs/vit": prepare_vit}
 
 
-def run_page(page):
+def run_page(page, text=None):
     """Runs the Python blocks of a page in order, in this folder; returns what they have named."""
-    text = read(page)
+    text = read(page) if text is None else text
     for needed in re.findall(r"^<!-- needs: ([^>]+) -->", text, re.MULTILINE):
         for name in needed.split():
             pathlib.Path(name).mkdir(parents=True)
@@ -177,7 +177,7 @@ def links(page):
 def made_by_the_site(path):
     """Whether a page is made of a result, a docstring or a file at the top when the site is."""
     folder = path.resolve().parent
-    if folder == ROOT / "docs" / "benchmarks":
+    if folder == ROOT / "docs" / "benchmarks" / "results":
         return (ROOT / "benchmarks" / "results" / f"{path.stem}.json").exists()
     return folder == ROOT / "docs" / "reference" or path.name in ("changelog.md", "contributing.md")
 
