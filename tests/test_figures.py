@@ -20,7 +20,7 @@ EXCEPTIONS = {
         r"(Keras|TensorFlow|Python|KerasHub|PyTorch|JAX|timm|CTranslate2|Transformers) [\d.]+": (
             "a version"
         ),
-    }
+    },
     "docs/how_to/few_labels.md": {"0.75 times": "an option"},
     "docs/how_to/fine_tune.md": {"1 GiB": "a limit in the code"},
     "docs/how_to/litert_and_onnx.md": {"2 GiB": "a limit of the format"},
