@@ -1,4 +1,4 @@
-"""Equations between `$..$` and `$$..$$` become MathML, which needs no script and no font of its own.
+"""Equations between `$..$` and `$$..$$` become MathML, which needs neither script nor font.
 
 `pymdownx.arithmatex` finds them, so that code stays as it is.
 """
