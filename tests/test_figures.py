@@ -136,7 +136,8 @@ def results(tmp_path):
         ("one > seeds > 1 > top | .0%", "75%"),
         ("max of one > seeds > * > top", "0.75"),
         ("mean of one > seeds > * > top | .3f", "0.625"),
-        ("deviation of one > seeds > * > top | .2f", "0.18"),
+        ("spread of one > seeds > * > top | .2f", "0.62 ± 0.18"),
+        ("spread of one > speed > b* > ours | .1f", "2.0 (one seed)"),
         ("count of one > seeds", "2"),
         ("one > speed > a > ours / one > speed > a > theirs | .2f", "2.00"),
         ("one > speed > a > theirs / 1000 * 2 | .3f", "1.234"),
@@ -183,7 +184,7 @@ b, 2 = b
             "b <!--= one > speed > c -->1<!--/-->",
             "page.md:1: 'one > speed > c' has no 'c', only ['a'",
         ),
-        ("b <!--= one > seeds > 7 -->1<!--/-->", "has no '7', only list"),
+        ("b <!--= one > seeds > 7 -->1<!--/-->", "has no '7', only ['0', '1']"),
         ("b <!--= one > speed -->1<!--/-->", "'one > speed' is a dict, not a value"),
         ("b <!--= one > date | .1f -->1<!--/-->", "Unknown format code 'f'"),
         (
@@ -350,15 +351,10 @@ HEADLINES = {
     ],
     "detr": [
         (
-            r"AP50 ([\d.]+) \+- ([\d.]+) on the held-out",
-            "{} of detection > runs > recipes.detr > * > held_out_ap50 | .1f",
-            ["mean", "deviation"],
-        ),
-        (
-            r"tiles, ([\d.]+) \+- ([\d.]+) on other",
-            "{} of detection > runs > recipes.detr > * > test_ap50 | .1f",
-            ["mean", "deviation"],
-        ),
+            r"AP50 ([\d.]+ \+- [\d.]+) on the held-out tiles, ([\d.]+ \+- [\d.]+) on other",
+            "spread of detection > runs > recipes.detr > * > {} | .1f",
+            ["held_out_ap50", "test_ap50"],
+        )
     ],
 }
 
@@ -372,4 +368,5 @@ def test_a_recipe_describes_what_was_measured(recipe):
     for pattern, path, values in HEADLINES[recipe]:
         found = re.search(pattern, description)
         assert found, f"recipes/{recipe}.py does not say {pattern!r}"
-        assert list(found.groups()) == [results.formatted(path.format(each)) for each in values]
+        said = [each.replace("+-", "±") for each in found.groups()]
+        assert said == [results.formatted(path.format(each)) for each in values]
