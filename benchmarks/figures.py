@@ -67,7 +67,7 @@ AGGREGATES = {"min": min, "max": max, "mean": statistics.fmean, "spread": Spread
 
 def pages(root=ROOT):
     """README.md, CHANGELOG.md and the pages of docs/ that are written by hand."""
-    found = [root / "README.md", root / "README.new.md", root / "CHANGELOG.md"]
+    found = [root / "README.md", root / "CHANGELOG.md"]
     found += sorted((root / "docs").rglob("*.md"))
     made = root / "docs" / "benchmarks" / "results"
     return [page for page in found if page.exists() and made not in page.parents]
