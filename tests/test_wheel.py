@@ -142,7 +142,7 @@ def without_this_clone():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with a source distribution, and the wheel made of it, as `python -m build` does."""
+    """The folder with a source distribution and the wheel of it, as `python -m build` has them."""
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("built")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=ROOT)
