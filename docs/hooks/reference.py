@@ -5,6 +5,7 @@ The sources are read, not imported.
 """
 
 import ast
+import collections
 import functools
 import pathlib
 import re
@@ -14,6 +15,8 @@ from typing import NamedTuple
 from mkdocs.structure.files import File
 
 PACKAGE = "keras_transformers"
+CODE = re.compile(r"<code>([\w.]+)</code>")
+LEFT_ALONE = re.compile(r"(<(?:a|h\d|pre)\b.*?</(?:a|h\d|pre)>)", re.DOTALL)
 SOURCE = re.compile(r'<details class="mkdocstrings-source">.*?</details>', re.DOTALL)
 GROUPS = {  # folders of `layers`, in the order in which its page has them
     "attention": "Attention",
@@ -110,7 +113,7 @@ def page(root: pathlib.Path, package: str) -> str:
     names, path = public(root, package), f"{PACKAGE}.{package}"
     told = ast.get_docstring(_read(root, path)) or ""
     lines = [f"# {PAGES[package]}", "", f"`{path}`", "", told, ""]
-    lines += ["| name | |", "| --- | --- |"]
+    lines += ["| name | what it is |", "| --- | --- |"]
     lines += [
         f"| [`{each.name}`][{path}.{each.name}] | {each.summary.replace('|', chr(92) + '|')} |"
         for each in names
@@ -128,7 +131,7 @@ def page(root: pathlib.Path, package: str) -> str:
 def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
     """What the folder `reference` holds: address and text of each page, and their list."""
     listed = ["* [Reference](index.md)"]
-    table = ["| package | |", "| --- | --- |"]
+    table = ["| package | what is in it |", "| --- | --- |"]
     for package, title in PAGES.items():
         address = f"{package.replace('.', '_')}.md"
         yield f"reference/{address}", page(root, package)
@@ -144,17 +147,45 @@ def on_files(files, config):
     root = pathlib.Path(config.config_file_path).parent
     for address, text in pages(root):
         files.append(File.generated(config, address, content=text))
+    config.extra["names"] = addresses(root)
     return files
 
 
-def on_page_content(content, page, **_):
-    """Takes the sources out of a page while search reads it: they are most of it."""
+def addresses(root: pathlib.Path) -> dict[str, str]:
+    """Where a name in code leads: `layers.ALiBi`, and `ALiBi` where only one package has it."""
+    full = {
+        f"{package}.{each.name}": package for package in PAGES for each in public(root, package)
+    }
+    found = {name: _address(package, name) for name, package in full.items()}
+    short = collections.Counter(name.rpartition(".")[2] for name in full)
+    for name, package in full.items():
+        last = name.rpartition(".")[2]
+        if short[last] == 1 and len(re.findall("[A-Z]", last)) > 1:  # no word of other meaning
+            found[last] = _address(package, name)
+    return found
+
+
+def _address(package: str, name: str) -> str:
+    return f"reference/{package.replace('.', '_')}.html#{PACKAGE}.{name}"
+
+
+def on_page_content(content, page, config, **_):
+    """Links names in code to the reference, and takes the sources out while search reads a page."""
     taken = page.meta["sources"] = SOURCE.findall(content)
     numbers = iter(range(len(taken)))
-    return SOURCE.sub(lambda _: f"<!-- source {next(numbers)} -->", content)
+    content = SOURCE.sub(lambda _: f"<!-- source {next(numbers)} -->", content)
+    up = "../" * page.file.src_uri.count("/")
+
+    def linked(found):
+        address = config.extra["names"].get(found[1].removeprefix(f"{PACKAGE}."))
+        return f'<a href="{up}{address}">{found[0]}</a>' if address else found[0]
+
+    parts = LEFT_ALONE.split(content)
+    parts[::2] = [CODE.sub(linked, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def on_post_page(output, page, **_):
-    """Puts them back."""
+    """Puts the sources back."""
     taken = page.meta["sources"]
     return re.sub(r"<!-- source (\d+) -->", lambda found: taken[int(found[1])], output)
