@@ -28,7 +28,8 @@ def pictures(model, preprocessing, corpus, probabilities, scores, attention):
 def draw_labels(scores, path):
     """How well each label is found, beside how often it is there."""
     rows = {row["class"]: row for row in scores.table if row["images"]}
-    comparison({"Each label of the test set": rows}, path, y="f1", x=("images",))
+    title = "Each label of the test set"
+    comparison(rows, path, ["f1", "images"], logarithmic=["images"], title=title)
 
 
 def draw_attention(model, preprocessing, corpus, probabilities, attention, path):

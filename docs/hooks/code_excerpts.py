@@ -26,8 +26,8 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs"
 MARKER = re.compile(
-    r"^<!-- code: (?P<file>\S+) (?P<name>\S+)(?: \"(?P<start>[^\"]+)\" \"(?P<end>[^\"]+)\")? -->\n"
-    r"(?:```py\n(?P<block>.*?)^```$)?",
+    r"^<!-- code: (?P<file>\S+) (?P<name>\S+)(?: \"(?P<start>[^\"]+)\" \"(?P<end>[^\"]+)\")? -->"
+    r"(?:\n```py\n(?P<block>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 REGISTRATION = "@keras.saving.register_keras_serializable"

@@ -27,7 +27,9 @@ def on_page_content(content, page, **_):
         block, inline = match[1] == "div", match[2]
         latex = html.unescape(match[3] if inline is None else inline).strip()
         try:
-            return mathml(latex, "block" if block else "inline")
+            if block:
+                return f'<div class="equation">{mathml(latex, "block")}</div>'
+            return mathml(latex, "inline")
         except Exception as error:
             log.warning(f"{page.file.src_uri}: ${latex}$: {error!r}")
             return match[0]
