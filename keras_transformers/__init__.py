@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from keras_transformers.loading import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "alignment",
     "caching",

@@ -9,7 +9,7 @@ question is which play they are from. Variants with positions inside attention h
 
 Measured on two cores of an AMD EPYC with AVX-512 in 2.2 hours, with other work beside it: `mlp`
 classifies 83.2 % of the pictures rightly, `attention` 80.1 %, `nothing` 75.5 %; of the passages (36
-plays) 16.2, 25.2 and 12.1 %. The whole table is in the README.
+plays) 16.2, 25.2 and 12.1 %. The whole table is in docs/benchmarks.
 """
 
 import collections
