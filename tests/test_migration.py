@@ -1,36 +1,30 @@
-"""Claims about docs/start and docs/migrate: equality with KerasHub and transformers holds.
-
-Blocks that need them, of the extra `benchmark`, run where they are installed; the others always do,
-see `tests/test_pages.py`.
-"""
+"""Claims about docs/migrate: what is said to be equal to KerasHub and transformers is."""
 
 import importlib.util
-import pathlib
 import re
 
 import pytest
 
-from tests.test_pages import in_own_process, name_of, run_page
+from tests import test_pages
 
-ROOT = pathlib.Path(__file__).parent.parent
-PAGES = [*ROOT.glob("docs/start/*.md"), *ROOT.glob("docs/migrate/*.md")]
-PEERS = {"KerasHub": "keras_hub", "transformers": "transformers"}
+PEERS = {"KerasHub": ["keras_hub"], "transformers": ["transformers", "torch"]}
 NEEDS = re.compile(r"<!-- not run: needs (\w+); tests/test_migration.py runs it -->\n")
+PAGES = [page for page in test_pages.PAGES if NEEDS.search(test_pages.read(page))]
 
 
-def run_with_peers(page):
-    """Runs the blocks of a page in order, those that need peers too."""
-    run_page(page, NEEDS.sub("\n", page.read_text(encoding="utf-8")))
-
-
-def peers_of(page):
-    return sorted(set(NEEDS.findall(page.read_text(encoding="utf-8"))))
+def run_page_with_peers(page):
+    test_pages.run_page(page, NEEDS.sub("", test_pages.read(page)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted(filter(peers_of, PAGES)), ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=test_pages.name_of)
 def test_equality_with_peers_that_a_page_claims_holds(page, tmp_path):
-    missing = [name for name in peers_of(page) if not importlib.util.find_spec(PEERS[name])]
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)}, of the extra `benchmark`")
-    in_own_process(run_with_peers, page, tmp_path)
+    for peer in NEEDS.findall(test_pages.read(page)):
+        for module in PEERS[peer]:
+            if not importlib.util.find_spec(module):
+                pytest.skip(f"needs {module}, of the extra `benchmark`")
+    test_pages.in_own_process(run_page_with_peers, page, tmp_path)
+
+
+def test_pages_have_blocks_with_peers():
+    assert {page.name for page in PAGES} == {"keras_hub.md", "hugging_face.md"}
