@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Strings, StrPath
+from keras_transformers.extras import needed_by
 from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
@@ -175,7 +176,8 @@ class SentencePieceTokenizer(tf.Module):
         Raises:
             FileNotFoundError, ValueError: As `load`.
         """
-        import sentencepiece
+        with needed_by("SentencePieceTokenizer"):
+            import sentencepiece
 
         path = pathlib.Path(path)
         if not path.is_file():

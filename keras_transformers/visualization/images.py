@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath, Values
+from keras_transformers.extras import needed_by
 from keras_transformers.visualization.panels import make_panels, save
 
 
@@ -98,7 +99,8 @@ def images_with_boxes(
             "images_with_boxes: there must be found and true boxes for each image. Received: "
             f"{len(images)} images, {len(found)} found, {len(true)} true"
         )
-    from matplotlib.patches import Rectangle
+    with needed_by("drawing"):
+        from matplotlib.patches import Rectangle
 
     figure, panels = make_panels(len(images), columns, 3.2, 3.2)
     for axes, image, (boxes, scores), truth in zip(panels, images, found, true, strict=True):
