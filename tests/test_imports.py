@@ -181,6 +181,7 @@ SHARED += (
     "image_scores",
     "labelled_batches",
     "last_part",
+    "next_steps",
     "options",
     "pages",
     "progress",
