@@ -1,4 +1,4 @@
-"""Pictures outside of `docs`, as pages link to them in a clone, are pages' neighbours on the site."""
+"""Pictures outside of `docs`, where pages find them in a clone, stand beside them on the site."""
 
 import pathlib
 import posixpath
