@@ -188,8 +188,8 @@ def test_rooms_of_the_map_stand_above_what_they_import(hooks):
 
 def test_each_result_has_a_page_with_its_command(site):
     for result in (ROOT / "benchmarks" / "results").glob("*.json"):
-        text = (site / "benchmarks" / f"{result.stem}.html").read_text(encoding="utf-8")
+        text = (site / "benchmarks" / "results" / f"{result.stem}.html").read_text(encoding="utf-8")
         assert "<table>" in text, result
     assert "python -m benchmarks.decoding" in re.sub(
-        "<[^>]*>", "", (site / "benchmarks" / "decoding.html").read_text(encoding="utf-8")
+        "<[^>]*>", "", (site / "benchmarks" / "results" / "decoding.html").read_text(encoding="utf-8")
     )
