@@ -6,8 +6,9 @@
 A figure stands in a page between two comments, `<!--= NAME > key > key | FORMAT -->3.5<!--/-->`:
 the file `results/NAME.json`, the keys that lead to the value (in lists the position, from 0) and a
 format of Python's, such as `.1f`, `,` or `.0%`; without one the value as it is. Before a path may
-stand `min of`, `max of`, `mean of`, `deviation of` or `count of`, if `*` for a key makes several
-values of it; and paths and numbers may be joined by ` / `, ` * ` and ` - `, from left to right.
+stand `min of`, `max of`, `mean of`, `spread of` (mean ± standard deviation) or `count of`, if a `*`
+in a key makes several values of it; and paths and numbers may be joined by ` / `, ` * ` and ` - `,
+from left to right.
 
 A whole table is made from a declaration: the path, a line for each row that is wanted (none: all
 there are), and the table's head and pattern; `{}` is the name of a row, `{path | FORMAT}` a value
@@ -48,19 +49,25 @@ TABLE = re.compile(
 )
 CELL = re.compile(r"\{(\??)([^{}]*)\}")
 BARE = re.compile(r"[ \t]*(?:(?:[-*+>]|\d+[.)])[ \t]+)*")
-AGGREGATES = {
-    "min": min,
-    "max": max,
-    "mean": statistics.fmean,
-    "deviation": statistics.stdev,
-    "count": len,
-}
 OPERATORS = {"/": operator.truediv, "*": operator.mul, "-": operator.sub}
+
+
+class Spread(tuple):
+    """Values of which a format shows the mean and the standard deviation."""
+
+    def __format__(self, form):
+        mean = format(statistics.fmean(self), form)
+        return (
+            f"{mean} ± {statistics.stdev(self):{form}}" if len(self) > 1 else f"{mean} (one seed)"
+        )
+
+
+AGGREGATES = {"min": min, "max": max, "mean": statistics.fmean, "spread": Spread, "count": len}
 
 
 def pages(root=ROOT):
     """README.md, CHANGELOG.md and the pages of docs/ that are written by hand."""
-    found = [root / "README.md", root / "README.new.md", root / "CHANGELOG.md"]
+    found = [root / "README.md", root / "CHANGELOG.md"]
     found += sorted((root / "docs").rglob("*.md"))
     made = root / "docs" / "benchmarks" / "results"
     return [page for page in found if page.exists() and made not in page.parents]
@@ -85,25 +92,29 @@ class Results:
         return self.inside(self._read(name), keys, path)
 
     def inside(self, node, keys, path):
-        """What stands at these keys of a node; after a `*` a list of what stands at each."""
+        """What stands at these keys of a node, of one with a `*` the list of all that it means."""
         for position, key in enumerate(keys):
-            if key == "*":
-                each = list(node.values()) if isinstance(node, dict) else node
-                return [self.inside(one, keys[position + 1 :], path) for one in each]
-            try:
-                node = node[int(key) if isinstance(node, list) else key]
-            except (KeyError, IndexError, ValueError, TypeError):
-                known = list(node)[:12] if isinstance(node, dict) else f"{type(node).__name__}"
-                raise KeyError(f"{path!r} has no {key!r}, only {known}") from None
+            known = (
+                {str(at): each for at, each in enumerate(node)} if isinstance(node, list) else node
+            )
+            if not isinstance(known, dict):
+                raise KeyError(f"{path!r} is at its end before {key!r}")
+            pattern = re.escape(key).replace(r"\*", ".*")
+            found = [known[each] for each in known if re.fullmatch(pattern, each)]
+            if not found:
+                raise KeyError(f"{path!r} has no {key!r}, only {str(list(known))[:200]}")
+            if "*" in key:
+                return [self.inside(one, keys[position + 1 :], path) for one in found]
+            node = found[0]
         return node
 
     def value(self, expression, look_up=None):
         """The value of an expression of paths, aggregates, numbers and operators."""
-        first, *rest = re.split(r"(?<!>) ([/*-]) (?!>)", expression)
+        first, *rest = re.split(r"(?<![>|]) ([/*-]) (?!>)", expression)
         value = self._operand(first, look_up or self.node)
         for sign, operand in zip(rest[::2], rest[1::2], strict=True):
             value = OPERATORS[sign](value, self._operand(operand, look_up or self.node))
-        if not isinstance(value, str | int | float):
+        if not isinstance(value, str | int | float | Spread):
             raise KeyError(f"{expression!r} is a {type(value).__name__}, not a value")
         return value
 
@@ -118,7 +129,8 @@ class Results:
 
     def formatted(self, what, look_up=None):
         """The text of `EXPRESSION | FORMAT`."""
-        expression, _, form = re.sub(r"\s+", " ", what).replace("\\|", "|").partition(" | ")
+        plain = re.sub(r"\s+", " ", what).replace("\\|", "|")
+        expression, _, form = plain.rpartition(" | ") if " | " in plain else (plain, "", "")
         value = self.value(expression.strip(), look_up)
         try:
             return format(value, form.strip())

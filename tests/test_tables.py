@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import lzma
 from typing import ClassVar
 
 import numpy as np
@@ -15,12 +16,13 @@ from keras_transformers.tables import LABELS, Column, read_table
 from keras_transformers.text import read_labelled, read_pairs
 
 COLUMNS = (Column(("file", "image")), LABELS)
+PACK = {".gz": gzip.compress, ".xz": lzma.compress}
 ROWS = [["a.png", "cat,dog"], ["b c.png", ""], ["d\u00e9.png", 'the "old" one']]
 
 
 def read(folder, name, content, columns=None):
     content = content if isinstance(content, bytes) else content.encode()
-    (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    (folder / name).write_bytes(PACK.get(name[-3:], bytes)(content))
     return read_table(folder / name, COLUMNS, "file and labels", columns)
 
 
@@ -38,7 +40,9 @@ def written(kind, rows, folder, header=None):
     return (folder / "written").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.tsv.gz", "A.CSV", "a.jsonl.gz"])
+@pytest.mark.parametrize(
+    "name", ["a.tsv", "a.csv", "a.jsonl", "a.tsv.gz", "A.CSV", "a.jsonl.gz", "a.tsv.xz"]
+)
 def test_tables_of_every_kind_hold_the_same(name, tmp_path):
     kind = name.lower().split(".")[1]
     for start, end in ((b"", b"\n"), (b"\xef\xbb\xbf", b"\r\n")):

@@ -9,10 +9,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from keras import ops
-from keras_transformers.visualization.style import FAINT, INK, SERIES, SIGNED, styled
 
 from keras_transformers.layers import causal_mask, sinusoidal_encoding, window_mask
 from keras_transformers.training import InverseSquareRoot, WarmupLinear
+from keras_transformers.visualization.style import FAINT, INK, SERIES, SIGNED, styled
 
 IMAGES = pathlib.Path(__file__).resolve().parents[1] / "images"
 

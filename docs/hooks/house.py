@@ -4,6 +4,7 @@ The map is read from the imports themselves: a room stands above all rooms that 
 """
 
 import ast
+import functools
 import html
 import pathlib
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ nothing imports them.
 """
 
 
+@functools.cache
 def rooms(root: pathlib.Path) -> dict[str, tuple[str, set[str]]]:
     """Of each room the first line of its docstring, and the rooms that it imports."""
     sources = {

@@ -2,8 +2,8 @@
 
 Columns of a file are separated by tabs, with no quotes; or a file `.csv` has commas and quotes
 (semicolons, where the first line has no comma), one `.jsonl` an object in each line, and one
-`.parquet`, `.arrow` or `.tfrecord` columns with names. Text is in UTF-8 and may be packed, `.gz`.
-A byte order mark and Windows line ends do no harm.
+`.parquet`, `.arrow` or `.tfrecord` columns with names. Text is in UTF-8 and may be packed, `.gz`
+or `.xz`. A byte order mark and Windows line ends do no harm.
 """
 
 from keras_transformers.tables.accounts import account

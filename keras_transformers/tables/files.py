@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import pathlib
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from keras_transformers.tables.records import OF_RECORDS
 
 MARK = b"\xef\xbb\xbf"  # of byte order
 ENDINGS = (".tsv", ".csv", ".jsonl", *OF_RECORDS)  # of tables; files of other names have tabs, too
+PACKED: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 NO_TEXT = "with invalid UTF-8"
 NO_OBJECT = "that are no objects in JSON"
 # The number of a row, and its cells; or why it is left out.
@@ -23,7 +25,7 @@ Row: TypeAlias = tuple[int, list[str] | Mapping[str, Any] | str]
 
 
 def read_bytes(path: StrPath, kind: str) -> bytes:
-    r"""The bytes of a file, unpacked where its name ends in `.gz`.
+    r"""The bytes of a file, unpacked where its name ends in `.gz` or `.xz`.
 
     Args:
         path: The file.
@@ -31,7 +33,7 @@ def read_bytes(path: StrPath, kind: str) -> bytes:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it cannot be read, or is no whole gzip file.
+        ValueError: If it cannot be read, or is no whole packed file.
 
     Example:
     >>> import pathlib, tempfile
@@ -50,12 +52,11 @@ def opened(path: StrPath, kind: str) -> Iterator[io.BufferedReader]:
     """A file to be read from its beginning, otherwise as `read_bytes`."""
     path = checked(path, kind)
     try:
-        with cast(
-            io.BufferedReader, gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
-        ) as file:
+        with cast(io.BufferedReader, PACKED.get(path.suffix, open)(path, "rb")) as file:
             yield file
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not a whole gzip file ({error}).") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        packed = "xz" if path.suffix == ".xz" else "gzip"
+        raise ValueError(f"{path} is not a whole {packed} file ({error}).") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error}).") from error
 
@@ -70,7 +71,7 @@ def checked(path: StrPath, kind: str) -> pathlib.Path:
 
 
 def ending(path: StrPath) -> str:
-    """The ending that says what a file is, in lower case, without that of gzip.
+    """The ending that says what a file is, in lower case, without that of a packer.
 
     Example:
     >>> from keras_transformers.tables import ending
@@ -78,7 +79,7 @@ def ending(path: StrPath) -> str:
     '.tsv'
     """
     path = pathlib.Path(path)
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+    return (path.with_suffix("") if path.suffix in PACKED else path).suffix.lower()
 
 
 def rows_of_file(path: StrPath, layout: str, after: int = 0) -> Iterator[Row]:

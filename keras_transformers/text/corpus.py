@@ -180,7 +180,7 @@ def read_pairs(
     columns: Chosen = None,
     context: int = 0,
 ) -> PairCorpus:
-    r"""Reads a file of `source TAB target` lines in UTF-8, plain or gzip (`.gz`).
+    r"""Reads a file of `source TAB target` lines in UTF-8, plain or packed (`.gz`, `.xz`).
 
     Or a `.csv`, `.jsonl` or `.parquet` file, or what is in memory, whose columns are `source` and
     `target`, have other usual names, or are two. Blank lines, lines without a tab or with more than

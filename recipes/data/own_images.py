@@ -58,7 +58,7 @@ def _tables(path):
     for part, names in {**NAMES, "train": (*NAMES["train"], "labels")}.items():
         theirs = []
         for file in sorted(path.iterdir()):
-            kind, name = ending(file), file.name.lower().removesuffix(".gz")
+            kind, name = ending(file), file.name.lower().removesuffix(".gz").removesuffix(".xz")
             theirs += [file] if kind in ENDINGS and name.removesuffix(kind) in names else []
         if len(theirs) > 1:
             listed = ", ".join(file.name for file in theirs)

@@ -56,8 +56,8 @@ class Writer:
     def __init__(self, path, names, head=False):
         self.path, self._names, self._head = pathlib.Path(path), names, head
         self._kind = ending(path)
-        packed = self.path.suffix == ".gz"
-        if self._kind not in KINDS or packed and self._kind == ".parquet":
+        packed, of_xz = self.path.suffix == ".gz", self.path.suffix == ".xz"
+        if (self._kind not in KINDS or packed and self._kind == ".parquet") or of_xz:
             raise ValueError(
                 f"{path} must end in {', '.join(KINDS)}, or in .tsv.gz or .jsonl.gz, to be written."
             )

@@ -148,8 +148,8 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
             "--valid and --test."
         )
     there = find_embedded(name, name, folder)
-    corpora = (read_pairs(there / f"{split}.tsv.gz") for split in SPLITS)
-    return TranslationData(name, *corpora, *EMBEDDED[name])
+    files = (next(there.glob(f"{split}.tsv.*")) for split in SPLITS)  # packed by gzip or xz
+    return TranslationData(name, *map(read_pairs, files), *EMBEDDED[name])
 
 
 def _directions(dataset, files, data_dir, read):

@@ -1,6 +1,5 @@
 """Recipes as a user starts them, in processes of their own, and what they leave behind."""
 
-import gzip
 import hashlib
 import os
 import pathlib
@@ -13,6 +12,7 @@ import time
 import numpy as np
 from safetensors.numpy import load_file
 
+from keras_transformers.tables import read_bytes
 from keras_transformers.training.checkpoints import ARRAYS
 from keras_transformers.training.snapshot import PARTS
 
@@ -25,9 +25,9 @@ PLAIN = re.compile(r"\x1b\[[0-9;]*m|\x08")
 def write_data(folder):
     """Shares of the recipes' own data sets, of real sizes but for their number: the arguments."""
     for name, count in (("train", 1500), ("valid", 40), ("test", 8)):
-        with gzip.open(DATA / "ui.en-de" / f"{name}.tsv.gz", "rt", encoding="utf-8") as file:
-            lines = [next(file) for _ in range(count)]
-        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+        (packed,) = (DATA / "ui.en-de").glob(f"{name}.tsv.*")
+        lines = read_bytes(packed, "pairs").splitlines(keepends=True)[:count]
+        (folder / f"{name}.tsv").write_bytes(b"".join(lines))
     with np.load(DATA / "fashion-mnist-12k.npz") as arrays:
         counts = {"x_train": 2000, "y_train": 2000, "x_test": 100, "y_test": 100}
         kept = {name: arrays[name][:count] for name, count in counts.items()}

@@ -1,6 +1,7 @@
 """Claims about read_pairs and PairCorpus: every line is kept or counted, bad files are refused."""
 
 import gzip
+import lzma
 
 import pytest
 from hypothesis import given, settings
@@ -103,14 +104,20 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 # Named: a gzip file holds the time it was made at, and an identifier made of it
 # would differ between the processes that share the tests.
 @pytest.mark.parametrize(
-    "content",
-    [b"plain text", gzip.compress(GOOD * 99, mtime=0)[:-9]],
-    ids=["not gzip", "cut short"],
+    ("ending", "content"),
+    [
+        ("gz", b"plain text"),
+        ("gz", gzip.compress(GOOD * 99, mtime=0)[:-9]),
+        ("xz", b"plain text"),
+        ("xz", lzma.compress(GOOD * 99)[:-9]),
+    ],
+    ids=["not gzip", "cut short", "not xz", "xz cut short"],
 )
-def test_a_broken_gzip_file_is_refused(tmp_path, content):
-    (tmp_path / "toy.tsv.gz").write_bytes(content)
-    with pytest.raises(ValueError, match="not a whole gzip file"):
-        read_pairs(tmp_path / "toy.tsv.gz")
+def test_a_broken_packed_file_is_refused(tmp_path, ending, content):
+    (tmp_path / f"toy.tsv.{ending}").write_bytes(content)
+    packed = {"gz": "gzip", "xz": "xz"}[ending]
+    with pytest.raises(ValueError, match=f"not a whole {packed} file"):
+        read_pairs(tmp_path / f"toy.tsv.{ending}")
 
 
 def test_pairs_of_too_many_pieces_are_left_out_and_counted():

@@ -1,4 +1,4 @@
-"""The claim of the README: three lines from a table or a folder to a tuned, exported model."""
+"""The claim of docs/how_to/fine_tune.md: three lines from a table to a tuned, exported model."""
 
 import csv
 import pathlib
@@ -12,7 +12,7 @@ from tests.loading.test_published import ANSWERING, publish
 from tests.pretrained import folders
 from tests.test_examples import ROOT
 
-# Small models under the names that the README loads; of the ViT's head the classes are others.
+# Small models under the names that the page loads; of the ViT's head the classes are others.
 NAMED = {
     "Helsinki-NLP/opus-mt-en-de": "translator",
     "sentence-transformers/all-MiniLM-L6-v2": "sentence_encoder",
@@ -22,10 +22,9 @@ NAMED = {
 }
 
 
-def block_of_readme():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    after = text[text.index("\n## Tune on your own data") :]
-    return after[after.index("```python\n") :].removeprefix("```python\n").partition("```")[0]
+def first_block():
+    text = (ROOT / "docs" / "how_to" / "fine_tune.md").read_text(encoding="utf-8")
+    return text[text.index("```python\n") :].removeprefix("```python\n").partition("```")[0]
 
 
 @pytest.mark.slow
@@ -46,7 +45,7 @@ def test_three_lines_lead_to_a_tuned_exported_model(tmp_path, monkeypatch):
     images(pathlib.Path("photos"), 50)
     stars = np.random.default_rng(0).integers(1, 6, 60)
     frame = pandas.DataFrame({"day": range(60), "body": texts, "stars": stars})
-    exec(compile(block_of_readme(), "README.md", "exec"), {"frame": frame})
+    exec(compile(first_block(), "fine_tune.md", "exec"), {"frame": frame})
     with folders.eagerly():
         answers = [
             keras_transformers.load(f"served_{name}").predict(raw)

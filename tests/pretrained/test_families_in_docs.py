@@ -1,4 +1,4 @@
-"""Claims about the README's table of published models: it is the list of the code."""
+"""Claims about the table of published models in docs: it is the list of the code."""
 
 import pathlib
 import re
@@ -6,12 +6,12 @@ import re
 from keras_transformers import pretrained
 from keras_transformers.pretrained.families import FAMILIES
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "models" / "published.md"
 
 
 def rows():
     """Of each row, what `model_type`s it has and what they become."""
-    table = README.read_text(encoding="utf-8").split("| `model_type` |")[1].split("\n\n")[0]
+    table = PAGE.read_text(encoding="utf-8").split("| `model_type` |")[1].split("\n\n")[0]
     for line in table.splitlines()[2:]:
         _, kinds, model, *_ = line.split("|")
         yield re.findall(r"`(\w[\w-]*)`", kinds), re.search(r"`models\.(\w+)`", model)[1]
