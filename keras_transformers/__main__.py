@@ -9,6 +9,8 @@ import pathlib
 import runpy
 import sys
 
+from keras_transformers.extras import advice
+
 COMMAND = "keras-transformers"
 RECIPES = (
     *("translation", "recurrent_translation", "language_model", "masked_language_model"),
@@ -57,11 +59,10 @@ def main() -> None:
     try:
         runpy.run_module(f"{package}.{name.replace('-', '_')}", run_name="__main__")
     except ModuleNotFoundError as error:
-        if str(error.name).split(".")[0] in ("keras_transformers", "recipes"):
+        said = advice(error)
+        if said is None:
             raise
-        raise SystemExit(
-            f"{COMMAND}: {name} needs {error.name}: pip install 'keras_transformers[recipes]'"
-        ) from None
+        raise SystemExit(f"{COMMAND} {name}: {said}") from None
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def run(config):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("back_translate", Config, __doc__, run, ImportError, compiles=True)
+    command("back_translate", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import contextlib
 import pathlib
 import sys
 
+from keras_transformers.extras import advice
+
 COMMAND = "keras-transformers"  # of an installed package, before the name of a recipe
 
 
@@ -25,12 +27,41 @@ def ending_in_a_sentence(program, *kinds):
 
     Args:
         program: How it was called, which stands before the sentence.
-        *kinds: Exceptions that say all, besides ValueError and FileNotFoundError.
+        *kinds: Exceptions that say all, besides ValueError, FileNotFoundError, and the ImportError
+            of a package that an extra installs.
     """
     name = program.removeprefix("python -m ")
     try:
         yield
+    except ImportError as error:
+        said = _of_extras(error)
+        if said is None:
+            raise
+        raise SystemExit(f"{name}: {said}") from None
     except (ValueError, FileNotFoundError, *kinds) as error:
         raise SystemExit(f"{name}: {error}") from None
     except OSError as error:
         raise SystemExit(f"{name}: {error.strerror or error}") from None
+
+
+def _of_extras(error):
+    """What to install; None of an error that is a fault of the code."""
+    return advice(error) or (str(error) if error.name is None else None)
+
+
+def name_missing_extras():
+    """From now on, a program that ends for want of an extra says so in a line.
+
+    Modules of recipes import packages of extras, as every Python module does, before anything of
+    theirs runs.
+    """
+    otherwise = sys.excepthook
+
+    def hook(kind, error, traceback):
+        said = _of_extras(error) if isinstance(error, ImportError) else None
+        if said is None:
+            otherwise(kind, error, traceback)
+        else:
+            print(f"{program().removeprefix('python -m ')}: {said}", file=sys.stderr)
+
+    sys.excepthook = hook

@@ -170,7 +170,7 @@ def _check_apart(read, written):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("clean_pairs", Config, __doc__, run, ImportError)
+    command("clean_pairs", Config, __doc__, run)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def launching(layout):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("demo", Config, __doc__, lambda config: serve(config).block_thread(), ImportError)
+    command("demo", Config, __doc__, lambda config: serve(config).block_thread())
 
 
 if __name__ == "__main__":

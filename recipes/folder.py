@@ -15,6 +15,8 @@ import keras_transformers
 from keras_transformers import distribution
 from keras_transformers.training import Tracker
 
+from . import next_steps
+
 
 class RunFolder:
     """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
@@ -28,6 +30,7 @@ class RunFolder:
 
     def __init__(self, path):
         self._started, self._failed, self._tracker = time.perf_counter(), [], None
+        self._asked = None  # what was exported, if it has answered
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
         if not distribution.is_first_host():
             self.path = self.path / "other_host"
@@ -150,6 +153,12 @@ class RunFolder:
             print(f"What was exported gives no answer: {error}")
             return
         print(f"{line}  # {'' if repeatable else 'another each time: '}{answer!r}")
+        self._asked = (raw, options)
+
+    def show_next(self):
+        """Prints the commands with which one goes on: see `next_steps`."""
+        for command, what in next_steps.commands(self.path, self._asked):
+            print(f"{what}:\n  {command}")
 
     def write_table(self, name, header, rows, delimiter="\t"):
         """Writes rows as values separated by tabs."""

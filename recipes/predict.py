@@ -78,7 +78,7 @@ def run(config):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("predict", Config, __doc__, run, ImportError, compiles=True)
+    command("predict", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

@@ -294,4 +294,5 @@ def finish(
     metrics = folder.end()
     if use:
         use()
+    folder.show_next()
     return metrics

@@ -162,7 +162,7 @@ def _say(config, report):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("translate_files", Config, __doc__, run, ImportError, compiles=True)
+    command("translate_files", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

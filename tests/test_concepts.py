@@ -1,4 +1,4 @@
-"""Claims about the pages on concepts: what they show is what runs, and each row leads somewhere."""
+"""Claims about the pages on concepts: what they show is what runs, and every row leads on."""
 
 import importlib.util
 import pathlib

@@ -20,7 +20,9 @@ EXCEPTIONS = {
         r"(Keras|TensorFlow|Python|KerasHub|PyTorch|JAX|timm|CTranslate2|Transformers) [\d.]+": (
             "a version"
         ),
+        r"[Ss]ections? [\d.]+\d": "of a paper",
     },
+    "docs/concepts/index.md": {r"\| (chapter, )?\d+\.\d+[:,]": "a section"},
     "docs/concepts/masks.md": {"0 times NaN": "arithmetic"},
     "docs/concepts/training.md": {r"\| 0\.[13] \|": "rates of dropout"},
     "docs/how_to/few_labels.md": {"0.75 times": "an option"},

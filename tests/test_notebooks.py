@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import tomllib
 import types
 
 import keras
@@ -14,6 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -77,12 +79,12 @@ def test_files_have_one_form(path):
 
 
 @of_each
-def test_badges_open_the_notebook_that_they_stand_in(path):
-    top = sources(path, "markdown")[0]
-    address = re.search(r"\(https://colab\.research\.google\.com/github/(\S+)\)", top)[1]
-    owner, project, rest = address.split("/", 2)
-    assert rest == f"blob/main/notebooks/{path.name}"
-    assert f"https://github.com/{owner}/{project}" in sources(path, "code")[0]  # where it clones
+def test_badges_and_clones_have_the_address_of_the_project(path):
+    """While it has none, OWNER stands for whoever will own it."""
+    source = PROJECT.get("urls", {}).get("Source", "https://github.com/OWNER/keras_transformers")
+    colab = source.replace("https://github.com", "https://colab.research.google.com/github")
+    assert f"({colab}/blob/main/notebooks/{path.name})" in sources(path, "markdown")[0]
+    assert f'address = "{source}"\n' in sources(path, "code")[0]
 
 
 @of_each

@@ -156,9 +156,13 @@ def test_shell_commands_are_complete(page):
 def test_options_of_the_recipes_are_known(page):
     import tyro
 
+    from recipes.options import FLAT
+    from recipes.repeated import gathered
+
     for module, arguments in commands_of_recipes(page):
         if "--help" not in arguments:
-            tyro.cli(importlib.import_module(module).Config, args=arguments)
+            config = importlib.import_module(module).Config
+            tyro.cli(config, args=gathered(arguments, config), config=FLAT)
 
 
 def anchors(page):
@@ -175,11 +179,13 @@ def links(page):
 
 
 def made_by_the_site(path):
-    """Whether a page is made of a result, a docstring or a file at the top when the site is."""
-    folder = path.resolve().parent
-    if folder == ROOT / "docs" / "benchmarks" / "results":
-        return (ROOT / "benchmarks" / "results" / f"{path.stem}.json").exists()
-    return folder == ROOT / "docs" / "reference" or path.name in ("changelog.md", "contributing.md")
+    """Whether a page is made of a result, a notebook, a docstring or a file at the top."""
+    made = path.resolve().relative_to(ROOT / "docs")
+    if made.parts[:2] == ("benchmarks", "results"):
+        return made.suffix == "" or (ROOT / made).with_suffix(".json").exists()
+    if made.parts[0] == "notebooks":
+        return (ROOT / made).with_suffix(".ipynb").exists()
+    return made.parts[0] in ("reference", "changelog.md", "contributing.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

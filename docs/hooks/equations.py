@@ -15,6 +15,8 @@ FOUND = re.compile(r'<(span|div) class="arithmatex">\\(?:\((.*?)\\\)|\[(.*?)\\\]
 
 def mathml(latex, display):
     """The `<math>` element; refuses commands that would be shown as they are written."""
+    if len(re.findall(r"(?<!\\){", latex)) != len(re.findall(r"(?<!\\)}", latex)):
+        raise ValueError("its braces do not match")  # which latex2mathml lets pass
     converted = convert(latex, display=display)
     unknown = re.search(r"\\[a-zA-Z]+", html.unescape(converted))
     if unknown:

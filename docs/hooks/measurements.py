@@ -141,7 +141,4 @@ def on_files(files, config):
     root = pathlib.Path(config.config_file_path).parent
     for address, text in pages(root):
         files.append(File.generated(config, address, content=text))
-    for picture in (root / "benchmarks" / "results").glob("*.png"):
-        address = f"benchmarks/results/{picture.name}"
-        files.append(File.generated(config, address, abs_src_path=str(picture)))
     return files

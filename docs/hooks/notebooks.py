@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 from mkdocs.structure.files import File
 
@@ -26,7 +27,8 @@ def on_page_markdown(markdown, page, **_):
 def _markdown(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     first, *others = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
-    parts = [first[1], f"[Download the notebook]({path.name})"]
+    badge = re.compile(r"^\[!\[Open in Colab.*\n?", re.MULTILINE)  # a picture from outside
+    parts = [badge.sub("", first[1]), f"[Download the notebook]({path.name})"]
     for kind, text in others:
         parts.append(text if kind == "markdown" else f"```python\n{text}\n```")
     return "\n\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Pictures outside of `docs`, as pages link to them in a clone, are pages' neighbours on the site."""
+"""Pictures outside of `docs`, which pages link to as in a clone, are inside on the site."""
 
 import pathlib
 import posixpath

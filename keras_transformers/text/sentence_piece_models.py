@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from keras_transformers.extras import needed_by
 from keras_transformers.text.merge_steps import merge_steps
 
 NORMAL, CONTROL, BYTE, UNKNOWN = 1, 3, 6, 2  # types of pieces in the file
@@ -24,7 +25,8 @@ class SentencePieceModel:
     """
 
     def __init__(self, proto: bytes) -> None:
-        from sentencepiece import sentencepiece_model_pb2
+        with needed_by("a model of SentencePiece"):
+            from sentencepiece import sentencepiece_model_pb2
 
         self._model = sentencepiece_model_pb2.ModelProto.FromString(proto)  # type: ignore[attr-defined]
         pieces = self._model.pieces

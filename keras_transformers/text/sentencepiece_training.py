@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from keras_transformers.annotations import StrPath
+from keras_transformers.extras import needed_by
 
 PAD_ID, START_ID, END_ID, UNKNOWN_ID = 0, 1, 2, 3
 SPECIAL = 4  # ids that are no text
@@ -39,7 +40,8 @@ def escapes(folder: StrPath) -> dict[str, str]:
 
 def without_paths(proto: bytes) -> bytes:
     """The model without the names of files that rules were read from, which differ each time."""
-    from sentencepiece import sentencepiece_model_pb2
+    with needed_by("SentencePieceTokenizer.train"):
+        from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto.FromString(proto)  # type: ignore[attr-defined]
     for rules in (model.normalizer_spec, model.denormalizer_spec):
@@ -123,7 +125,8 @@ def trained(
     options: Callable[[str], dict[str, Any]],
 ) -> bytes:
     """The proto of a SentencePiece model; `options` takes a folder for what must be in files."""
-    import sentencepiece
+    with needed_by("SentencePieceTokenizer.train"):
+        import sentencepiece
 
     model = io.BytesIO()
     try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_transformers.annotations import Array, Tokenizer, Values
 from keras_transformers.contexts import SEPARATOR
+from keras_transformers.extras import needed_by
 from keras_transformers.text.lattices import LatticeSampling, summed
 from keras_transformers.text.merge_dropout import MergeDropout
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
@@ -56,7 +57,8 @@ class SubwordSampler:
     """
 
     def __init__(self, tokenizer: Tokenizer, strings: Sequence[str], alpha: float) -> None:
-        import sentencepiece
+        with needed_by("SubwordSampler"):
+            import sentencepiece
 
         if not can_be_drawn(tokenizer):
             raise ValueError(
@@ -134,7 +136,8 @@ def can_be_drawn(tokenizer: object) -> TypeGuard[SentencePieceTokenizer]:
 
 
 def _model(proto: bytes) -> Any:
-    from sentencepiece import sentencepiece_model_pb2
+    with needed_by("SubwordSampler"):
+        from sentencepiece import sentencepiece_model_pb2
 
     return sentencepiece_model_pb2.ModelProto.FromString(proto)  # type: ignore[attr-defined]
 

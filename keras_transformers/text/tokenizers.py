@@ -14,7 +14,7 @@ from keras_transformers.annotations import Array, Strings, StrPath
 from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
-from keras_transformers.text.host import check_ops
+from keras_transformers.text.host import check_ops, package
 from keras_transformers.text.sentence_pieces import SentencePieces
 from keras_transformers.text.sentencepiece_training import (
     END_ID,
@@ -175,8 +175,7 @@ class SentencePieceTokenizer(tf.Module):
         Raises:
             FileNotFoundError, ValueError: As `load`.
         """
-        import sentencepiece
-
+        sentencepiece = package("SentencePieceTokenizer", "sentencepiece")
         path = pathlib.Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"SentencePieceTokenizer.load: there is no file {path}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.extras import needed_by
 from keras_transformers.text.given import given_texts
 from keras_transformers.text.word_splitting import MARKS, SPECIAL, bert_words
 
@@ -54,7 +55,8 @@ def _forms(word: str) -> list[str]:
 
 def _merged(lines: Iterable[list[str]], count: int) -> list[str]:
     """Pieces of several characters that SentencePiece merges within the words of the lines."""
-    import sentencepiece
+    with needed_by("WordPieceTokenizer.train"):
+        import sentencepiece
 
     texts = (" ".join(word for word in line if RESERVED.isdisjoint(word)) for line in lines)
     texts = [text for text in texts if text]

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformers.annotations import Array, ProblemType, Values
+from keras_transformers.extras import needed_by
 from keras_transformers.training.metrics import LabelAccuracy
 
 SEVERAL = "multi_label_classification"
@@ -241,12 +242,8 @@ def score_labels(probabilities: Values, labels: Values, classes: Sequence[str]) 
 
 
 def _sklearn_metrics(caller: str) -> Any:
-    try:
+    with needed_by(caller):
         from sklearn import metrics  # only where something is scored
-    except ImportError as error:
-        raise ImportError(
-            f"{caller}: scoring needs scikit-learn; `pip install scikit-learn`."
-        ) from error
     return metrics
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import Array
+from keras_transformers.extras import needed_by
 
 BEST = 100  # answers of an image that COCO counts
 
@@ -136,8 +137,9 @@ def _average_precisions(
     predicted: Sequence[Mapping[str, Any]], true: Sequence[Mapping[str, Any]], classes: int
 ) -> tuple[float, float, float]:
     """AP, AP50 and AP75."""
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
+    with needed_by("scoring boxes"):
+        from pycocotools.coco import COCO
+        from pycocotools.cocoeval import COCOeval
 
     def rows(images: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for number, image in enumerate(images, start=1):
@@ -182,7 +184,8 @@ def _counts(
     iou: float,
 ) -> tuple[int, int, int]:
     """How many answers are right, how many there are, how many true boxes."""
-    from scipy.optimize import linear_sum_assignment
+    with needed_by("scoring boxes"):
+        from scipy.optimize import linear_sum_assignment
 
     right = answers = boxes = 0
     for found, truth in zip(predicted, true, strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.extras import needed_by
 from keras_transformers.training.scripts import bleu_tokenizer
 
 LEAST = 1.0  # BLEU; below, a handful of words decides it
@@ -183,7 +184,8 @@ def score_translations(
     True
     """
     metric = bleu_metric(tokenize or bleu_tokenizer(references))
-    from sacrebleu.metrics import CHRF
+    with needed_by("scoring translations"):
+        from sacrebleu.metrics import CHRF
 
     bleu = metric.corpus_score(translations, [references]).score
     chrf = CHRF().corpus_score(translations, [references]).score
@@ -205,8 +207,8 @@ def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> lis
     >>> sentence_chrf(["a cat", "a dog"], ["a cat", "x"])
     [100.0, 0.0]
     """
-    bleu_metric("none")  # or its absence would be found as another error
-    from sacrebleu.metrics import CHRF
+    with needed_by("scoring translations"):
+        from sacrebleu.metrics import CHRF
 
     metric = CHRF()
     pairs = zip(translations, references, strict=True)
@@ -215,12 +217,8 @@ def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> lis
 
 def bleu_metric(tokenize: str) -> Any:
     """sacreBLEU's metric with a tokenizer."""
-    try:
+    with needed_by("scoring translations"):
         from sacrebleu.metrics import BLEU  # only where translations are scored
-    except ImportError as error:
-        raise ImportError(
-            "score_translations: scoring needs sacreBLEU; install it with `pip install sacrebleu`."
-        ) from error
 
     if tokenize not in BLEU.TOKENIZERS:
         raise ValueError(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from keras_transformers.extras import needed_by
 from keras_transformers.placeables import kept_placeables
 from keras_transformers.training.scripts import bleu_tokenizer
 from keras_transformers.training.translation import bleu_metric
@@ -63,7 +64,8 @@ def translation_metrics(tokenize: str) -> dict[str, Any]:
     ['bleu', 'chrf', 'chrf++', 'ter']
     """
     bleu = bleu_metric(tokenize)
-    from sacrebleu.metrics import CHRF, TER
+    with needed_by("scoring translations"):
+        from sacrebleu.metrics import CHRF, TER
 
     asian = tokenize in EAST_ASIAN
     ter = TER(normalized=asian, asian_support=asian)

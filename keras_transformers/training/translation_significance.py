@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from keras_transformers.extras import needed_by
 from keras_transformers.training.scripts import bleu_tokenizer
 from keras_transformers.training.translation import bleu_metric
 from keras_transformers.training.translation_report import translation_metrics
@@ -87,7 +88,8 @@ def compare_translations(
             f"compare_translations: `metrics` must be some of {', '.join(known)}, and `samples` "
             f"positive. Received: {list(metrics)}, {samples}"
         )
-    from sacrebleu.significance import PairedTest
+    with needed_by("compare_translations"):
+        from sacrebleu.significance import PairedTest
 
     named: list[Any] = [(name, list(found)) for name, found in systems.items()]
     chosen = {name: known[name] for name in metrics}

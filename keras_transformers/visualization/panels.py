@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath, Values
+from keras_transformers.extras import needed_by
 from keras_transformers.visualization.style import INK, SMALL
 
 MOST_CHARACTERS = 40  # of a label
@@ -16,7 +17,8 @@ def make_panels(
     number: int, columns: int, width: float, height: float, extra_height: float = 0.0
 ) -> tuple[Any, Any]:
     """A figure and `number` axes in rows of at most `columns`, each of that size in inches."""
-    from matplotlib.figure import Figure  # no pyplot: works without a screen, leaks no figures
+    with needed_by("drawing"):
+        from matplotlib.figure import Figure  # no pyplot: works without a screen, leaks no figures
 
     columns = min(columns, number)
     rows = -(-number // columns)

@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from keras_transformers.extras import needed_by
+
 INK = "#1f2933"  # what is read
 FAINT = "#5f6b7a"  # axes, and what is beside the point
 GRID = "#dde2e8"
@@ -81,8 +83,9 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
-        import matplotlib
-        from cycler import cycler  # comes with matplotlib
+        with needed_by(f"visualization.{draw.__name__}"):
+            import matplotlib
+            from cycler import cycler  # comes with matplotlib
 
         cycle = cycler(color=SERIES) + cycler(marker=MARKERS)
         with matplotlib.rc_context({**SETTINGS, "axes.prop_cycle": cycle}):

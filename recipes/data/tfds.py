@@ -1,5 +1,7 @@
 """TensorFlow Datasets by name, with errors that say in a sentence what is wrong."""
 
+from keras_transformers.extras import needed_by
+
 # Our names of the splits, and what sets call them.
 SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val"), "test": ("test",)}
 
@@ -12,14 +14,11 @@ def find(name, data_dir=None):
         data_dir: Where TensorFlow Datasets keeps its files.
 
     Raises:
-        ValueError: If the package is not installed, or has no such set.
+        ImportError: If the package is not installed.
+        ValueError: If it has no such set.
     """
-    try:
+    with needed_by(f"tfds:{name}"):
         import tensorflow_datasets as tfds
-    except ImportError:
-        raise ValueError(
-            f"tfds:{name} needs the package tensorflow-datasets: pip install tensorflow-datasets"
-        ) from None
     try:
         return tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
