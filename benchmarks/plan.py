@@ -1,4 +1,4 @@
-"""What a step on many devices should take and hold, by formula; prints the tables of docs/scale.md.
+"""What a step on many devices should take and hold, by the formulas of docs/how_to/scale.md.
 
     python -m benchmarks.plan
 

@@ -29,7 +29,7 @@ def in_precision(
     same numbers; and so can a model after Keras's own `quantize`.
 
     Which is quicker depends on the machine. XLA on a CPU computes both 16-bit types by way of
-    float32, and is quick at 8-bit products (README, "Speed on a CPU").
+    float32, and is quick at 8-bit products (docs/benchmarks/decoding.md).
 
     Args:
         model: A built `keras.Model` that `from_config(get_config())` makes anew, such as ours.

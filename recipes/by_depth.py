@@ -1,4 +1,4 @@
-"""Fine-tuning by depth: slower below, or one block after the other, see docs/tuning.md."""
+"""Fine-tuning by depth: slower below, or block after block, see docs/how_to/few_labels.md."""
 
 from keras_transformers.training import GradualUnfreezing, block_depths
 

@@ -22,6 +22,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.detection import corner_boxes
 from keras_transformers.export import Detector
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import DETR
@@ -259,7 +260,6 @@ def draw(corpus, predicted, threshold, path):
         ],
         [corpus.boxes[i] for i in positions],
         path,
-        title="Found (orange, with their scores in percent) and true (blue)",
     )
 
 
@@ -274,20 +274,23 @@ def draw_attention(model, preprocessing, corpus, path):
     (weights,) = attention_maps(model, inputs, match=last).values()
     found = model(inputs, training=False)
     # The last logit is that of "no object" where there is a softmax.
-    softmax = model.criterion.classification == "softmax"
-    logits = np.asarray(found["logits"])
-    sure = -logits[..., -1] if softmax else logits.max(axis=-1)
+    logits = found["logits"]
+    if model.criterion.classification == "softmax":
+        sure = 1 - tf.nn.softmax(logits).numpy()[..., -1]
+    else:
+        sure = tf.sigmoid(logits).numpy().max(axis=-1)
     best, pictures = sure.argmax(axis=1), np.arange(len(sure))
     heat = weights.mean(axis=1)[pictures, best]  # (images, positions)
     grid = int(np.sqrt(heat.shape[1]))
-    boxes = np.asarray(found["boxes"])[pictures, best] * side
-    titles = [f"box around ({x:.0f}, {y:.0f}), {w:.0f} x {h:.0f}" for x, y, w, h in boxes]
+    boxes = np.asarray(corner_boxes(found["boxes"]))[pictures, best] * side
+    titles = [f"score {score:.0%}" for score in sure[pictures, best]]
     images_with_attention(
         pixels / 255,
         heat.reshape(-1, grid, grid),
         titles,
         path,
-        title="Where the query of the surest box looks (cross-attention, mean of the heads)",
+        title="The surest box, and where its query looks (cross-attention, mean of the heads)",
+        boxes=boxes,
     )
 
 

@@ -21,7 +21,6 @@ from keras_transformers.models import Swin
 from . import training
 from .data.images import load_data
 from .devices import continue_on_tensorflow
-from .heat import importance
 from .image_figures import pictures
 from .image_scores import score, show_use, tables
 from .options import Run, main
@@ -140,7 +139,7 @@ def run(config):
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        figures=pictures(model, preprocessing, data.test, probabilities, scores, importance),
+        figures=pictures(model, preprocessing, data.test, probabilities, scores),
         use=lambda: show_use(folder, data.test, preprocessing),
     )
 

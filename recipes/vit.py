@@ -26,7 +26,6 @@ from keras_transformers.visualization import grid_position_similarity, patch_fil
 from . import training
 from .data.images import load_data
 from .devices import continue_on_tensorflow
-from .heat import attention_to_patches
 from .image_figures import pictures
 from .image_scores import score, show_use, tables
 from .options import Run, main
@@ -167,9 +166,7 @@ def run(config):
             ),
         },
         figures={
-            **pictures(
-                model, preprocessing, data.test, probabilities, scores, attention_to_patches
-            ),
+            **pictures(model, preprocessing, data.test, probabilities, scores),
             "position_similarity": partial(draw_positions, model, preprocessing),
             "patch_filters": partial(draw_filters, model),
         },

@@ -1,12 +1,9 @@
-"""Claims about the documentation: every example runs, and every public name has one."""
+"""Claims about docstrings: every example runs, and every public name has one."""
 
 import doctest
 import importlib
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import keras
 import pytest
@@ -65,27 +62,6 @@ def test_examples_of_docstrings_give_what_they_show(module, empty_folder):
     for example in doctest.DocTestFinder().find(importlib.import_module(module)):
         runner.run(example, out=failures.append)
     assert not failures, "".join(failures)
-
-
-def run_readme():
-    """Runs the README's Python blocks, one after the other."""
-    namespace = {"__name__": "readme"}
-    for line, code in python_blocks((ROOT / "README.md").read_text(encoding="utf-8")):
-        # A few steps are not worth the compiling; XLA is every layer's contract.
-        code = code.replace("jit_compile=True", "jit_compile=False")
-        code = code.replace("source_lengths=(16, 64)", "source_lengths=(16,)")  # to trace less
-        # Empty lines in front, so that an error names the line of the README.
-        exec(compile("\n" * line + code, ROOT / "README.md", "exec"), namespace)
-
-
-@pytest.mark.skipif(not ON_TENSORFLOW, reason="the README is about the TensorFlow backend")
-def test_python_blocks_of_the_readme_run_in_order(tmp_path):
-    # In a process of its own, with whose end the memory of XLA's programs is free again.
-    code = "from tests import conftest, test_examples; test_examples.run_readme()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr[-3000:]
 
 
 @pytest.mark.parametrize("package", DOCUMENTED)

@@ -1,15 +1,11 @@
-"""Claims about docs/serving.md: its blocks run, in order, and servers would read its requests."""
+"""Claims about docs/how_to/serve.md: servers would read its requests."""
 
 import base64
 import functools
 import json
-import os
 import pathlib
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 
 import keras
 import pytest
@@ -23,38 +19,15 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from tests.test_examples import python_blocks
+from tests.test_pages import blocks, in_own_process, run_page
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "serving.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "how_to" / "serve.md"
 
 
-def blocks(language):
-    """The blocks of a language, those that are not run included."""
-    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-
-
-def run_page():
-    """Runs the Python blocks in a folder with two small runs; returns what they have named."""
-    from tests.recipes import tiny_folders
-
-    for name in ("translation", "vit"):
-        pathlib.Path("runs", name).mkdir(parents=True)
-    tiny_folders.translator(pathlib.Path("runs/translation"))
-    tiny_folders.image_classifier(pathlib.Path("runs/vit"))
-    keras.utils.save_img("runs/vit/example.png", keras.ops.ones((20, 24, 3)) * 100, scale=False)
-    named = {"__name__": "serving"}
-    for line, code in python_blocks(TEXT):
-        code = code.replace("source_lengths=(32, 128)", "source_lengths=(32,)")  # to trace less
-        # Empty lines in front, so that an error names the line of the page.
-        exec(compile("\n" * line + code, PAGE, "exec"), named)
-    return named
-
-
-def keep_requests():
-    """`run_page`, and its two requests as files."""
-    named = run_page()
+def keep_requests(page):
+    """`run_page`, and the two requests of the page as files."""
+    named = run_page(page)
     pathlib.Path("request").write_bytes(named["request"].SerializeToString())
     pathlib.Path("body.json").write_text(named["body"], encoding="utf-8")
 
@@ -63,12 +36,7 @@ def keep_requests():
 def folder(tmp_path_factory):
     """A folder in which the page has run, in a process of its own."""
     folder = tmp_path_factory.mktemp("page")
-    code = "from tests import conftest, test_serving_docs; test_serving_docs.keep_requests()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
+    in_own_process(keep_requests, PAGE, folder)
     return folder
 
 
@@ -120,7 +88,7 @@ def test_images_go_through_json(folder):
 
 def test_bodies_of_the_curl_commands_are_answered(folder):
     """Of both signatures, with one answer for each text."""
-    words = [word for block in blocks("bash") for word in shlex.split(block, comments=True)]
+    words = [word for block in blocks(PAGE, "bash") for word in shlex.split(block, comments=True)]
     bodies = [word for word in words if word.startswith("{")]
     model = loaded(folder, "translator")
     found = [answer_body(model, body)["predictions"] for body in bodies]
@@ -141,7 +109,7 @@ def test_warm_up_requests_are_read_and_answered(folder):
 
 
 def test_the_list_of_models_is_one_that_the_server_reads(folder):
-    (models,) = [each for each in blocks("protobuf") if "model_config_list" in each]
+    (models,) = [each for each in blocks(PAGE, "protobuf") if "model_config_list" in each]
     read = text_format.Parse(models, model_server_config_pb2.ModelServerConfig())
     for config in read.model_config_list.config:
         assert (folder / config.base_path.removeprefix("/")).is_dir()
@@ -152,43 +120,7 @@ def test_the_list_of_models_is_one_that_the_server_reads(folder):
 def test_batches_are_no_larger_than_a_round():
     from keras_transformers.export.rounds import LARGEST_BATCH
 
-    (parameters,) = [each for each in blocks("protobuf") if "max_batch_size" in each]
+    (parameters,) = [each for each in blocks(PAGE, "protobuf") if "max_batch_size" in each]
     fields = dict(re.findall(r"^(\w+) \{ value: (\d+) \}$", parameters, re.MULTILINE))
     assert len(fields) == len(parameters.splitlines())  # all of them wrapped integers
     assert int(fields["max_batch_size"]) == LARGEST_BATCH
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
-@pytest.mark.parametrize("block", blocks("bash"))
-def test_shell_commands_are_complete(block):
-    result = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-
-
-def recipes_commands():
-    """Module and arguments of each `keras-transformers ...` on the page."""
-    for block in blocks("bash"):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["keras-transformers"]:
-                yield f"recipes.{words[1]}", words[2:]
-
-
-@pytest.mark.parametrize(("module", "arguments"), recipes_commands())
-def test_options_of_the_recipes_are_known(module, arguments):
-    import importlib
-
-    import tyro
-
-    config = tyro.cli(importlib.import_module(module).Config, args=arguments)
-    assert config.folder.startswith("runs/")
-
-
-def test_links_lead_somewhere():
-    headings = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
-    for target in re.findall(r"\]\(([^)\s]+)\)", TEXT):
-        if target.startswith("#"):
-            assert target[1:] in anchors, target
-        elif not target.startswith("http") and "results" not in target:
-            assert (PAGE.parent / target).exists(), target

@@ -1,4 +1,4 @@
-"""Claims about docs/tuning.md: its blocks run, in order."""
+"""Claims about docs/how_to/watch_and_search.md: a killed search continues."""
 
 import pathlib
 
@@ -6,23 +6,21 @@ import keras
 import pytest
 
 from tests.test_examples import python_blocks
+from tests.test_pages import run_page
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "tuning.md"
+PAGE = ROOT / "docs" / "how_to" / "watch_and_search.md"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="recipes run on TensorFlow")
-def test_blocks_of_the_page_run_in_order_and_a_killed_search_continues(tmp_path, monkeypatch):
+def test_the_search_is_short_and_continues_when_it_was_killed(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
     blocks = list(python_blocks(PAGE.read_text(encoding="utf-8")))
     (search,) = [code for _, code in blocks if "optuna" in code]
     assert len(search.splitlines()) <= 30
-    named = {"__name__": "tuning"}
-    for line, code in blocks:
-        # Empty lines in front, so that an error names the line of the page.
-        exec(compile("\n" * line + code, PAGE, "exec"), named)
+    named = run_page(PAGE)
     study = named["study"]
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 2
     again = named["optuna"].load_study(study_name="vit", storage="sqlite:///search.db")

@@ -113,11 +113,12 @@ def mistakes():
 def pages(folder):
     """The Python blocks of README and docs as files, each on the lines where it stands."""
     files = []
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         lines = ["# mypy: allow-untyped-defs"]
         for line, code in python_blocks(page.read_text(encoding="utf-8")):
             lines += [""] * (line - len(lines)) + code.splitlines()
-        files.append(folder / f"{page.stem.lower()}_page.py")
+        name = "_".join(page.relative_to(ROOT).with_suffix("").parts)
+        files.append(folder / f"{name.lower()}_page.py")
         files[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
     return files
 

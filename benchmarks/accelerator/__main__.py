@@ -244,6 +244,7 @@ def report(results, smoke, only, began):
         "product_tflops": {who: round(each / 1e12, 2) for who, each in rates.items() if each},
         "checks": checked,
         "problems": said,
+        "tables": tables,
         "results": [
             {"task": task, "name": name, "whose": whose, **found}
             for (task, name, whose), found in results.items()

@@ -1,4 +1,4 @@
-"""Equations between `$..$` and `$$..$$` become MathML, which needs no script and no font of its own.
+"""Equations between `$..$` and `$$..$$` become MathML, which needs neither script nor font.
 
 `pymdownx.arithmatex` finds them, so that code stays as it is.
 """
@@ -15,6 +15,8 @@ FOUND = re.compile(r'<(span|div) class="arithmatex">\\(?:\((.*?)\\\)|\[(.*?)\\\]
 
 def mathml(latex, display):
     """The `<math>` element; refuses commands that would be shown as they are written."""
+    if len(re.findall(r"(?<!\\){", latex)) != len(re.findall(r"(?<!\\)}", latex)):
+        raise ValueError("its braces do not match")  # which latex2mathml lets pass
     converted = convert(latex, display=display)
     unknown = re.search(r"\\[a-zA-Z]+", html.unescape(converted))
     if unknown:
@@ -27,7 +29,9 @@ def on_page_content(content, page, **_):
         block, inline = match[1] == "div", match[2]
         latex = html.unescape(match[3] if inline is None else inline).strip()
         try:
-            return mathml(latex, "block" if block else "inline")
+            if block:
+                return f'<div class="equation">{mathml(latex, "block")}</div>'
+            return mathml(latex, "inline")
         except Exception as error:
             log.warning(f"{page.file.src_uri}: ${latex}$: {error!r}")
             return match[0]

@@ -11,4 +11,5 @@ def on_config(config):
 
 def _is_there(pages, entry):
     path = entry if isinstance(entry, str) else next(iter(entry.values()))
-    return (pages / path).exists() and (not path.endswith("/") or any((pages / path).glob("*.md")))
+    made = path in ("reference/", "changelog.md", "contributing.md")
+    return made or any(pages.glob(f"{path}*.md" if path.endswith("/") else path))

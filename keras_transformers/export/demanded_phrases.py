@@ -1,5 +1,6 @@
 """Translations that must hold phrases."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,9 @@ import tensorflow as tf
 
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds
+from keras_transformers.generation import BeamSearch, Shortlisted
 from keras_transformers.generation.request import most_tokens, padding_of, vocabularies_of
+from keras_transformers.generation.search import Search
 from keras_transformers.predictors.demands import MOST
 
 PHRASES = tf.TensorSpec([None, None], tf.string, name="phrases")
@@ -24,7 +27,8 @@ class DemandedPhrases(Besides):
     what `serving_default` gives. A phrase begins a word; one that begins with no letter may stand
     right behind something else as well. A number is not part of a longer one; one like 1.5 may have
     the other decimal mark. What does not fit into the limit on tokens is left out with all behind
-    it, and so is a phrase with a character that the vocabulary lacks.
+    it, and so is a phrase with a character that the vocabulary lacks. The search is over the whole
+    vocabulary, and has twice the beams, which are shared out by phrases.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -38,6 +42,14 @@ class DemandedPhrases(Besides):
     def joints(self) -> tuple[Any, Any, Any]:
         """Which ids go on with a number, and behind which numbers go on: see `Request`."""
         return self._of_tokenizer()[0]
+
+    @staticmethod
+    def search_of(search: Search) -> Search:
+        """The search for translations that hold phrases, in the place of a translator's own."""
+        search = search.search if isinstance(search, Shortlisted) else search
+        if isinstance(search, BeamSearch):
+            return dataclasses.replace(search, beam_size=2 * search.beam_size)
+        return search
 
     def _of_tokenizer(self) -> tuple[Any, ...]:
         """Joints, the blank that begins a word, the ids of the probe, and the unknown id."""

@@ -238,7 +238,7 @@ class Translator(FurtherFunctions):
         search, within = self._search, None if lists is None else Within(*lists)
         if phrases:
             request = request._replace(phrases=phrases[0], joints=self._phrases.joints)
-            search = search.search if isinstance(search, Shortlisted) else search
+            search = self._phrases.search_of(search)
         found = decode(self._model, source, search, request, stages, within=within)
         return found["tokens"], found["scores"]
 

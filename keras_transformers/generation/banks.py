@@ -6,8 +6,10 @@ Post and Vilar 2018, https://arxiv.org/abs/1804.06609.
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.generation.phrases import Progress, levels, next_ids
+from keras_transformers.generation.phrases import Progress, next_ids, standing
 from keras_transformers.generation.request import MASKED, Demands
+
+DEMANDED = 3.0  # nats that a demanded token is expected to cost
 
 
 def with_phrases(
@@ -29,8 +31,11 @@ def by_banks(demands: Demands, progress: Progress, logp: Tensor, beams: int, mos
     """Positions of candidates: first the best few of each bank, then the others.
 
     A bank is for those with so many phrases, or so many and one that is begun: banks by tokens, as
-    in the paper, are too many for a few beams. Where these are too many still, those with more go
-    before those with fewer, which would be the more probable ones to the end.
+    in the paper, are too many for a few beams. In a bank, what a hypothesis will still pay for
+    demanded tokens is counted as `DEMANDED` each: otherwise one that has just begun a phrase would
+    always go before one that has paid for most of it, and none would end it before it must. Where
+    banks are too many still, those with more go before those with fewer, which would be the more
+    probable ones to the end.
 
     Args:
         demands: The `Demands`.
@@ -42,17 +47,20 @@ def by_banks(demands: Demands, progress: Progress, logp: Tensor, beams: int, mos
     Returns:
         Integers `(batch, most)`.
     """
-    level = levels(demands, progress)
+    bank, tokens = standing(demands, progress)
     possible = logp > MASKED / 2
     size = logp.shape[1]
     position = ops.arange(size, dtype="int32")
-    same = ops.logical_and(level[..., None] == level[:, None], possible[:, None])
-    better = ops.logical_and(same, position[:, None] > position)
+    same = ops.logical_and(bank[..., None] == bank[:, None], possible[:, None])
+    value = logp + DEMANDED * ops.cast(tokens, logp.dtype)
+    higher = value[:, None] > value[..., None]
+    equal = ops.logical_and(value[:, None] == value[..., None], position[:, None] > position)
+    better = ops.logical_and(same, ops.logical_or(higher, equal))
     rank = ops.sum(ops.cast(better, "int32"), axis=-1)  # in its bank
     banks = ops.sum(ops.cast(ops.logical_and(rank == 0, possible), "int32"), axis=1, keepdims=True)
     quota = ops.maximum(1, beams // ops.maximum(banks, 1))
     first = ops.logical_and(rank < quota, possible)
-    order = ops.argsort(position - ops.where(first, size * (level + 1), 0), axis=1)
+    order = ops.argsort(position - ops.where(first, size * (bank + 1), 0), axis=1)
     order = ops.cast(order, "int32")
     kept = ops.sort(order[:, :beams], axis=1)  # best first again
     return ops.concatenate([kept, order[:, beams:most]], axis=1)

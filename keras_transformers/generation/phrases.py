@@ -228,10 +228,17 @@ def leave_room(
     return ops.logical_and(allowed, ops.logical_or(free, must))
 
 
-def levels(demands: Demands, progress: Progress) -> Tensor:
-    """The bank of each hypothesis `(batch, beams)`: twice its phrases, and one for one begun."""
+def standing(demands: Demands, progress: Progress) -> tuple[Tensor, Tensor]:
+    """How far each hypothesis has come, integers `(batch, beams)`.
+
+    Returns:
+        Its bank, twice its phrases and one for one begun; and how many of the demanded tokens it
+        has.
+    """
     waiting = ops.cast(_waiting(demands, progress), "int32")
     done = ops.minimum(progress.found + waiting, demands.needed[:, None])
     waits = _of_forms(waiting, demands) > 0
-    begun = ops.any(ops.where(waits, 0, _spared(demands, progress)) > 0, axis=-1)
-    return 2 * ops.sum(done, axis=-1) + ops.cast(begun, "int32")
+    begun = ops.max(ops.where(waits, 0, _spared(demands, progress)), axis=-1)
+    begun = ops.maximum(begun, 0)
+    bank = 2 * ops.sum(done, axis=-1) + ops.cast(begun > 0, "int32")
+    return bank, ops.sum(done * demands.sizes[:, None], axis=-1) + begun

@@ -25,8 +25,8 @@ def load_model(
     """A model out of a `.keras` file that somebody else may have written.
 
     What `keras.models.load_model` gives, bit for bit; but the whole file is checked before Keras
-    touches it, and no code, no other file and no address that it names is ever used. See "Files of
-    others" in the README for what is refused.
+    touches it, and no code, no other file and no address that it names is ever used. What is
+    refused is in `docs/how_to/untrusted_files.md`.
 
     Args:
         path: Path of the file.

@@ -43,7 +43,7 @@ def fine_tuning_numbers(examples: int, kind: Literal["text", "image"] = "text") 
     number of epochs at three sizes: 8, 3 and 1 for 200, 2,000 and 20,000 texts, 40, 12 and 4 for
     100, 1,000 and 10,000 images. Between these epochs lie on a straight line, both axes
     logarithmic; beyond them they stay. Batches hold 16 below 1,000 examples; above, 32 texts or 64
-    images. `docs/tuning.md` has what was measured.
+    images. `python -m benchmarks.small_data` measured it.
 
     Args:
         examples: Labelled rows to train on.

@@ -12,7 +12,7 @@ def keep_freed_memory() -> bool:
     XLA on a CPU takes its temporaries anew in each step, up to gigabytes, and glibc by default
     returns blocks of that size to the system at once, which then clears and maps every page again:
     528,000 page faults and a quarter of the time of each forward and backward pass of ViT-Ti/4 on
-    batches of 128 x 65 tokens (README, "Speed on a CPU"). Call it before the first step; the
+    batches of 128 x 65 tokens (docs/benchmarks/memory.md). Call it before the first step; the
     process keeps its peak of memory until it ends. Accelerators have no such fault.
 
     Returns:

@@ -2,6 +2,7 @@
 
 from keras_transformers.visualization.attention import attention_heat_map, images_with_attention
 from keras_transformers.visualization.bars import grouped_bars
+from keras_transformers.visualization.curves import training_curves
 from keras_transformers.visualization.embeddings import (
     grid_position_similarity,
     patch_filters,
@@ -9,12 +10,7 @@ from keras_transformers.visualization.embeddings import (
     position_similarity,
 )
 from keras_transformers.visualization.images import images_side_by_side, images_with_boxes
-from keras_transformers.visualization.scores import (
-    comparison,
-    confusion_matrix,
-    most_confused,
-    training_curves,
-)
+from keras_transformers.visualization.scores import comparison, confusion_matrix, most_confused
 
 __all__ = [
     "attention_heat_map",

@@ -2,16 +2,26 @@
 
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import StrPath, Values
-from keras_transformers.visualization.panels import make_panels, one_panel, save, short
+from keras_transformers.annotations import Array, StrPath, Values
+from keras_transformers.visualization.panels import (
+    headline,
+    make_panels,
+    one_panel,
+    outline,
+    save,
+    short,
+)
+from keras_transformers.visualization.style import FOUND, GRID, SHARES, SMALL, WARMTH, styled
 
-LARGEST = 30.0  # inches of a side, at 120 pixels each
+LARGEST = 24.0  # inches of a side, at 144 pixels each
 
 
+@styled
 def attention_heat_map(
     weights: Values,
     queries: Sequence[str],
@@ -49,49 +59,54 @@ def attention_heat_map(
     size = (2.2 + 0.36 * len(keys), 1.8 + 0.32 * len(queries))
     figure, axes = one_panel(*(min(side, LARGEST) for side in size))
     every = [max(1, math.ceil(side / LARGEST)) for side in size]  # label that has room
-    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=max(weights.max(), 1e-6), aspect="auto")
+    image = axes.imshow(weights, cmap=SHARES, vmin=0, vmax=max(weights.max(), 1e-6), aspect="auto")
     across, down = (range(0, len(of), n) for of, n in zip((keys, queries), every, strict=True))
     labels = [short(keys[i]) for i in across]
     axes.set_xticks(across, labels, rotation=60, ha="left", rotation_mode="anchor")
     axes.set_yticks(down, [short(queries[i]) for i in down])
     axes.xaxis.tick_top()
-    axes.set(xlabel="source pieces (keys)", ylabel="target pieces (queries)")
+    axes.set(xlabel="keys: what is looked at", ylabel="queries: what looks")
     axes.xaxis.set_label_position("bottom")
-    axes.tick_params(labelsize=10, length=0)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
     axes.set_xticks(np.arange(len(keys) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(queries) + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="0.9", linewidth=0.6)
+    axes.grid(which="minor", color=GRID, linewidth=0.6)
     axes.tick_params(which="minor", length=0)
     figure.colorbar(image, label="attention weight", shrink=0.8)
-    if title:
-        figure.suptitle(title, fontsize=11)
+    headline(figure, title)
     return save(figure, path)
 
 
+@styled
 def images_with_attention(
     images: Values,
-    maps: Values,
+    maps: Values | Mapping[str, Values],
     titles: Sequence[str],
     path: StrPath,
     columns: int = 4,
     title: str | None = None,
+    boxes: Values | None = None,
 ) -> pathlib.Path:
     """Draws images, each beside itself with attention over it as a heat map.
+
+    Where a map is low the image is seen as it is; the warmer, the more.
 
     Args:
         images: `(n, height, width, 1 or 3)`, in [0, 1].
         maps: `(n, rows, columns)`, attention to each patch; each map is shaded from its own 0 to
-            its own maximum.
+            its own maximum. Or a dict of name -> such maps, which stand beside one another.
         titles: List of str, one an image.
         path: PNG file to write.
         columns: Number of images in a row.
         title: Of the picture, optional.
+        boxes: Optional corner boxes `(n, 4)` in pixels, one an image, drawn on it and on its maps.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: If there are not as many maps and titles as images.
+        ValueError: If there are not as many maps, titles and boxes as images.
 
     Example:
     >>> import tempfile, numpy as np
@@ -100,26 +115,49 @@ def images_with_attention(
     ...                       tempfile.mkdtemp() + "/attention.png").name
     'attention.png'
     """
-    images, maps = np.asarray(images), np.asarray(maps)
-    if not len(images) == len(maps) == len(titles) or not len(images):
+    images = np.asarray(images)
+    named: dict[str, Any] = dict(maps) if isinstance(maps, Mapping) else {"": maps}
+    named = {name: np.asarray(each, "float64") for name, each in named.items()}
+    numbers = [len(each) for each in named.values()]
+    if not len(images) or {*numbers, len(titles), len(images if boxes is None else boxes)} != {
+        len(images)
+    }:
+        number = "" if boxes is None else f", {len(boxes)} boxes"
         raise ValueError(
             "images_with_attention: there must be a map and a title for each image. Received: "
-            f"{len(images)} images, {len(maps)} maps, {len(titles)} titles"
+            f"{len(images)} images, {', '.join(map(str, numbers))} maps, {len(titles)} titles"
+            + number
         )
-    figure, panels = make_panels(len(images), columns, 3.2, 2.0)
-    for axes, image, heat, caption in zip(panels, images, maps, titles, strict=True):
-        axes.set_axis_off()
-        height, width = image.shape[:2]
-        gray = {"cmap": "gray", "vmin": 0, "vmax": 1}
-        for left in (0, 1.06 * width):
-            axes.imshow(np.squeeze(image), extent=(left, left + width, height, 0), **gray)
-        right_half = (1.06 * width, 2.06 * width, height, 0)
-        # Interpolated, as a patch's attention is no sharp square.
-        axes.imshow(
-            heat, extent=right_half, cmap="inferno", alpha=0.6, vmin=0, interpolation="bilinear"
-        )
-        axes.set(xlim=(0, 2.06 * width), ylim=(height, 0))
-        axes.set_title(str(caption).replace("$", r"\$"), fontsize=8)
-    if title:
-        figure.suptitle(title, fontsize=10)
+    size = 1.5  # inches of an image
+    figure, panels = make_panels(
+        len(images), columns, size * 1.04 * (1 + len(named)), size + 0.5, extra_height=0.3
+    )
+    for i, (axes, caption) in enumerate(zip(panels, titles, strict=True)):
+        box = None if boxes is None else np.asarray(boxes)[i]
+        _strip(axes, images[i], {name: each[i] for name, each in named.items()}, box)
+        pad = 16 if any(named) else 5  # points, for the names of the maps
+        caption = str(caption).replace("$", r"\$")
+        axes.set_title(caption, fontsize=SMALL, fontweight="normal", pad=pad)
+    headline(figure, title)
     return save(figure, path)
+
+
+def _strip(axes: Any, image: Array, maps: Mapping[str, Array], box: Array | None) -> None:
+    """An image, and to its right once more under each map."""
+    axes.set_axis_off()
+    height, width = image.shape[:2]
+    step = 1.04 * width
+    for i, (name, warmth) in enumerate([("", None), *maps.items()]):
+        extent = (i * step, i * step + width, height, 0)
+        axes.imshow(np.squeeze(image), extent=extent, cmap="gray", vmin=0, vmax=1)
+        if warmth is not None:
+            # Interpolated, as a patch's attention is no sharp square.
+            share = warmth / max(warmth.max(), 1e-9)
+            style = {"cmap": WARMTH, "vmin": 0, "vmax": 1, "interpolation": "bilinear"}
+            axes.imshow(share, extent=extent, alpha=np.clip(0.25 + 0.6 * share, 0, 1), **style)
+            axes.text(
+                extent[0], -0.03 * height, name, fontsize=SMALL - 1, va="bottom", style="italic"
+            )
+        if box is not None:
+            outline(axes, box + [i * step, 0, i * step, 0], FOUND, 1.8)
+    axes.set(xlim=(0, len(maps) * step + width), ylim=(height, 0))

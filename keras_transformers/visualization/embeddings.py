@@ -5,7 +5,8 @@ import pathlib
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath, Values
-from keras_transformers.visualization.panels import make_panels, one_panel, save
+from keras_transformers.visualization.panels import headline, make_panels, one_panel, save
+from keras_transformers.visualization.style import FAINT, LIKENESS, SIGNED, styled
 
 
 def _cosine_similarity(encodings: Values) -> Array:
@@ -14,6 +15,7 @@ def _cosine_similarity(encodings: Values) -> Array:
     return encodings @ encodings.T
 
 
+@styled
 def position_similarity(
     encodings: Values, path: StrPath, title: str = "Similarity of positions"
 ) -> pathlib.Path:
@@ -34,12 +36,13 @@ def position_similarity(
     'positions.png'
     """
     figure, axes = one_panel(5, 4.2)
-    image = axes.imshow(_cosine_similarity(encodings), cmap="viridis")
+    image = axes.imshow(_cosine_similarity(encodings), cmap=LIKENESS)
     axes.set(xlabel="position", ylabel="position", title=title)
     figure.colorbar(image, label="cosine similarity")
     return save(figure, path)
 
 
+@styled
 def position_bias(
     biases: Values,
     distances: Values,
@@ -68,13 +71,15 @@ def position_bias(
     most, edge = max(np.abs(biases).max(), 1e-6), 0.5
     extent = (distances[0] - edge, distances[-1] + edge, len(biases) + edge, edge)
     limits = {"vmin": -most, "vmax": most, "extent": extent}  # white is 0, blue draws attention
-    image = axes.imshow(biases, cmap="RdBu", aspect="auto", interpolation="nearest", **limits)
-    axes.set(xlabel="position of the key, from the query's", ylabel="head", title=title)
+    image = axes.imshow(biases, cmap=SIGNED, aspect="auto", interpolation="nearest", **limits)
+    axes.set(xlabel="position of the key, less the query's", ylabel="head", title=title)
+    axes.axvline(0, color=FAINT, linewidth=0.8, linestyle=":")  # the query itself
     axes.set_yticks(range(1, len(biases) + 1))
     figure.colorbar(image, label="added to the score")
     return save(figure, path)
 
 
+@styled
 def grid_position_similarity(
     encodings: Values,
     grid: tuple[int, int],
@@ -107,7 +112,7 @@ def grid_position_similarity(
     tiles[:, :, :rows, :columns] = similarity
     picture = tiles.transpose(0, 2, 1, 3).reshape(rows * (rows + 1), columns * (columns + 1))
     figure, axes = one_panel(6, 5.2)
-    image = axes.imshow(picture[:-1, :-1], cmap="viridis", vmin=-1, vmax=1)
+    image = axes.imshow(picture[:-1, :-1], cmap=LIKENESS, vmin=-1, vmax=1)
     axes.set_xticks(np.arange(columns) * (columns + 1) + columns / 2 - 0.5, range(1, columns + 1))
     axes.set_yticks(np.arange(rows) * (rows + 1) + rows / 2 - 0.5, range(1, rows + 1))
     axes.set(xlabel="column of the patch", ylabel="row of the patch", title=title)
@@ -116,6 +121,7 @@ def grid_position_similarity(
     return save(figure, path)
 
 
+@styled
 def patch_filters(
     filters: Values,
     path: StrPath,
@@ -156,5 +162,5 @@ def patch_filters(
         axes.set_axis_off()
         span = np.abs(component).max() or 1.0
         axes.imshow(np.squeeze(0.5 + component / (2 * span)), cmap="gray", vmin=0, vmax=1)
-    figure.suptitle(title, fontsize=10)
+    headline(figure, title)
     return save(figure, path)

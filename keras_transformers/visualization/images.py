@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath, Values
-from keras_transformers.extras import needed_by
-from keras_transformers.visualization.panels import make_panels, save
+from keras_transformers.visualization.panels import (
+    headline,
+    legend_above,
+    make_panels,
+    outline,
+    save,
+)
+from keras_transformers.visualization.style import FOUND, INK, SMALL, TRUE, styled
 
 
+@styled
 def images_side_by_side(
     columns: Mapping[str, Values], path: StrPath, across: int = 2, title: str | None = None
 ) -> pathlib.Path:
@@ -55,12 +62,12 @@ def images_side_by_side(
             axes = panels[i // across * width + i % across * len(arrays) + column]
             axes.imshow(np.squeeze(image), cmap="gray", vmin=0, vmax=1)
             if i < across:
-                axes.set_title(heading, fontsize=8)
-    if title:
-        figure.suptitle(title, fontsize=10)
+                axes.set_title(heading, fontsize=SMALL, fontweight="normal")
+    headline(figure, title)
     return save(figure, path)
 
 
+@styled
 def images_with_boxes(
     images: Sequence[Values],
     found: Sequence[tuple[Values, Values]],
@@ -74,7 +81,7 @@ def images_with_boxes(
     Args:
         images: List of `(height, width, 3)`, in [0, 1] or uint8, of any sizes.
         found: For each image `(boxes, scores)`: corner boxes `(k, 4)` in pixels, drawn in orange,
-            and numbers `(k,)` to write on them.
+            and scores `(k,)` in [0, 1], written on them in percent.
         true: For each image corner boxes `(k, 4)`, drawn in blue.
         path: PNG file to write.
         columns: Number of images in a row.
@@ -99,30 +106,58 @@ def images_with_boxes(
             "images_with_boxes: there must be found and true boxes for each image. Received: "
             f"{len(images)} images, {len(found)} found, {len(true)} true"
         )
-    with needed_by("drawing"):
-        from matplotlib.patches import Rectangle
-
-    figure, panels = make_panels(len(images), columns, 3.2, 3.2)
+    side = 3.2  # inches of a panel
+    figure, panels = make_panels(len(images), columns, side, side, extra_height=0.3)
+    legend = {}
     for axes, image, (boxes, scores), truth in zip(panels, images, found, true, strict=True):
         axes.set_axis_off()
         axes.imshow(image)
-
-        def draw(box: Array, axes: Any = axes, **style: Any) -> None:
-            left, top, right, bottom = box
-            axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, **style))
-
         for box in np.asarray(truth):
-            draw(box, edgecolor="deepskyblue", linewidth=1.0)
-        for box, score in zip(np.asarray(boxes), np.asarray(scores), strict=True):
-            draw(box, edgecolor="darkorange", linewidth=1.6)
-            axes.text(
-                box[0],
-                box[1] - 1,
-                f"{100 * score:.0f}",
-                color="white",
-                fontsize=6,
-                bbox={"facecolor": "darkorange", "edgecolor": "none", "pad": 0.6},
-            )
-    if title:
-        figure.suptitle(title, fontsize=10)
+            legend["true"] = outline(axes, box, TRUE, 1.2)
+        ordered = sorted(zip(np.asarray(boxes), np.asarray(scores), strict=True), key=_score)
+        for box, _ in ordered:
+            legend["found, with its score"] = outline(axes, box, FOUND, 2.2)
+        points = max(np.shape(image)[:2]) / (72 * side)  # pixels a point
+        _write_scores(axes, ordered[::-1], np.shape(image)[:2], points)
+    legend_above(figure, legend)
+    headline(figure, title)
     return save(figure, path)
+
+
+def _score(scored: tuple[Array, float]) -> float:
+    return float(scored[1])
+
+
+def _write_scores(
+    axes: Any, scored: list[tuple[Array, float]], extent: tuple[int, ...], points: float
+) -> None:
+    """Writes each score at the corner of its box where it lies over the fewest others."""
+    height, width = extent
+    taken: list[Array] = []
+    for (left, top, right, bottom), score in scored:  # the surest first
+        text = f"{score:.0%}"
+        w, h = points * SMALL * (0.72 * len(text) + 0.5), points * SMALL * 1.5
+        corners = ((left, top - h), (right - w, top - h), (left, bottom), (right - w, bottom))
+        corners += ((left, top), (right - w, top), (left, bottom - h), (right - w, bottom - h))
+        spots = [(min(max(x, 0), width - w), min(max(y, 0), height - h)) for x, y in corners]
+        rectangles = np.array([(x, y, x + w, y + h) for x, y in spots])
+        lost = [_shared(each, taken) for each in rectangles]
+        spot = rectangles[int(np.argmin(lost))]
+        taken.append(spot)
+        centre = (spot[:2] + spot[2:]) / 2
+        back = {"facecolor": FOUND, "edgecolor": "none", "boxstyle": "square,pad=0.15"}
+        axes.text(
+            *centre, text, ha="center", va="center", color=INK, fontsize=SMALL, weight="bold",
+            bbox=back,
+        )  # fmt: skip
+
+
+def _shared(rectangle: Array, others: Sequence[Array]) -> float:
+    """The area that a rectangle has in common with others."""
+    overlaps = [
+        np.clip(
+            np.minimum(rectangle[2:], other[2:]) - np.maximum(rectangle[:2], other[:2]), 0, None
+        )
+        for other in others
+    ]
+    return float(sum(overlap.prod() for overlap in overlaps))

@@ -1,12 +1,14 @@
 """What every drawing is made with: panels, short labels, a file."""
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.annotations import Array, StrPath, Values
 from keras_transformers.extras import needed_by
+from keras_transformers.visualization.style import INK, SMALL
 
 MOST_CHARACTERS = 40  # of a label
 
@@ -34,6 +36,80 @@ def one_panel(width: float, height: float) -> tuple[Any, Any]:
     return figure, axes
 
 
+def legend_above(figure: Any, handles: Mapping[str, Any]) -> None:
+    """One legend for all panels, above them, where it covers nothing: label -> what was drawn."""
+    if handles:
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside upper left", ncols=len(handles)
+        )
+
+
+def headline(figure: Any, title: str | None) -> None:
+    """What stands above all panels, on the left as their own titles do."""
+    if title:
+        figure.suptitle(title, x=0.01, ha="left")
+
+
+def label_ends(axes: Any) -> None:
+    """Writes the label of each line at its end, in its colour, where none lies over another."""
+    lines = [line for line in axes.lines if not line.get_label().startswith("_")]
+    axes.figure.draw_without_rendering()  # so that sizes are known
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = np.array([line.get_xydata()[-1] for line in lines])
+    height = axes.get_window_extent().height * 72 / axes.figure.dpi  # points
+    heights = spread(to_axes.transform(ends)[:, 1], 1.3 * SMALL / height)
+    for line, end, y in zip(lines, ends, heights, strict=True):
+        color = line.get_color()
+        axes.annotate(
+            line.get_label(),
+            end,
+            (1.04, y),
+            textcoords="axes fraction",
+            va="center",
+            color=color,
+            fontsize=SMALL,
+            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.6, "alpha": 0.6},
+        )
+
+
+def outline(axes: Any, box: Array, color: str, width: float) -> Any:
+    """Draws a corner box `(left, top, right, bottom)` with a dark rim, seen on light and dark."""
+    from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
+
+    left, top, right, bottom = box
+    style = {"fill": False, "edgecolor": color, "linewidth": width}
+    rim = [withStroke(linewidth=width + 1.2, foreground=INK, alpha=0.6)]
+    return axes.add_patch(
+        Rectangle((left, top), right - left, bottom - top, path_effects=rim, **style)
+    )
+
+
+def spread(values: Values, gap: float) -> Array:
+    """The numbers nearest to `values`, in their order, of which no two are nearer than `gap`.
+
+    Nearest by the sum of squares: isotonic regression by pooling adjacent violators.
+
+    Example:
+    >>> from keras_transformers.visualization.panels import spread
+    >>> spread([0.5, 0.5, 0.9], 0.1).tolist()
+    [0.45, 0.55, 0.9]
+    """
+    values = np.asarray(values, "float64")
+    order = np.argsort(values, kind="stable")
+    steps = gap * np.arange(len(values))
+    pools: list[list[float]] = []  # sum and number, of values that must stand side by side
+    for value in values[order] - steps:
+        pools.append([value, 1])
+        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+            total, number = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += number
+    found = np.empty(len(values))
+    found[order] = [total / number for total, number in pools for _ in range(int(number))] + steps
+    return found
+
+
 def short(label: str) -> str:
     """A label that leaves room for what it labels, and in which a dollar is one."""
     label = str(label)
@@ -45,5 +121,5 @@ def save(figure: Any, path: StrPath) -> pathlib.Path:
     """Writes a figure to a file, whose folder is made, and gives its path."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path)
     return path

@@ -1,101 +1,104 @@
-"""Training histories, comparisons and confusion matrices."""
+"""Comparisons and confusion matrices."""
 
+import math
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_transformers.annotations import StrPath, Values
-from keras_transformers.visualization.panels import make_panels, one_panel, save, short
+from keras_transformers.visualization.panels import headline, make_panels, one_panel, save, short
+from keras_transformers.visualization.style import SERIES, SHARES, SMALL, styled
 
-MOST_CLASSES = 40  # of a confusion matrix: 2,700 pixels a side
-
-
-def training_curves(
-    history: Mapping[str, Sequence[float]], path: StrPath, groups: Iterable[str] | None = None
-) -> pathlib.Path:
-    """Draws a training history: a panel for each name, with its training and validation values.
-
-    Args:
-        history: Dict of name -> list of numbers, one an epoch, as `History.history` is; those that
-            are not finite are left out.
-        path: PNG file to write.
-        groups: Names to draw, without "val_"; by default all.
-
-    Returns:
-        The path.
-
-    Example:
-    >>> import tempfile
-    >>> from keras_transformers.visualization import training_curves
-    >>> history = {"loss": [3.0, 2.0], "val_loss": [3.1, 2.5]}
-    >>> training_curves(history, tempfile.mkdtemp() + "/curves.png").name
-    'curves.png'
-    """
-    names = list(dict.fromkeys(name.removeprefix("val_") for name in history))
-    groups = [name for name in names if groups is None or name in groups]
-    epochs = max(map(len, history.values()))
-    figure, panels = make_panels(len(groups), 3, 4.2, 3.2)
-    for axes, name in zip(panels, groups, strict=True):
-        for column, label, color in ((name, "training", "C0"), (f"val_{name}", "validation", "C1")):
-            if column in history:
-                values = np.asarray(history[column], "float64")
-                known = np.flatnonzero(np.isfinite(values))
-                axes.plot(known + 1, values[known], "o-", color=color, label=label, markersize=3)
-        axes.set(title=name.replace("_", " "), xlabel="epoch", xlim=(0.5, epochs + 0.5))
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(alpha=0.3)
-        axes.legend()
-    return save(figure, path)
+MOST_ROWS = 60  # of a comparison
+MOST_CLASSES = 40  # of a confusion matrix: some 2,900 pixels a side
 
 
+@styled
 def comparison(
-    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    rows: Mapping[str, Mapping[str, float]],
     path: StrPath,
-    y: str,
-    x: Sequence[str],
-    spread: str | None = None,
+    columns: Sequence[str],
+    spreads: Mapping[str, str] | None = None,
+    logarithmic: Sequence[str] = (),
+    title: str | None = None,
 ) -> pathlib.Path:
-    """Draws one figure against several others: what is gained beside what it costs.
+    """Draws what is gained beside what it costs: a row of dots for each name, one a panel.
+
+    Rows are in the order of the first column, its largest number on top.
 
     Args:
-        panels: Dict of title -> dict of label -> dict of numbers; a row of panels for each title.
+        rows: Dict of label -> dict of column -> number. A column that a row does not have, or
+            that is not finite, gets no dot.
         path: PNG file to write.
-        y: Name of the number on the vertical axis.
-        x: Names of those on the horizontal axes, one panel each, logarithmic.
-        spread: Optional name of a number, the half-length of an error bar of `y`.
+        columns: Those to draw, a panel each.
+        spreads: Optional dict of column -> column that has the half-length of its error bars.
+        logarithmic: Columns on a logarithmic axis.
+        title: Of the picture, optional.
 
     Returns:
         The path.
+
+    Raises:
+        ValueError: If there are no rows or no columns.
 
     Example:
     >>> import tempfile
     >>> from keras_transformers.visualization import comparison
     >>> rows = {"a": {"score": 0.7, "cost": 3.0}, "b": {"score": 0.8, "cost": 30.0}}
-    >>> comparison({"task": rows}, tempfile.mkdtemp() + "/c.png", y="score", x=("cost",)).name
+    >>> comparison(rows, tempfile.mkdtemp() + "/c.png", ["score", "cost"],
+    ...            logarithmic=["cost"]).name
     'c.png'
     """
-    figure, axes = make_panels(len(panels) * len(x), len(x), 5.5, 4.5)
-    cells = [(title, column) for title in panels for column in x]
-    for panel, (title, column) in zip(axes, cells, strict=True):
-        for label, row in panels[title].items():
-            error = None if spread is None else row[spread]
-            panel.errorbar(row[column], row[y], yerr=error, fmt="o", capsize=2)
-            panel.annotate(
-                label, (row[column], row[y]), xytext=(4, 3), textcoords="offset points", fontsize=7
-            )
-        panel.set_xscale("log")
-        for formatter in (panel.xaxis.set_major_formatter, panel.xaxis.set_minor_formatter):
-            formatter(lambda value, _: f"{value:,g}")  # 40,000, and no 4 times 10^4
-        panel.tick_params(which="both", labelsize=8)
-        panel.xaxis.set_tick_params(which="both", rotation=45)
-        panel.set_xlabel(column.replace("_", " "))
-        panel.set_ylabel(y.replace("_", " "))
-        panel.set_title(title, fontsize=9)
-        panel.grid(alpha=0.3)
+    if not rows or not columns:
+        received = f"{len(rows)} rows, columns {list(columns)}"
+        raise ValueError(f"comparison: there must be rows and columns. Received: {received}")
+    first = {label: row.get(columns[0], math.nan) for label, row in rows.items()}
+    labels = sorted(rows, key=lambda label: (math.isnan(first[label]), -first[label]))
+    shown, y = _ends(labels, MOST_ROWS), {}
+    y = {label: i for i, label in enumerate(shown) if label is not None}
+    figure, panels = make_panels(len(columns), len(columns), 2.3, 1.1 + 0.2 * len(shown))
+    for i, (axes, column) in enumerate(zip(panels, columns, strict=True)):
+        spread = (spreads or {}).get(column)
+        style = {"fmt": "o", "color": SERIES[i % len(SERIES)], "capsize": 2.5, "elinewidth": 1.2}
+        dots = {label: rows[label][column] for label in y if column in rows[label]}
+        error = None if spread is None else [rows[label].get(spread, 0) for label in dots]
+        axes.errorbar(list(dots.values()), [y[label] for label in dots], xerr=error, **style)
+        axes.set_xscale("log" if column in logarithmic else "linear")
+        _few_ticks(axes.xaxis, column in logarithmic)
+        axes.set_xlabel(column.replace("_", " "))
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_yticks(range(len(shown)), [""] * len(shown) if i else [_label(x) for x in shown])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(True, axis="both")
+    headline(figure, title)
     return save(figure, path)
 
 
+def _ends(labels: list[str], most: int) -> list[str | None]:
+    """All labels, or of too many the first and the last, with None for those between."""
+    half = most // 2
+    return [*labels] if len(labels) <= most else [*labels[:half], None, *labels[-half:]]
+
+
+def _label(name: str | None) -> str:
+    return "…" if name is None else short(name).replace("_", " ")
+
+
+def _few_ticks(axis: Any, logarithmic: bool) -> None:
+    """Two to four numbers along a narrow axis, written in full."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    long = max(len(f"{number:,.5g}") for number in (low, high)) > 5
+    decades = logarithmic and high > 20 * low
+    axis.set_major_locator(LogLocator(numticks=3) if decades else MaxNLocator(2 if long else 3))
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.7g}"))
+
+
+@styled
 def confusion_matrix(
     counts: Values, classes: Sequence[str], path: StrPath, most: int = MOST_CLASSES
 ) -> pathlib.Path:
@@ -121,18 +124,20 @@ def confusion_matrix(
     shown = most_confused(counts, most)
     counts, shares = (each[np.ix_(shown, shown)] for each in (counts, shares))
     names = [short(classes[i]) for i in shown]
-    side = 2.5 + 0.5 * len(names)
+    side = 2.5 + 0.42 * len(names)
     figure, axes = one_panel(side + 1, side)
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1)
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="predicted class", ylabel="true class")
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
     if len(names) < of:
         axes.set_title(f"The {len(names)} of {of:,} classes that are most confused")
     if len(names) <= 30:
         for (row, column), number in np.ndenumerate(counts):
             color = "white" if shares[row, column] > 0.6 else "black"
-            axes.text(column, row, number or "", ha="center", va="center", color=color, size=8)
+            axes.text(column, row, number or "", ha="center", va="center", color=color, size=SMALL)
     figure.colorbar(image, label="share of the true class", shrink=0.8)
     return save(figure, path)
 

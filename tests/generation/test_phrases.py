@@ -130,6 +130,20 @@ def test_a_narrow_beam_finds_phrases_of_no_probability(beam_size):
         np.testing.assert_allclose(result["log_probabilities"][row], logp, rtol=2e-5)
 
 
+def test_a_phrase_of_little_probability_comes_where_it_costs_least():
+    # Beginning it late is cheaper than having paid for most of it, until nothing else is left.
+    batch, length, phrase = 40, 10, (4, 4, 4, 3)
+    table = random_table(8, batch, end=2.0)
+    table[..., 4] -= 3.0
+    rows = [[phrase]] * batch
+    result = find(BeamSearch(4), table, max_length=length, compiled=False, phrases=padded(rows))
+    with_phrase = [tokens for tokens in every_sequence(length) if met(tokens, [phrase])]
+    best = [max(log_probability(each, tokens) for tokens in with_phrase) for each in table]
+    lost = best - result["log_probabilities"]
+    assert lost.min() > -1e-4
+    assert lost.mean() < 1  # 3.9, were banks ranked by what has been paid alone
+
+
 @pytest.mark.parametrize("search", [Greedy(), Sampling(seed=1)], ids=["greedy", "sampling"])
 def test_other_searches_find_them_too(search):
     table, rows = random_table(5, end=2.0), [[(4, 4, 3)], [(3, 4), (4, 4)]]

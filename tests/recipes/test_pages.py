@@ -121,7 +121,7 @@ def test_attention_lies_over_the_picture_as_the_model_sees_it(kind):
     noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
     shown, how = pictures.attention(predictor, PIL.Image.fromarray(noise))
     assert shown.shape == (448, 448, 3) and shown.dtype == np.uint8
-    assert ("roll-out" if kind is ViT else "gradient") in how
+    assert ("relevance" if kind is ViT else "gradient") in how
 
 
 def test_a_model_without_attention_shows_none():

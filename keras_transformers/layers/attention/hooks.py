@@ -92,6 +92,7 @@ class AttentionHooks(AttentionSettings):
         scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
         scores = scores if heads == shared else regroup(scores, heads)
         weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
+        weights = weights if self.attention_change is None else self.attention_change(weights)
         dropped = self.dropout_layer(weights, training=True) if training else weights
         y = product(dropped, value)  # (batch, heads, queries, value_dim)
         more = None if self.position is None else self.position.values(dropped, *positions)
@@ -118,6 +119,7 @@ class AttentionHooks(AttentionSettings):
             As `attend`; None in place of weights that were not made.
         """
         overridden = type(self).attend is not AttentionHooks.attend
+        wanted = wanted or self.attention_change is not None
         way: Way = "plain" if wanted or overridden else way_of(self, *inputs, training)
         # A mask of one's own may depend on `causal` in any manner.
         as_flag = way != "plain" and type(self).make_mask is AttentionHooks.make_mask

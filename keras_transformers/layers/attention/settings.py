@@ -83,6 +83,7 @@ class AttentionSettings(ProjectionSettings):
         self.seed = seed
         self.supports_masking = True
         self.attention_observer = None  # a function that is shown the weights of every call
+        self.attention_change = None  # a function of the weights, whose result is attended with
 
     def build(
         self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
