@@ -17,6 +17,7 @@ Such blocks are "py" and not "python", for a method does not run by itself.
 """
 
 import ast
+import functools
 import pathlib
 import re
 import sys
@@ -47,9 +48,8 @@ def excerpt(
     Raises:
         ValueError: If the file has no such definition, or that no such lines.
     """
-    source = (root / file).read_text(encoding="utf-8")
-    node = _found(ast.parse(source), file, name)
-    lines = source.splitlines()
+    tree, lines = _parsed(root / file, (root / file).stat().st_mtime_ns)
+    node = _found(tree, file, name)
     decorators = getattr(node, "decorator_list", [])
     first = min([node.lineno, *(each.lineno for each in decorators)])
     hidden = {line for each in ast.walk(node) for line in _docstring(each)}
@@ -63,6 +63,13 @@ def excerpt(
     if part is not None:
         shown, title = _between(shown, part, f"{file}: {name}"), f"{title}, in part"
     return f"{title}\n" + textwrap.dedent("\n".join(shown)).strip("\n") + "\n"
+
+
+@functools.cache
+def _parsed(path: pathlib.Path, changed: int) -> tuple[ast.Module, list[str]]:
+    """A file's tree and lines; read anew when it has changed."""
+    source = path.read_text(encoding="utf-8")
+    return ast.parse(source), source.splitlines()
 
 
 def _between(lines: list[str], part: tuple[str, str], owner: str) -> list[str]:
