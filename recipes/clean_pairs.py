@@ -49,7 +49,7 @@ class Config:
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     repair: bool = False  # undo damage to the encoding that can be undone, before all else
     min_words: int = 1  # 3 in Bicleaner's rules, for crawled text; a user interface has single ones
-    min_characters: int = 1
+    min_characters: int = 1  # of each side; more for languages without spaces
     max_words: int = 100  # as in OpusFilter; 50 to 100 with Moses
     max_characters: int = 1024  # as in Bicleaner's rules; alone counts where words have no spaces
     length_ratio: float = 3.0  # times what the other side calls for; 9 in Moses, 3 in OpusFilter

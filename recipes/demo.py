@@ -29,7 +29,7 @@ class Config:
     """What the page is told."""
 
     folder: tyro.conf.Positional[str]  # of a run, of published weights, or a SavedModel
-    port: int = 7860
+    port: int = 7860  # as of other such pages; any that is free
     host: str = "127.0.0.1"  # this machine alone
 
 

@@ -53,11 +53,11 @@ class Data:
 
     dataset: str = "tree-crowns"  # or tfds:NAME
     train: str | None = None  # own files in COCO's format
-    valid: str | None = None
-    test: str | None = None
+    valid: str | None = None  # the same, by which the best epoch is chosen
+    test: str | None = None  # the same, scored at the end
     train_images: str | None = None  # folders of their images, if those are not beside the files
-    valid_images: str | None = None
-    test_images: str | None = None
+    valid_images: str | None = None  # the same for --valid
+    test_images: str | None = None  # the same for --test
     window: int | None = 200  # side of what is seen at once, in pixels of the photograph
     image_size: int = 208  # side of what the model gets; 13 x 13 positions of 16 pixels
     scale: float = 1.33  # windows are up to so much smaller or larger

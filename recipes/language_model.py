@@ -49,8 +49,8 @@ class Data:
 
     dataset: str = "shakespeare"  # or tfds:NAME
     train: str | None = None  # own texts instead: files, or folders; a pattern is a stream
-    valid: str | None = None
-    test: str | None = None
+    valid: str | None = None  # the same, to stop in time; else a share of --train
+    test: str | None = None  # the same, to score on at the end; else a share of --train
     vocab_size: int = 4000  # pieces, which lose nothing of the text
     row_length: int = 256  # positions in a row
     stride: int = 128  # between the windows of evaluation: the rest of a row is context

@@ -37,8 +37,8 @@ class Data:
 
     dataset: str = "shakespeare-scenes"  # or shakespeare, or tfds:NAME
     train: str | None = None  # own texts instead: files, or folders; a pattern is a stream
-    valid: str | None = None
-    test: str | None = None
+    valid: str | None = None  # the same, to stop in time; else a share of --train
+    test: str | None = None  # the same, to score on at the end; else a share of --train
     vocab_size: int = 4000  # pieces
     lower_case: bool = True  # as in BERT uncased
     row_length: int = 128  # positions in a row

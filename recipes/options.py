@@ -32,6 +32,7 @@ class Run:
     smoke: bool = False  # the same path in under a minute, on little data
     resume: bool = False  # continue the run in --output, if it was begun, with its numbers
     config: str | None = None  # YAML or JSON file of options; those given here are stronger
+    # of computing; weights stay in float32. Mixed ones are for accelerators
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     accumulate: int | None = None  # batches whose mean gradient makes one step of the optimizer
     lora: int | None = None  # with --pretrained: rank of adapters, trained alone but for new heads

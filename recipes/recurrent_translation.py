@@ -34,8 +34,8 @@ class Data:
 
     dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
     train: str | None = None  # own file instead: source TAB target, or a table; may be alone
-    valid: str | None = None
-    test: str | None = None
+    valid: str | None = None  # the same, to stop in time; else a share of --train
+    test: str | None = None  # the same, to score on at the end; else a share of --train
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script

@@ -32,6 +32,7 @@ class Data:
     """What is learned from, and how images are cut and changed."""
 
     dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
+    # one label for each, or any number of them
     problem_type: Literal["single_label_classification", "multi_label_classification"] = (
         "single_label_classification"
     )

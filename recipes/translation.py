@@ -50,9 +50,9 @@ class Data:
     """What is learned from, and how it is cut into rows."""
 
     dataset: str | tuple[str, ...] = "ui.en-de"  # or bible.en-es, or tfds:NAME; or several
-    train: str | tuple[str, ...] | None = None  # own file, or en-de=FILE en-es=FILE; a pattern
-    valid: str | tuple[str, ...] | None = None  # is a stream. Those two can be left out
-    test: str | tuple[str, ...] | None = None
+    train: str | tuple[str, ...] | None = None  # own file, or en-de=FILE ...; a pattern: a stream
+    valid: str | tuple[str, ...] | None = None  # the same, to stop in time; else from --train
+    test: str | tuple[str, ...] | None = None  # the same, scored at the end; else from --train
     temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
     columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
     extra: tuple[str, ...] = ()  # files of more pairs to learn from, as of `recipes.back_translate`

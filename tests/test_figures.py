@@ -206,6 +206,12 @@ def test_what_is_wrong_is_said_with_page_line_and_path(results, text, error):
     assert error in errors[0]
 
 
+def test_a_marker_at_the_start_of_a_line_is_put_behind_the_line_before(results):
+    page = "It is of\n  <!--= one > date -->2026-11-26<!--/--> and more.\n"
+    joined = "It is of <!--= one > date -->2026-11-26<!--/--> and more.\n"
+    assert figures.filled(page, results) == (joined, [])
+
+
 def test_markers_in_code_are_left_alone(results):
     page = "`<!--= no > a -->1<!--/-->` and\n\n```\nb <!--= no > a -->1<!--/-->\n```\n"
     assert figures.filled(page, results) == (page, [])

@@ -32,7 +32,7 @@ class Asking:
     workers: int = 0  # processes of Ray Data that answer; 0 is this one
     address: str | None = None  # of a Ray cluster that has them; else this machine
     worker_cpus: int | None = None  # cores of each; by default this machine's are shared out
-    worker_gpus: float = 0.0
+    worker_gpus: float = 0.0  # of each; 0.5 lets two share one
 
     def check(self):
         """ValueError if numbers cannot be."""
