@@ -48,8 +48,8 @@ def excerpt(
     Raises:
         ValueError: If the file has no such definition, or that no such lines.
     """
-    tree, lines = _parsed(root / file, (root / file).stat().st_mtime_ns)
-    node = _found(tree, file, name)
+    source = (root / file).read_text(encoding="utf-8")
+    node, lines = _found(_parsed(source), file, name), source.splitlines()
     decorators = getattr(node, "decorator_list", [])
     first = min([node.lineno, *(each.lineno for each in decorators)])
     hidden = {line for each in ast.walk(node) for line in _docstring(each)}
@@ -66,10 +66,8 @@ def excerpt(
 
 
 @functools.cache
-def _parsed(path: pathlib.Path, changed: int) -> tuple[ast.Module, list[str]]:
-    """A file's tree and lines; read anew when it has changed."""
-    source = path.read_text(encoding="utf-8")
-    return ast.parse(source), source.splitlines()
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _between(lines: list[str], part: tuple[str, str], owner: str) -> list[str]:
