@@ -136,7 +136,8 @@ def save(figure: Any, path: StrPath) -> pathlib.Path:
     if path.suffix == ".png" and path.stat().st_size > LARGE:
         from PIL import Image  # comes with matplotlib
 
+        kept = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}  # rare colours
         with Image.open(path) as image:
-            few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+            few = image.convert("RGB").quantize(256, **kept)
         few.save(path, optimize=True)
     return path
