@@ -113,7 +113,7 @@ def mistakes():
 def pages(folder):
     """The Python blocks of README and docs as files, each on the lines where it stands.
 
-    Not those of `docs/concepts`: their cells look into layers, at weights that a layer may not have.
+    Not those of `docs/concepts`, whose cells look into layers, at weights that one may not have.
     """
     files = []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
