@@ -191,5 +191,7 @@ def test_each_result_has_a_page_with_its_command(site):
         text = (site / "benchmarks" / "results" / f"{result.stem}.html").read_text(encoding="utf-8")
         assert "<table>" in text, result
     assert "python -m benchmarks.decoding" in re.sub(
-        "<[^>]*>", "", (site / "benchmarks" / "results" / "decoding.html").read_text(encoding="utf-8")
+        "<[^>]*>",
+        "",
+        (site / "benchmarks" / "results" / "decoding.html").read_text(encoding="utf-8"),
     )
