@@ -17,8 +17,8 @@ import os
 
 import numpy as np
 
-from benchmarks import alternating
-from benchmarks.report import curves, heading, resident_mebibytes, table, write
+from benchmarks import alternating, pictures
+from benchmarks.report import heading, resident_mebibytes, table, write
 
 WIDTH, HEADS, TOKENS = 256, 4, 8192
 LENGTHS = {None: (32, 128, 512, 1024, 2048), 1: (512, 1024, 2048, 4096, 8192, 16384)}
@@ -136,15 +136,8 @@ def run_all(rounds, batch):
         for mebibytes in (False, True)
     )
     write(name, result, {f"Milliseconds for {what}": milliseconds, "Memory": memory})
-    tokens = {length: TOKENS if batch is None else batch * length for length in LENGTHS[batch]}
-    series = {
-        name: [
-            row.get(f"{name} milliseconds", math.nan) / each * 1e3
-            for row, each in zip(rows.values(), tokens.values(), strict=True)
-        ]
-        for name in NAMES
-    }
-    curves(name, LENGTHS[batch], series, "length", "microseconds a token, forward and backward")
+    if batch is None:
+        pictures.draw(name)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import pictures
 from benchmarks.alternating import fresh
-from benchmarks.report import FOLDER, heading, resident_mebibytes, table, write
+from benchmarks.report import heading, resident_mebibytes, table, write
 from keras_transformers import layers
 from recipes.flops import floating_point_operations
 
@@ -167,32 +168,10 @@ def main():
             command = ("--memory", kind, "--length", str(length))
             rows[kind][f"MiB at length {length}"] = fresh("benchmarks.costs", *command)
         print(kind, rows[kind], flush=True)
-    draw(points)
     result = {**heading("tensorflow", "keras"), "rows": rows, "points": points}
     print(table(rows, "kind"))
     write("costs", result, {"Slopes of operations and memory": rows})
-
-
-def draw(points):
-    """Operations against length and width, on logarithmic axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    panels = (
-        ("length", "operations", f"width {AT_WIDTH}"),
-        ("width", "operations", f"length {AT_LENGTH}"),
-    )
-    for axes, (along, name, at) in zip(figure.subplots(1, 2), panels, strict=True):
-        for number, (kind, both) in enumerate(points.items()):
-            if kind not in SMALL:
-                x = [point[along] for point in both[along]]
-                y = [point[name] for point in both[along]]
-                axes.loglog(x, y, marker="os^v"[number // 10], label=kind)
-        axes.set_xlabel(f"{along}, at {at}")
-        axes.set_ylabel(name)
-        axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(FOLDER / "costs.png", dpi=120)
+    pictures.draw("costs")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ import tempfile
 
 import numpy as np
 
-from benchmarks import alternating
-from benchmarks.report import curves as draw
+from benchmarks import alternating, pictures
 from benchmarks.report import heading, measured, table, write
 
 VARIANT, VOCAB, SOURCE, NEW = "base", 32000, 32, 64
@@ -189,16 +188,15 @@ def run_all(rounds, lengths, batches, names):
     if lengths:
         result |= curve("new tokens", {new: one(8, 1, FLOAT32[:2], rounds, new) for new in LENGTHS})
     write("decoding", result, searches)
+    pictures.draw("decoding")
 
 
 def curve(name, rows):
-    """Draws what a token costs against something; the figures too, for the results."""
+    """What a token costs against something."""
     milliseconds = {
         value: {each: round(1e3 / row[each]["tokens_per_second"], 3) for each in FLOAT32[:2]}
         for value, row in rows.items()
     }
-    series = {each: [row[each] for row in milliseconds.values()] for each in FLOAT32[:2]}
-    draw(f"decoding_{name.replace(' ', '_')}", list(rows), series, name, "milliseconds a token")
     return {f"milliseconds a token against {name}": milliseconds}
 
 

@@ -26,8 +26,8 @@ row's key, at the table's path:
 
     <!--/table-->
 
-Markers in code are left alone. One at the start of a line is refused: Markdown would take the whole
-line for HTML.
+Markers in code are left alone. One at the start of a line is put at the end of the line before, or
+refused: Markdown would take the whole line for HTML.
 """
 
 import functools
@@ -48,6 +48,7 @@ TABLE = re.compile(
     r"<!--table(?P<what>(?:(?!-->).)*)-->\n(?P<value>(?:(?!<!--).)*)<!--/table-->", re.S
 )
 CELL = re.compile(r"\{(\??)([^{}]*)\}")
+BROKEN = re.compile(r"^(?![|#>])(.*\S)[ \t]*\n[ \t]*(?=<!--=)", re.M)  # before a marker
 BARE = re.compile(r"[ \t]*(?:(?:[-*+>]|\d+[.)])[ \t]+)*")
 OPERATORS = {"/": operator.truediv, "*": operator.mul, "-": operator.sub}
 
@@ -182,8 +183,9 @@ def filled(text, results, where="page"):
     def table(match):
         return f"<!--table{match['what']}-->\n\n{results.table(match['what'])}\n\n<!--/table-->"
 
-    for pattern, opening, make in ((TABLE, "<!--table", table), (MARKER, "<!--=", figure)):
-        text, complaints = _replaced(text, pattern, opening, make)
+    joined = (BROKEN, None, lambda match: f"{match[1]} ")
+    for step in (joined, (TABLE, "<!--table", table), (MARKER, "<!--=", figure)):
+        text, complaints = _replaced(text, *step)
         errors += [f"{where}:{line}: {complaint}" for line, complaint in complaints]
     return text, errors
 
@@ -213,7 +215,7 @@ def _replaced(text, pattern, opening, make):
             return match[0]
 
     made = pattern.sub(one, text)
-    for start in re.finditer(re.escape(opening), text):
+    for start in re.finditer(re.escape(opening), text) if opening else ():
         if outside(start.start()) and start.start() not in closed:
             say(start.start(), f"{opening} ... without the comment that closes it")
     return made, complaints

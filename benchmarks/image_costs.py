@@ -17,7 +17,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.report import curves, heading, table, write
+from benchmarks import pictures
+from benchmarks.report import heading, table, write
 from keras_transformers.layers import EncoderBlock, SwinBlock
 from keras_transformers.models import ViT
 from keras_transformers.training import keep_freed_memory
@@ -124,8 +125,7 @@ def main():
     print(table(rows), table(masking), sep="\n")
     result = {**heading("tensorflow", "keras"), "area": points, "masking": masking}
     write("image_costs", result, {"A block over an image": rows, "Masking": masking})
-    series = {name: [point["milliseconds"] for point in values] for name, values in points.items()}
-    curves("image_costs", SIDES, series, "side of the image, pixels", "milliseconds a block")
+    pictures.draw("image_costs")
 
 
 if __name__ == "__main__":

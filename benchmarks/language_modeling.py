@@ -25,8 +25,8 @@ import time
 
 import numpy as np
 
-from benchmarks import alternating
-from benchmarks.report import FOLDER, heading, table, write
+from benchmarks import alternating, pictures
+from benchmarks.report import heading, table, write
 
 MINUTES, LENGTH, STRIDE, ROWS = 10.0, 256, 128, 16
 WIDTH, HEADS, LAYERS = 256, 4, 4
@@ -225,24 +225,6 @@ CANDIDATES = {
 }
 
 
-def draw(curves):
-    """Training loss over time; ours is the mean of each epoch so far, PyTorch's of 100 steps."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    for name, points in curves.items():
-        if points:
-            seconds, losses, *valid = zip(*points, strict=True)
-            axes.plot(seconds, losses, marker="o", label=f"{name}, training")
-            for values in valid:
-                axes.plot(seconds, values, marker="s", label=f"{name}, validation")
-    axes.set(xlabel="seconds", ylabel="nats a token")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(FOLDER / "language_modeling.png", dpi=120)
-
-
 def main(minutes, seed):
     rows, curves = {}, {}
     for name in CANDIDATES:
@@ -254,7 +236,7 @@ def main(minutes, seed):
     result = heading("keras", "tensorflow", "torch", "keras_transformers")
     result |= {"minutes": minutes, "seed": seed, "candidates": rows, "curves": curves}
     write("language_modeling", result, {f"{minutes:g} minutes, seed {seed}": rows})
-    draw(curves)
+    pictures.draw("language_modeling")
 
 
 if __name__ == "__main__":

@@ -73,21 +73,3 @@ def measured(name, part):
     """The `part` of what an earlier run has written of `results/NAME.json`; empty if none has."""
     kept = FOLDER / f"{name}.json"
     return json.loads(kept.read_text())[part] if kept.exists() else {}
-
-
-def curves(name, x, series, xlabel, ylabel):
-    """Draws `results/NAME.png`: one line a series over `x`, which doubles from tick to tick."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    for label, y in series.items():
-        axes.plot(x, y, marker="o", label=label)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(list(x), [str(each) for each in x])
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(FOLDER / f"{name}.png", dpi=120)

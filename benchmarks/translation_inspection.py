@@ -3,11 +3,13 @@
     pip install -e '.[recipes]'
     pip install eflomal        # links of words to compare with; or --aligner PATH/eflomal-align
     python -m recipes.translation
-    python -m benchmarks.translation_inspection --run runs/translation
+    python -m recipes.translation --reverse --output runs/reverse  # it may be left out
+    python -m benchmarks.translation_inspection --run runs/translation --backward runs/reverse
 
 With the default data of the recipe, of which validation decides and test is measured:
 - confidence: calibrated on the validation set, against the sentence chrF of the test set;
-- quality: the correlation of scores without a reference with sentence chrF;
+- quality: the correlation of scores without a reference with sentence chrF, those of a model of the
+  other direction among them;
 - alignment: the error rate of links by each decoder block, and by a head that has learned those of
   the training pairs, against eflomal's (Östling & Tiedemann
   2016), which learns from all pairs of the data: links that it finds both ways are sure, those that
@@ -40,19 +42,19 @@ from recipes.translation import Config
 GROUPS = 10  # of test sentences, as many in each, by confidence
 
 
-def main(run, aligner):
+def main(run, backward, aligner):
     config = Config()
     data = load(config.data.dataset)
-    tokenizer = SentencePieceTokenizer.load(run / "tokenizer.model")
-    model = saving.load_model(run / "model.keras", compile=False)
-    search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
-    translator = Translator(model, tokenizer, search)
+    model, tokenizer, translator = translator_of(run, config.decoding)
+    back = backward and translator_of(backward, config.decoding)[2]
     curve = calibrate_confidence(translator, data.valid.sources, data.valid.targets)
     rows = TranslatorPredictor(translator).predict(data.test.sources, scores=True, confidence=True)
     chrf = sentence_chrf([row["translation"] for row in rows], data.test.targets)
     tables = {
         "confidence and sentence chrF, test set": by_confidence(rows, chrf),
-        "correlation with sentence chrF, test set": correlations(translator, data.test, rows, chrf),
+        "correlation with sentence chrF, test set": correlations(
+            translator, back, data.test, rows, chrf
+        ),
     }
     if shutil.which(aligner):
         tables |= alignments(model, tokenizer, data, aligner)
@@ -61,6 +63,13 @@ def main(run, aligner):
     heads = heading("tensorflow", "keras", "sacrebleu", "scipy")
     about = {**heads, "calibrated_on": curve.rows, "rows": tables}
     write("translation_inspection", about, tables)
+
+
+def translator_of(run, decoding):
+    tokenizer = SentencePieceTokenizer.load(run / "tokenizer.model")
+    model = saving.load_model(run / "model.keras", compile=False)
+    search = BeamSearch(decoding.beam_size, decoding.length_penalty)
+    return model, tokenizer, Translator(model, tokenizer, search)
 
 
 def by_confidence(rows, chrf):
@@ -80,12 +89,21 @@ def by_confidence(rows, chrf):
     return table | {"mean gap of the groups": {"chrF": round(float(np.mean(gaps)), 1)}}
 
 
-def correlations(translator, test, rows, chrf):
+def correlations(translator, back, test, rows, chrf):
     """Of several scores with chrF: all higher is better."""
     translations = [row["translation"] for row in rows]
     forced = QualityEstimator(translator).estimate(test.sources, translations)
+    ways = {}
+    if back:
+        ways = {
+            "the same, backward": QualityEstimator(back).estimate(translations, test.sources),
+            "the same, both ways": QualityEstimator(translator, back).estimate(
+                test.sources, translations
+            ),
+        }
     scores = {
         "mean log-probability, forced": forced,
+        **ways,
         "mean log-probability of the search's pieces": list(map(mean_log_probability, rows)),
         "log-probability": [row["log_probability"] for row in rows],
         "score of the search": [row["score"] for row in rows],
@@ -173,6 +191,6 @@ if __name__ == "__main__":
     keras.utils.set_random_seed(1)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=pathlib.Path, default=pathlib.Path("runs/translation"))
+    parser.add_argument("--backward", type=pathlib.Path, help="a run of the other direction")
     parser.add_argument("--aligner", default=EFLOMAL, help="program of eflomal")
-    arguments = parser.parse_args()
-    main(arguments.run, arguments.aligner)
+    main(**vars(parser.parse_args()))

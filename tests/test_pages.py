@@ -1,7 +1,8 @@
 """Claims about README and docs: code runs page by page, links hold, commands have their options.
 
 A page begins with what its code asks for, in comments that nobody sees: `<!-- slow: why -->`, and
-`<!-- needs: runs/translation runs/vit -->`, the folders of `PREPARED` that must be there.
+`<!-- needs: runs/translation runs/vit -->`, the folders of `PREPARED` that must be there. Another
+file of tests that runs a page itself is named there, too: `<!-- run by tests/FILE -->`.
 """
 
 import contextlib
@@ -104,7 +105,7 @@ def with_code():
     """The pages with Python that is run, the slow ones marked so."""
     for page in PAGES:
         text = read(page)
-        if any(python_blocks(text)):
+        if any(python_blocks(text)) and not re.search(r"^<!-- run by tests/\S+ -->", text, re.M):
             slow = [pytest.mark.slow] if re.search(r"^<!-- slow: [^>]+ -->", text, re.M) else []
             yield pytest.param(page, id=name_of(page), marks=slow)
 
@@ -112,8 +113,6 @@ def with_code():
 @pytest.mark.skipif(not ON_TENSORFLOW, reason="the pages are about the TensorFlow backend")
 @pytest.mark.parametrize("page", with_code())
 def test_python_blocks_of_a_page_run_in_order(page, tmp_path):
-    if "import optuna" in read(page):
-        pytest.importorskip("optuna")
     in_own_process(run_page, page, tmp_path)
 
 

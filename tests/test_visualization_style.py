@@ -234,3 +234,12 @@ def test_spreading_is_the_nearest_that_keeps_the_gap():
     rules = {"type": "ineq", "fun": lambda x: np.diff(x[order]) - 0.11}
     best = minimize(lambda x: np.sum((x - values) ** 2), found, constraints=rules, tol=1e-12)
     np.testing.assert_allclose(found, best.x, atol=1e-4)
+
+
+def test_a_large_figure_is_written_with_few_colours(drawn, tmp_path):
+    images = [RNG.random((200, 200, 3))] * 2
+    drawn("images_with_boxes", images, [(BOXES, np.linspace(0.2, 1, 9))] * 2, [BOXES] * 2)
+    written = tmp_path / "figure.png"
+    picture = np.uint8(255 * matplotlib.image.imread(written))
+    assert len(np.unique(picture.reshape(-1, picture.shape[-1]), axis=0)) <= 256
+    assert tuple(picture[0, 0, :3]) == (255, 255, 255)

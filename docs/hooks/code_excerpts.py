@@ -17,6 +17,7 @@ Such blocks are "py" and not "python", for a method does not run by itself.
 """
 
 import ast
+import functools
 import pathlib
 import re
 import sys
@@ -48,8 +49,7 @@ def excerpt(
         ValueError: If the file has no such definition, or that no such lines.
     """
     source = (root / file).read_text(encoding="utf-8")
-    node = _found(ast.parse(source), file, name)
-    lines = source.splitlines()
+    node, lines = _found(_parsed(source), file, name), source.splitlines()
     decorators = getattr(node, "decorator_list", [])
     first = min([node.lineno, *(each.lineno for each in decorators)])
     hidden = {line for each in ast.walk(node) for line in _docstring(each)}
@@ -63,6 +63,11 @@ def excerpt(
     if part is not None:
         shown, title = _between(shown, part, f"{file}: {name}"), f"{title}, in part"
     return f"{title}\n" + textwrap.dedent("\n".join(shown)).strip("\n") + "\n"
+
+
+@functools.cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _between(lines: list[str], part: tuple[str, str], owner: str) -> list[str]:

@@ -66,7 +66,8 @@ def figures(result: pathlib.Path) -> str:
 
 def section(title: str, held: dict[str, object], level: int = 1) -> str:
     """A heading, and below it a record, a table of rows, or more sections."""
-    parts = [f"{'#' * level} {title[:1].upper()}{title[1:]}"] if title else []
+    shown = title[:1].upper() + title[1:].replace("_", " ")
+    parts = [f"{'#' * level} {shown}"] if title else []
     inner = {key: value for key, value in held.items() if isinstance(value, dict)}
     if not title or any({"date", "what"} & value.keys() for value in inner.values()):
         plain = {key: value for key, value in held.items() if key not in inner}

@@ -111,7 +111,7 @@ def images_with_boxes(
     legend = {}
     for axes, image, (boxes, scores), truth in zip(panels, images, found, true, strict=True):
         axes.set_axis_off()
-        axes.imshow(image)
+        axes.imshow(image, interpolation="nearest")  # the very pixels
         for box in np.asarray(truth):
             legend["true"] = outline(axes, box, TRUE, 1.2)
         ordered = sorted(zip(np.asarray(boxes), np.asarray(scores), strict=True), key=_score)

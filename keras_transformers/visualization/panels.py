@@ -11,6 +11,7 @@ from keras_transformers.extras import needed_by
 from keras_transformers.visualization.style import INK, SMALL
 
 MOST_CHARACTERS = 40  # of a label
+LARGE = 150_000  # bytes
 
 
 def make_panels(
@@ -55,7 +56,8 @@ def label_ends(axes: Any) -> None:
     lines = [line for line in axes.lines if not line.get_label().startswith("_")]
     axes.figure.draw_without_rendering()  # so that sizes are known
     to_axes = axes.transData + axes.transAxes.inverted()
-    ends = np.array([line.get_xydata()[-1] for line in lines])
+    points = [line.get_xydata() for line in lines]
+    ends = np.array([each[np.isfinite(each).all(axis=1)][-1] for each in points])
     height = axes.get_window_extent().height * 72 / axes.figure.dpi  # points
     heights = spread(to_axes.transform(ends)[:, 1], 1.3 * SMALL / height)
     for line, end, y in zip(lines, ends, heights, strict=True):
@@ -68,7 +70,12 @@ def label_ends(axes: Any) -> None:
             va="center",
             color=color,
             fontsize=SMALL,
-            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.6, "alpha": 0.6},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": color,
+                "linewidth": 0.6,
+                "relpos": (0, 0.5),  # from the middle of the label's left side
+            },
         )
 
 
@@ -118,8 +125,19 @@ def short(label: str) -> str:
 
 
 def save(figure: Any, path: StrPath) -> pathlib.Path:
-    """Writes a figure to a file, whose folder is made, and gives its path."""
+    """Writes a figure to a file, whose folder is made, and gives its path.
+
+    A large PNG file, as photographs make it, is written anew with a palette of 256 colours: two or
+    three times as small, and hard to tell from the first.
+    """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+    if path.suffix == ".png" and path.stat().st_size > LARGE:
+        from PIL import Image  # comes with matplotlib
+
+        kept = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}  # rare colours
+        with Image.open(path) as image:
+            few = image.convert("RGB").quantize(256, **kept)
+        few.save(path, optimize=True)
     return path
