@@ -97,8 +97,8 @@ def spread(values: Values, gap: float) -> Array:
 
     Example:
     >>> from keras_transformers.visualization.panels import spread
-    >>> spread([0.5, 0.5, 0.9], 0.1).tolist()
-    [0.45, 0.55, 0.9]
+    >>> spread([0.5, 0.5, 1.0], 0.25).tolist()
+    [0.375, 0.625, 1.0]
     """
     values = np.asarray(values, "float64")
     order = np.argsort(values, kind="stable")
