@@ -118,22 +118,22 @@ def images_with_attention(
     images = np.asarray(images)
     named: dict[str, Any] = dict(maps) if isinstance(maps, Mapping) else {"": maps}
     named = {name: np.asarray(each, "float64") for name, each in named.items()}
+    corners = None if boxes is None else np.asarray(boxes)
     numbers = [len(each) for each in named.values()]
-    if not len(images) or {*numbers, len(titles), len(images if boxes is None else boxes)} != {
-        len(images)
-    }:
-        number = "" if boxes is None else f", {len(boxes)} boxes"
+    others = {*numbers, len(titles), *(() if corners is None else (len(corners),))}
+    if not len(images) or others != {len(images)}:
+        number = "" if corners is None else f", {len(corners)} boxes"
         raise ValueError(
             "images_with_attention: there must be a map and a title for each image. Received: "
             f"{len(images)} images, {', '.join(map(str, numbers))} maps, {len(titles)} titles"
-            + number
+            f"{number}"
         )
     size = 1.5  # inches of an image
     figure, panels = make_panels(
         len(images), columns, size * 1.04 * (1 + len(named)), size + 0.5, extra_height=0.3
     )
     for i, (axes, caption) in enumerate(zip(panels, titles, strict=True)):
-        box = None if boxes is None else np.asarray(boxes)[i]
+        box = None if corners is None else corners[i]
         _strip(axes, images[i], {name: each[i] for name, each in named.items()}, box)
         pad = 16 if any(named) else 5  # points, for the names of the maps
         caption = str(caption).replace("$", r"\$")

@@ -85,7 +85,7 @@ def outline(axes: Any, box: Array, color: str, width: float) -> Any:
     from matplotlib.patheffects import withStroke
 
     left, top, right, bottom = box
-    style = {"fill": False, "edgecolor": color, "linewidth": width}
+    style: dict[str, Any] = {"fill": False, "edgecolor": color, "linewidth": width}
     rim = [withStroke(linewidth=width + 1.2, foreground=INK, alpha=0.6)]
     return axes.add_patch(
         Rectangle((left, top), right - left, bottom - top, path_effects=rim, **style)
@@ -99,8 +99,8 @@ def spread(values: Values, gap: float) -> Array:
 
     Example:
     >>> from keras_transformers.visualization.panels import spread
-    >>> spread([0.5, 0.5, 0.9], 0.1).tolist()
-    [0.45, 0.55, 0.9]
+    >>> spread([0.5, 0.5, 1.0], 0.25).tolist()
+    [0.375, 0.625, 1.0]
     """
     values = np.asarray(values, "float64")
     order = np.argsort(values, kind="stable")
@@ -136,8 +136,8 @@ def save(figure: Any, path: StrPath) -> pathlib.Path:
     if path.suffix == ".png" and path.stat().st_size > LARGE:
         from PIL import Image  # comes with matplotlib
 
-        kept = {"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}  # rare colours
+        method = Image.Quantize.MAXCOVERAGE  # keeps rare colours
         with Image.open(path) as image:
-            few = image.convert("RGB").quantize(256, **kept)
+            few = image.convert("RGB").quantize(256, method, dither=Image.Dither.NONE)
         few.save(path, optimize=True)
     return path

@@ -65,7 +65,8 @@ SETTINGS: dict[str, Any] = {
     "figure.constrained_layout.h_pad": 0.08,
 }
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -88,7 +89,8 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
             from cycler import cycler  # comes with matplotlib
 
         cycle = cycler(color=SERIES) + cycler(marker=MARKERS)
-        with matplotlib.rc_context({**SETTINGS, "axes.prop_cycle": cycle}):
+        settings: Any = {**SETTINGS, "axes.prop_cycle": cycle}  # keys are literals to matplotlib
+        with matplotlib.rc_context(settings):
             return draw(*args, **kwargs)
 
     return drawn
