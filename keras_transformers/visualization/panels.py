@@ -81,8 +81,9 @@ def label_ends(axes: Any) -> None:
 
 def outline(axes: Any, box: Array, color: str, width: float) -> Any:
     """Draws a corner box `(left, top, right, bottom)` with a dark rim, seen on light and dark."""
-    from matplotlib.patches import Rectangle
-    from matplotlib.patheffects import withStroke
+    with needed_by("drawing"):
+        from matplotlib.patches import Rectangle
+        from matplotlib.patheffects import withStroke
 
     left, top, right, bottom = box
     style: dict[str, Any] = {"fill": False, "edgecolor": color, "linewidth": width}

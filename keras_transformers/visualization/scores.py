@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import StrPath, Values
+from keras_transformers.extras import needed_by
 from keras_transformers.visualization.panels import headline, make_panels, one_panel, save, short
 from keras_transformers.visualization.style import SERIES, SHARES, SMALL, styled
 
@@ -88,7 +89,8 @@ def _label(name: str | None) -> str:
 
 def _few_ticks(axis: Any, logarithmic: bool) -> None:
     """Two to four numbers along a narrow axis, written in full."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    with needed_by("drawing"):
+        from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     long = max(len(f"{number:,.5g}") for number in (low, high)) > 5
