@@ -46,7 +46,7 @@ class Config:
     files: tyro.conf.Positional[tuple[str, ...]]  # source TAB target; .csv, .jsonl, .parquet, .gz
     output: str = "runs/clean_pairs/pairs.tsv"  # or .jsonl, .parquet: what stays
     dropped: str | None = None  # file for what does not, with its reason, file and line
-    columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
+    columns: tuple[str, ...] = ()  # of source and target: their names, or numbers from 1
     repair: bool = False  # undo damage to the encoding that can be undone, before all else
     min_words: int = 1  # 3 in Bicleaner's rules, for crawled text; a user interface has single ones
     min_characters: int = 1  # of each side; more for languages without spaces

@@ -36,7 +36,7 @@ class Data:
     train: str | None = None  # own file instead: source TAB target, or a table; may be alone
     valid: str | None = None  # the same, to stop in time; else a share of --train
     test: str | None = None  # the same, to score on at the end; else a share of --train
-    columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
+    columns: tuple[str, ...] = ()  # of source and target: their names, or numbers from 1
     vocab_size: int = 2500  # pieces, of both languages together
     normalization: Literal["none", "nmt_nfkc", "nfkc"] | None = None  # by the script
     sample: float | None = 0.5  # subword regularisation; drawn anew each epoch, by the seed

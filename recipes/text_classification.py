@@ -51,7 +51,7 @@ class Data:
     train: str | None = None  # own file instead: text and class; may be alone; a pattern: a stream
     valid: str | None = None  # the same, to stop in time; else a share of --train
     test: str | None = None  # the same, to score on at the end; else a share of --train
-    columns: tuple[str, ...] = ()  # of text and class, where they have names that are not known
+    columns: tuple[str, ...] = ()  # of text and class: their names, or numbers from 1
     # one label for each, or any number of them
     problem_type: Literal["single_label_classification", "multi_label_classification"] = (
         "single_label_classification"

@@ -54,7 +54,7 @@ class Data:
     valid: str | tuple[str, ...] | None = None  # the same, to stop in time; else from --train
     test: str | tuple[str, ...] | None = None  # the same, scored at the end; else from --train
     temperature: float = 5.0  # of several directions: 1 shows each pair once, more evens them out
-    columns: tuple[str, ...] = ()  # of source and target, where they have names that are not known
+    columns: tuple[str, ...] = ()  # of source and target: their names, or numbers from 1
     extra: tuple[str, ...] = ()  # files of more pairs to learn from, as of `recipes.back_translate`
     upsample: float = 1.0  # how often other pairs are shown for each time that those are
     reverse: bool = False  # translate targets to sources, as the model that back-translates does

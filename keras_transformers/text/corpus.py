@@ -89,9 +89,11 @@ class PairCorpus:
                 targets.append(target)
         corpus = cls(name, sources, targets, lines or read, dict(left_out), dict(noted))
         if not sources:
+            wide = any("more than two columns" in reason for reason in left_out)
+            named = "; or `columns` must say which two" if wide else ""
             raise ValueError(
                 f"{corpus.summary()}. There is nothing to learn from: each line must hold a source "
-                "sentence, a tab and its translation, in UTF-8."
+                f"sentence, a tab and its translation, in UTF-8{named}."
             )
         return corpus
 

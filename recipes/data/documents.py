@@ -11,7 +11,7 @@ from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_o
 
 from . import shakespeare
 from .embedded import split_name
-from .own_files import SAMPLE, held_out_of, own_files, shards_of
+from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
 from .tfds import SPLITS, download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
@@ -82,7 +82,8 @@ def load_labelled(
             be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
-        columns: Names of text and class in own files, where they have others.
+        columns: Names of text and class in own files, where they have others, or numbers, see
+            `columns_of`.
 
     Returns:
         A `TextData` whose corpora have labels.
@@ -97,7 +98,7 @@ def load_labelled(
         )
 
     def read(files):
-        return _read_labelled(files, separator, columns or None)
+        return _read_labelled(files, separator, columns_of(columns) or None)
 
     return _load(dataset, (train, valid, test), data_dir, LABELLED, read, True)
 

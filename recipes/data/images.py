@@ -122,8 +122,9 @@ def load_data(config):
     data = load(of.dataset, separator=separator_of(of))
     if config.run.smoke:
         data = data.mapped(lambda corpus: corpus.split(0.03)[1])
-    for corpus in (data.train, data.valid, data.test):
-        print(corpus.summary())
+    uses = {"to learn from": data.train, "to watch by": data.valid, "to score on": data.test}
+    for use, corpus in uses.items():
+        print(f"{use}, {corpus.summary()}")
     if of.rand_augment and data.train.channels not in (1, 3):
         raise ValueError(
             f"--rand-augment changes colours, and {data.train.name} has {data.train.channels} "

@@ -27,6 +27,16 @@ def own_files(files, every=False):
     return len(missing) < len(files)
 
 
+def columns_of(asked):
+    """Columns as `--columns` gives them: names, or numbers from 1, as of `recipes.predict`.
+
+    Numbers are what a table without a first line of names has. Given as int, they are from 0.
+    """
+    if asked and all(isinstance(each, str) and each.isdecimal() and int(each) for each in asked):
+        return tuple(int(each) - 1 for each in asked)
+    return asked
+
+
 def held_out_of(corpora):
     """Dict of split -> corpus, in which what lacks is held out of what is learned from.
 

@@ -102,6 +102,6 @@ def _parts(path, inside):
         if len(theirs) > 1:
             raise ValueError(f"{path} has more than one folder for {part}: {', '.join(theirs)}")
         found |= {part: theirs[0]} if theirs else {}
-    if len(found) == len(inside) and "train" not in found:
+    if found and len(found) == len(inside) and "train" not in found:
         raise ValueError(f"{path} has no folder `train` beside {', '.join(inside)}")
     return found if "train" in found and (len(found) > 1 or len(inside) == 1) else {}

@@ -6,6 +6,8 @@ import pathlib
 
 from keras_transformers.tables import PAIRS, ending, fitting_files, is_pattern, table_rows
 
+from .own_files import columns_of
+
 KINDS = (".tsv", ".jsonl", ".parquet")
 GROUP = 65_536  # rows of Parquet that are written together
 
@@ -15,7 +17,8 @@ class PairFiles:
 
     Args:
         paths: Files, or patterns such as "shards/*.tsv.gz".
-        columns: Names of source and target, where they have others than the usual.
+        columns: Names of source and target, where they have others than the usual, or numbers, see
+            `columns_of`.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -24,7 +27,7 @@ class PairFiles:
     def __init__(self, paths, columns=()):
         found = [fitting_files(path) if is_pattern(path) else [path] for path in paths]
         self.files = [pathlib.Path(path) for each in found for path in each]
-        self.columns = columns or None
+        self.columns = columns_of(columns) or None
         self.at = None, 0  # file and line of the last row
         for path in self.files:
             if not path.is_file():

@@ -22,7 +22,7 @@ from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targe
 from .embedded import find as find_embedded
 from .embedded import split_name
 from .extra import extended
-from .own_files import SAMPLE, held_out_of, own_files, shards_of
+from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
 from .tfds import download, find
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
@@ -94,7 +94,8 @@ def load(
             is held out of the first. `train` can be a pattern, as "shards/*.jsonl": then it is a
             stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
-        columns: Names of source and target in own files, where they have others.
+        columns: Names of source and target in own files, where they have others, or numbers, see
+            `columns_of`.
         temperature: Of the mixture of several directions, see `Mixture`. They are tuples of names
             or files with a direction in front, as "en-de=a.tsv"; embedded sets have one by name.
         extra, upsample: Files of pairs that are learned from besides, see `extended`.
@@ -112,6 +113,7 @@ def load(
     """
     if context and reverse:
         raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
+    columns = columns_of(columns)
     data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
     return extended(data.reversed() if reverse else data, extra, upsample)
 

@@ -153,6 +153,8 @@ def test_too_few_images_or_classes_are_refused(tmp_path):
     write_folder(tmp_path / "few", PIXELS[:4])
     with pytest.raises(ValueError, match="too few images .*: none is left for valid"):
         images.load(str(tmp_path / "few"))
+    with pytest.raises(ValueError, match="holds no folders; it must hold one folder of images a"):
+        images.load(str(tmp_path / "few" / "yes"))  # of pictures alone
     write_folder(tmp_path / "one", PIXELS[:8])
     for file in (tmp_path / "one" / "no").iterdir():
         file.unlink()

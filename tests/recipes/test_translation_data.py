@@ -122,6 +122,16 @@ def test_own_files_are_read(tmp_path):
         data.train = data.test
 
 
+def test_columns_without_names_have_numbers_on_the_command_line(tmp_path):
+    lines = [f"{i}\tsource {i}\ttarget {i}\n" for i in range(300)]
+    (tmp_path / "a.tsv").write_text("".join(lines), encoding="utf-8")
+    data = translation.load(train=tmp_path / "a.tsv", columns=("2", "3"))
+    assert sum(len(each) for each in (data.train, data.valid, data.test)) == 300
+    assert data.test.sources[0].replace("source", "target") == data.test.targets[0]
+    again = translation.load(train=tmp_path / "a.tsv", columns=(1, 2))  # in Python from 0
+    assert again.test.sources == data.test.sources
+
+
 def test_one_file_alone_is_split_and_its_columns_are_named(tmp_path):
     rows = "\n".join(f"{i},der Satz {i},sentence {i}" for i in range(100))
     (tmp_path / "a.csv").write_text(f"nr,de,en\n{rows}\n")

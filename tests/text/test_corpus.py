@@ -56,6 +56,11 @@ def test_every_line_is_either_kept_or_counted(tmp_path_factory, lines):
     assert "\n" not in corpus.summary()
 
 
+def test_a_file_of_three_columns_is_refused_with_the_way_out(tmp_path):
+    with pytest.raises(ValueError, match="1 with more than two columns.*`columns` must say which"):
+        read(tmp_path, b"a cat\teine Katze\tCC-BY\n")
+
+
 def test_a_pair_with_equal_sides_is_kept_and_counted(tmp_path):
     corpus = read(tmp_path, GOOD + b"OK\tOK\n")
     assert corpus.sources[1] == "OK"
