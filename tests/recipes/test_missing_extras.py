@@ -54,6 +54,8 @@ def test_a_recipe_without_the_extra_ends_in_a_line(name, fresh):
 @pytest.mark.parametrize("name", installed.NAMES)
 def test_a_module_of_the_clone_without_the_extra_ends_in_a_line(name, fresh, capsys):
     block(fresh, "tyro")
+    fresh.setattr(sys, "argv", ["-m", "--help"])  # as it is until the module is found
+    importlib.import_module("recipes")
     fresh.setattr(sys, "argv", [str(ROOT / "recipes" / f"{name}.py"), "--help"])
     try:
         importlib.import_module(f"recipes.{name}")
@@ -66,10 +68,18 @@ def test_a_module_of_the_clone_without_the_extra_ends_in_a_line(name, fresh, cap
 
 
 def test_other_errors_keep_their_traceback(fresh, capsys):
+    fresh.setattr(sys, "argv", ["-m"])
     importlib.import_module("recipes")
     for error in (ImportError("cannot import name", name="keras"), KeyError("x")):
         sys.excepthook(type(error), error, error.__traceback__)
         assert type(error).__name__ in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_import_leaves_the_hook_of_a_program_alone(fresh):
+    before = sys.excepthook
+    fresh.setattr(sys, "argv", ["program.py"])
+    importlib.import_module("recipes")
+    assert sys.excepthook is before
 
 
 def test_who_needs_it_is_said(monkeypatch):
