@@ -57,7 +57,10 @@ def full(layer, x, mask=None):
     [
         {"window_size": 6},
         {"window_size": 5, "causal": True, "position": RotaryEmbedding(), "dropout": 0.2},
-        {"window_size": 4, "score": "additive", "num_key_value_heads": 1},
+        pytest.param(
+            {"window_size": 4, "score": "additive", "num_key_value_heads": 1},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["both ways", "causal", "additive"],
 )

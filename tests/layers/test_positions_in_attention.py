@@ -45,7 +45,17 @@ EVERY = pytest.mark.parametrize("name", TERMS)
 SHIFTABLE = pytest.mark.parametrize("name", [name for name in TERMS if "grid" not in name])
 
 
-@EVERY
+# A contract compiles a dozen programs: of terms that differ in their numbers alone, one is quick.
+LIKE_ANOTHER = ["part of rotary", "yarn", "t5, causal", "shaw, keys only", "logarithmic grid"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LIKE_ANOTHER else [])
+        for name in TERMS
+    ],
+)
 @pytest.mark.parametrize("kind", [SelfAttention, CausalSelfAttention])
 def test_contract(name, kind):
     check_layer(lambda **kwargs: kind(HEADS, position=TERMS[name](), **kwargs), (X,))
