@@ -58,6 +58,7 @@ def on_jax(*arguments):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_the_smoke_test_checks_and_trains_without_a_device():
     said = on_jax("-m", "benchmarks.accelerator", "--smoke", "--only", "ViT")
     assert "| ViT-B/16: keras_transformers |" in said

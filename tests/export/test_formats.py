@@ -97,11 +97,11 @@ PYRAMIDS = {
     "mvit": lambda: MViT(3, (8, 12), 8, (1, 1, 1, 1)),
     "swin1": lambda: Swin(3, (8, 12), 2, 8, (2, 1, 1, 1), (1, 2, 4, 8), window_size=3),
 }
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("pvt", "mvit", "swin1")]
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("swin", "pvt", "mvit", "swin1")]
 
 
 @BOTH
-@pytest.mark.parametrize("name", ["vit", "swin", *LONG])
+@pytest.mark.parametrize("name", ["vit", *LONG])
 def test_a_classifier_gives_the_models_answers_for_batches_of_any_size(name, format, tmp_path):
     model = random(PYRAMIDS[name](), (None, 8, 12, 3))
     path = image_classifier(model, tmp_path / "x", CLASSES, PREPROCESSING, format=format)

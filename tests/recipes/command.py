@@ -36,8 +36,10 @@ def run(recipe, output, *arguments, environment=None):
 
 
 def assert_last_line_is_true(output, repeatable=True):
-    """The line that a run ends with uses what it has exported; here it is executed."""
-    line = PRINTED[output].rstrip("\n").split("\n")[-1]
+    """The line that uses what a run has exported is executed; commands to go on with follow it."""
+    lines = PRINTED[output].rstrip("\n").split("\n")
+    (line,) = (line for line in lines if "keras_transformers.load(" in line and "  # " in line)
+    assert any(each.startswith("  python -m recipes.") for each in lines[lines.index(line) :])
     code, said = line.split("  # ")
     answer = eval(code, {"keras_transformers": keras_transformers})
     if repeatable:
