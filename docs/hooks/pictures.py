@@ -16,10 +16,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     root = pathlib.Path(config.config_file_path).parent
     for folder, address in FOLDERS.items():
         for picture in sorted((root / folder).glob("*.png")):
-            if files.get_file_from_path(f"{address}/{picture.name}") is None:
-                source = str(picture)
-                name = f"{address}/{picture.name}"
-                files.append(File.generated(config, name, abs_src_path=source))
+            name = f"{address}/{picture.name}"
+            if files.get_file_from_path(name) is None:
+                files.append(File.generated(config, name, abs_src_path=str(picture)))
     return files
 
 

@@ -2,15 +2,16 @@
 
 import dataclasses
 import glob
-import gzip
 import hashlib
 import json
+import lzma
 import pathlib
 import zlib
 
 from keras_transformers.predictors import Refused
+from keras_transformers.tables.files import PACKED
 
-LISTS = (".txt", ".tsv", ".jsonl")  # each also with .gz; other names are lines, or images
+LISTS = (".txt", ".tsv", ".jsonl")  # each also packed; other names are lines, or images
 MARK = b"\xef\xbb\xbf"  # of byte order
 
 
@@ -160,18 +161,18 @@ def _files(pattern):
 
 
 def _ending(path):
-    """The ending that says what a file is, without that of gzip."""
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    """The ending that says what a file is, without that of a packer."""
+    return path.with_suffix("").suffix if path.suffix in PACKED else path.suffix
 
 
 def _lines(path):
     """Numbers, from 1, and lines of a file, bytes without their ends."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        with PACKED.get(path.suffix, open)(path, "rb") as file:
             for number, line in enumerate(file, 1):
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
                 yield number, line.removeprefix(MARK) if number == 1 else line
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{path} cannot be read to its end: {error}") from None
 
 

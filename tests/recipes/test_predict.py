@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import os
 import pathlib
 import signal
@@ -191,6 +192,9 @@ def test_a_broken_archive_is_refused(shouter, tmp_path):
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a line\n" * 99)[:-9])
     with pytest.raises(ValueError, match="a.txt.gz cannot be read to its end"):
         ask(shouter, tmp_path / "a.txt.gz", tmp_path)
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(b"a line\n" * 99)[:-9])
+    with pytest.raises(ValueError, match="a.txt.xz cannot be read to its end"):
+        ask(shouter, tmp_path / "a.txt.xz", tmp_path / "other")
 
 
 def test_a_killed_run_goes_on_and_loses_and_doubles_nothing(slow_shouter, lines, tmp_path):
