@@ -1,10 +1,8 @@
 """Settings for all tests."""
 
-import ctypes
 import gc
 import itertools
 import os
-import sys
 import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is imported
@@ -21,6 +19,12 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # what one worker has compile
 import keras
 import pytest
 from hypothesis import settings
+
+from tests.memory import (
+    pytest_runtest_makereport,  # noqa: F401
+    pytest_xdist_make_scheduler,  # noqa: F401
+    release_graphs,
+)
 
 # A first call compiles, so that its time says nothing; the same examples in every run. JAX compiles
 # every operation for every size.
@@ -80,7 +84,5 @@ def collected():
     yield
     if next(FILES) % 30 == 0:
         gc.unfreeze()
-    gc.collect()
+    release_graphs()
     gc.freeze()
-    if sys.platform == "linux":  # a run of a recipe tells the C library to keep freed memory
-        ctypes.CDLL("libc.so.6").malloc_trim(0)

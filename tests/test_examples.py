@@ -8,6 +8,8 @@ import re
 import keras
 import pytest
 
+from tests.memory import release_graphs
+
 ROOT = pathlib.Path(__file__).parent.parent
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 ON_EVERY_BACKEND = (
@@ -52,6 +54,7 @@ def empty_folder(tmp_path, monkeypatch):
     policy = keras.config.dtype_policy()
     yield tmp_path
     keras.config.set_dtype_policy(policy)
+    release_graphs()
 
 
 @pytest.mark.parametrize("module", modules_with_examples())
