@@ -22,6 +22,8 @@ from keras_transformers.training import (
     add_lora,
     fine_tuning_numbers,
     merge,
+    score_classes,
+    score_labels,
     unmerge,
 )
 from keras_transformers.training.adapter_targets import adapted_layers
@@ -227,6 +229,32 @@ def learned(
     )
     uncompiled(model)
     return history
+
+
+def class_scores(probabilities: Array, labels: Array, classes: Sequence[str]) -> dict[str, float]:
+    """Scores a classifier, also on rows of classes that it does not know: these are errors.
+
+    Args:
+        probabilities: `(rows, known)`, of the first of the classes, which the model knows.
+        labels: Integers `(rows,)`, positions in `classes`; or 0 and 1 `(rows, classes)` where a row
+            can have several labels.
+        classes: Names of the classes: those that the model knows, then any others.
+
+    Returns:
+        Dict of numbers: `accuracy` and `macro_f1`, or the numbers of `training.score_labels`; and
+        `rows`, of which `of_unknown_classes` have a class that the model does not know.
+    """
+    known = probabilities.shape[1]
+    probabilities = np.pad(probabilities, ((0, 0), (0, len(classes) - known)))
+    if labels.ndim == 2:
+        numbers = score_labels(probabilities, labels, classes).numbers()
+        unknown = labels[:, known:].any(axis=1)
+    else:
+        scores = score_classes(probabilities, labels, classes)
+        f1 = [row["f1"] for row in scores.table if row["images"]]
+        numbers = {"accuracy": scores.top1, "macro_f1": float(np.mean(f1))}
+        unknown = labels >= known
+    return {**numbers, "rows": len(labels), "of_unknown_classes": int(unknown.sum())}
 
 
 def parts_of(data: Any, valid: Any) -> tuple[Any, Any]:

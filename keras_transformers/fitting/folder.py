@@ -48,6 +48,7 @@ def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:
     about: dict[str, Any] = {"kind": kind, "labels": held.labels}
     about["pooler_activation"] = held.pooler_activation
     about["adapter"] = None if held.adapter is None else dict(held.adapter)
+    about["label_separator"] = held.label_separator
     options = dict(held.options)
     (folder / SHORTLIST).unlink(missing_ok=True)  # of an earlier one
     if (shortlist := options.pop("shortlist", None)) is not None:
@@ -99,6 +100,7 @@ def read_held(folder: StrPath) -> tuple[str, Held]:
         options,
         activation,
         adapter,
+        about.get("label_separator"),
     )
 
 

@@ -18,6 +18,7 @@ class Held:
         pooler_activation: Of published classifiers of the model's kind, for a new head.
         adapter: Arguments of `training.add_lora` for the next `fit`; None trains all weights, or
             the adapter that there is.
+        label_separator: Separator of several labels in one str, as `fit` was given it; None: ",".
 
     Example:
     >>> from keras_transformers.fitting import Held
@@ -32,3 +33,4 @@ class Held:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pooler_activation: str = "tanh"
     adapter: Mapping[str, Any] | None = None
+    label_separator: str | None = None

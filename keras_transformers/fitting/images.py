@@ -13,6 +13,7 @@ from keras_transformers.fitting.base import (
     VALIDATION,
     Asked,
     Fitted,
+    class_scores,
     in_two,
     learned,
     parts_of,
@@ -22,12 +23,7 @@ from keras_transformers.fitting.held import Held
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.splits import held_out
 from keras_transformers.tables import Chosen
-from keras_transformers.training import (
-    classification_accuracy,
-    classification_loss,
-    score_classes,
-    score_labels,
-)
+from keras_transformers.training import classification_accuracy, classification_loss
 from keras_transformers.vision import (
     Augmentation,
     ImageCorpus,
@@ -91,7 +87,12 @@ class ImageClassifierFitting(Fitted):
         if valid is not None:
             watched = read_images(valid, train.classes, between, asked.columns)
         train, watched = in_two(asked, train, watched, split)
+        if problem_type != SEVERAL and len(train.classes) < 2:
+            raise ValueError(
+                f"{train.summary()}. There is nothing to tell apart: all have one class."
+            )
         held = self._with_head(train, problem_type)
+        held = dataclasses.replace(held, label_separator=label_separator)
         of, numbers = held.preprocessing, asked.numbers(len(train), "image")
         if (len(train) + len(watched)) * np.prod(of.image_size) * of.channels < IN_MEMORY:
             train, watched = train.decoded(of), watched.decoded(of)
@@ -125,18 +126,12 @@ class ImageClassifierFitting(Fitted):
         )
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
-        """Accuracy and macro F1, or of several labels those of `training.score_labels`."""
-        several = self.held.model.problem_type == SEVERAL
-        classes = list(self.held.labels or ())
-        corpus = read_images(data, classes, SEPARATOR if several else None, columns)
-        probabilities = self.served().probabilities(corpus)
-        if several:
-            numbers = score_labels(probabilities, corpus.labels, classes).numbers()
-        else:
-            scores = score_classes(probabilities, corpus.labels, classes)
-            f1 = float(np.mean([row["f1"] for row in scores.table if row["images"]]))
-            numbers = {"accuracy": scores.top1, "macro_f1": f1}
-        return {**numbers, "rows": len(corpus)}
+        """Scores classes, see `class_scores`."""
+        has_several = self.held.model.problem_type == SEVERAL
+        separator = (self.held.label_separator or SEPARATOR) if has_several else None
+        corpus = read_images(data, None, separator, columns).with_first(self.held.labels or ())
+        scores = class_scores(self.served().probabilities(corpus), corpus.labels, corpus.classes)
+        return {**scores, "left_out": sum(corpus.left_out.values())}
 
 
 class ImageEncoderFitting(ImageClassifierFitting):

@@ -101,6 +101,7 @@ def targets_of(
     separator: str | None,
     known: Sequence[str] | None,
     strict: bool = False,
+    keeps_unknown: bool = False,
 ) -> Targets:
     """Reads texts and their labels.
 
@@ -111,6 +112,8 @@ def targets_of(
         separator: What stands between several labels in one str.
         known: Names of the classes that there are. They stay if the labels are among them.
         strict: Whether they stay in any case: texts of other classes are left out, and counted.
+        keeps_unknown: With `strict`, whether texts of other classes stay instead. Their classes
+            come after the known ones, so that a score counts them as errors.
 
     Raises:
         ValueError: If nothing is usable, or there is a single class.
@@ -125,6 +128,9 @@ def targets_of(
     if known is not None and not strict:
         found = {name for label in labels for name in _names(label, between)}
         known = known if found <= set(known) else None
+    if known is not None and keeps_unknown:
+        names = {name for label in labels for name in _names(label, between)}
+        known = [*known, *sorted(names.difference(known))]
     corpus = TextCorpus.labelled(rows.name, pairs, known, rows.left_out, between)
     if problem != SEVERAL and len(corpus.classes or ()) < 2:
         raise ValueError(f"{corpus.summary()}. There is nothing to tell apart: all have one class.")

@@ -10,7 +10,15 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import Array, ProblemType
-from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
+from keras_transformers.fitting.base import (
+    Asked,
+    Fitted,
+    class_scores,
+    in_two,
+    learned,
+    parts_of,
+    with_adapter,
+)
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import Scale, Targets, row_weights, targets_of
 from keras_transformers.fitting.text_tags import TAGGING, TextTaggerFitting
@@ -24,9 +32,6 @@ from keras_transformers.text.tagged import holds_tags
 from keras_transformers.training import (
     classification_accuracy,
     classification_loss,
-    score_classes,
-    score_labels,
-    several_hot,
 )
 
 LONGEST = 512  # ids of a text; what is longer is cut, and counted
@@ -90,7 +95,7 @@ class TextClassifierFitting(Fitted):
                 valid, asked.columns, train.problem_type, label_separator, train.classes, True
             )
         train, watched = in_two(asked, train, watched, Targets.split)
-        held = self._with_head(train)
+        held = dataclasses.replace(self._with_head(train), label_separator=label_separator)
         numbers = asked.numbers(len(train), "text")
         scale = _scale(held, train)
         if train.problem_type == REGRESSION and held.model is self.held.model:
@@ -146,18 +151,14 @@ class TextClassifierFitting(Fitted):
         return old or self.held.options.get("pooling", usual)
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
-        """Accuracy and macro F1, or of several labels those of `training.score_labels`."""
+        """Scores classes, see `class_scores`."""
         problem: ProblemType = self.held.model.head.problem_type or "single_label_classification"
-        of = targets_of(data, columns, problem, None, self.held.labels, True)
-        served, classes = self.served(), self.held.labels or []
-        if problem == SEVERAL:
-            labels = several_hot(of.values, len(classes))
-            numbers = score_labels(served.probabilities(of.texts), labels, classes).numbers()
-        else:
-            scores = score_classes(served.probabilities(of.texts), of.values, classes)
-            f1 = float(np.mean([row["f1"] for row in scores.table if row["images"]]))
-            numbers = {"accuracy": scores.top1, "macro_f1": f1}
-        return {**numbers, "rows": len(of)}
+        separator = self.held.label_separator
+        targets = targets_of(data, columns, problem, separator, self.held.labels, True, True)
+        labels = targets.array() if problem == SEVERAL else np.array(targets.values)
+        probabilities = self.served().probabilities(targets.texts)
+        scores = class_scores(probabilities, labels, targets.classes or [])
+        return {**scores, "left_out": sum(targets.corpus.left_out.values())}
 
 
 class TextRegressorFitting(TextClassifierFitting):
@@ -185,6 +186,7 @@ class TextRegressorFitting(TextClassifierFitting):
             "mean_squared_error": float(np.square(found - values).mean()),
             "correlation": float(np.corrcoef(found, values)[0, 1]) if varied else 0.0,
             "rows": len(of),
+            "left_out": sum(of.corpus.left_out.values()),
         }
 
 

@@ -104,7 +104,9 @@ class Learning:
             Dict of numbers: BLEU and chrF of translators; accuracy and macro F1 of classifiers, or
             F1s where there can be several labels; accuracy of words, and F1 of entities, of
             taggers; errors and correlation where a number is found; perplexity and accuracy per
-            token of language models and fillers of masks.
+            token of language models and fillers of masks. Of classifiers also `rows`;
+            `of_unknown_classes`, the rows whose class the model does not know, which count as
+            errors; and `left_out`, the rows that cannot be scored at all.
         """
         scores: dict[str, float] = self._fitting("evaluate").evaluate(data, columns)
         return scores

@@ -54,6 +54,16 @@ class ImageCorpus:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def with_first(self, known: Sequence[str]) -> Self:
+        """Returns the same images, with the classes `known` first and any others after them."""
+        classes = [*known, *(name for name in self.classes if name not in known)]
+        positions = np.array([classes.index(name) for name in self.classes], np.int32)
+        if self.labels.ndim == 1:
+            return dataclasses.replace(self, classes=classes, labels=positions[self.labels])
+        labels = np.zeros((len(self), len(classes)), self.labels.dtype)
+        labels[:, positions] = self.labels
+        return dataclasses.replace(self, classes=classes, labels=labels)
+
     @classmethod
     def from_arrays(
         cls,

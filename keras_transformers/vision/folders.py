@@ -27,15 +27,16 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
     Args:
         path: The folder; class folders may have folders of their own.
         classes: Names of the classes, which become the labels in this order; by default the names
-            of all folders in alphabetical order.
+            of all folders in alphabetical order. Of given classes, some may have no image, as in a
+            validation set.
 
     Returns:
         An `ImageCorpus`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If it holds no class folders, one of them is empty or has no usable image, or
-            its folders are not those of `classes`.
+        ValueError: If it holds no class folders, one of them is no folder of `classes`, or no image
+            is usable; without `classes` also if one of them is empty or has no usable image.
 
     Example:
     >>> import pathlib, tempfile, tensorflow as tf
@@ -51,19 +52,20 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
     (['cat', 'dog'], 2, {'empty files': 2})
     """
     path = pathlib.Path(path)
-    found = folders_in(path)
-    if not found:
+    folders = folders_in(path)
+    if not folders:
         raise ValueError(f"{path} holds no folders; it must hold one folder of images a class")
-    classes = found if classes is None else list(classes)
-    if set(found) != set(classes):
+    must_have_all = classes is None
+    classes = folders if classes is None else list(classes)
+    if not set(folders) <= set(classes):
         raise ValueError(
             f"{path} must hold a folder for each class, {', '.join(classes)}, and no other. "
-            f"Received: {', '.join(found)}"
+            f"Received: {', '.join(folders)}"
         )
     files, labels = [], []
     for label, name in enumerate(classes):
         of_class = files_under(path / name)
-        if not of_class:
+        if not of_class and must_have_all:
             raise ValueError(f"{path}: the class folder '{name}' is empty")
         files += of_class
         labels += [label] * len(of_class)
@@ -73,7 +75,7 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
         str(path), classes, np.array(labels, np.int32), files, len(files) + beside, counts
     ).usable()
     for label, name in enumerate(classes):
-        if label not in corpus.labels:
+        if must_have_all and label not in corpus.labels:
             raise ValueError(f"{path}: the class folder '{name}' has no usable image")
     return corpus
 

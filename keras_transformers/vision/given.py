@@ -53,7 +53,7 @@ def read_images(
     ['cat', 'dog']
     """
     if isinstance(data, str | pathlib.PurePath) and pathlib.Path(data).is_dir():
-        return _of_folder(pathlib.Path(data), classes)
+        return read_folder(data, classes)
     rows = read_rows(data, (IMAGES, LABELS), "image and label", columns)
     beside = pathlib.Path(data).parent if isinstance(data, str | pathlib.PurePath) else None
     images = [_source(image, beside) for _, (image, _) in rows.kept]
@@ -84,15 +84,6 @@ def _content(image: Any) -> bytes:
     if isinstance(image, str):
         return pathlib.Path(image).read_bytes()
     return image if isinstance(image, bytes) else np.ascontiguousarray(image).tobytes()
-
-
-def _of_folder(path: pathlib.Path, classes: Sequence[str] | None) -> ImageCorpus:
-    corpus = read_folder(path, classes)
-    if len(corpus.classes) < 2:
-        raise ValueError(
-            f"{path} has one class alone, {corpus.classes[0]}: there is nothing to tell apart."
-        )
-    return corpus
 
 
 def _source(image: Any, beside: pathlib.Path | None) -> str | bytes | None:
