@@ -1,6 +1,7 @@
 """Batches of images with boxes for `model.fit`, and the changes of images that move boxes."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -167,7 +168,8 @@ def training_boxes(
         corpus: A `DetectionCorpus`.
         preprocessing: A `Preprocessing` with a square `image_size`, into which images are fitted.
         batch_size: Number of images in a batch; all batches are whole.
-        max_boxes: Room for boxes in an image; of more, the largest stay.
+        max_boxes: Room for boxes in an image; of more, the largest stay. Images that have more as a
+            whole are reported by a warning, for the model learns that the others are background.
         augmentation: Optional `BoxAugmentation`, or any function like it.
         seed: Of the order, and of a `BoxAugmentation`.
         epoch: Number of the epoch, an integer or a scalar tensor (see `streams.epochs`): each has
@@ -235,6 +237,8 @@ def _examples(
             f"Received: {preprocessing.image_size}"
         )
     counts = [len(labels) for labels in corpus.labels]
+    if getattr(augmentation, "window", None) is None:  # a window shows only some of the boxes
+        _warn_of_dropped_boxes(corpus.name, counts, max_boxes)
     with tf.init_scope():  # not as constants of the graph in which `streams.epochs` asks for it
         read = _reader(corpus)
         boxes = tf.RaggedTensor.from_row_lengths(
@@ -269,6 +273,18 @@ def _examples(
         }
 
     return indices.map(example, tf.data.AUTOTUNE, deterministic=True)
+
+
+def _warn_of_dropped_boxes(name: str, counts: Sequence[int], max_boxes: int) -> None:
+    """Warns if images have more boxes than the model has queries for."""
+    beyond = [count - max_boxes for count in counts if count > max_boxes]
+    if beyond:
+        warnings.warn(
+            f"{name}: {sum(beyond):,} boxes in {len(beyond):,} images are dropped, the smallest of "
+            f"each image, because `max_boxes` is {max_boxes} and one image has {max(counts)}. "
+            "The model learns that they are background; use a model with more queries.",
+            stacklevel=4,
+        )
 
 
 def _reader(corpus: DetectionCorpus) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -21,7 +21,8 @@ def read_coco(
     `DetectionCorpus.checked` leaves out: annotations whose image the file does not list, of
     unknown categories, around crowds (`iscrowd`), and without four numbers for a box; images that
     are missing in the folder, or of another size than the `height` and `width` of the file.
-    Categories of the same name are one class.
+    Categories of the same name are one class. An annotation with polygons (`segmentation`) and no
+    box gets the smallest box around them, and is counted.
 
     Args:
         path: The JSON file.
@@ -72,8 +73,12 @@ def read_coco(
     found: dict[Any, Any] = {i: ([], [], []) for i in names}  # boxes, labels, crowds
     counts: collections.Counter[str] = collections.Counter()
     shared = 0
+    drawn_around = 0
     for each in content["annotations"]:
         box = _box(each.get("bbox"))
+        if box is None:
+            box = _box_around(each.get("segmentation"))
+            drawn_around += box is not None
         if each.get("image_id") not in names:
             counts["whose image is not listed"] += 1
         elif box is None:
@@ -93,6 +98,8 @@ def read_coco(
     )
     if shared:
         corpus.repaired["of another category of the same name"] = shared
+    if drawn_around:
+        corpus.repaired["drawn around their polygons"] = drawn_around
     return corpus
 
 
@@ -127,3 +134,15 @@ def _box(bbox: Any) -> Array | None:
     except (TypeError, ValueError):
         return None
     return np.array([left, top, left + width, top + height])
+
+
+def _box_around(segmentation: Any) -> Array | None:
+    """Corners of the smallest box around polygons `[[x, y, x, y, ...], ...]`; None of others."""
+    if not isinstance(segmentation, list) or not segmentation:
+        return None
+    try:
+        points = np.concatenate([np.reshape(polygon, (-1, 2)) for polygon in segmentation])
+        points = points.astype(np.float64)
+    except (TypeError, ValueError):  # no numbers, or an odd number of them
+        return None
+    return np.concatenate([points.min(axis=0), points.max(axis=0)]) if len(points) else None

@@ -139,3 +139,27 @@ def test_nothing_is_learned_where_there_is_no_box(tmp_path):
     with pytest.raises(ValueError, match="0 boxes in 1 images.*There is no box to learn from"):
         training_boxes(corpus, Preprocessing(32), 2, 4)
     assert len(list(evaluation_boxes(corpus, Preprocessing(32), 2, 4))) == 1  # scored it may be
+
+
+def test_an_object_with_polygons_alone_gets_the_box_around_them(tmp_path):
+    polygons = [[5, 10, 20, 10, 20, 18], [12, 25, 30, 22, 8, 14.5]]
+    objects = [
+        {"image_id": 0, "category_id": 0, "segmentation": polygons},
+        {"image_id": 0, "category_id": 0, "segmentation": polygons, "bbox": BOX},
+        {"image_id": 0, "category_id": 0, "segmentation": [[1, 2, 3]]},
+        {"image_id": 0, "category_id": 0, "segmentation": {"counts": [1], "size": [4, 4]}},
+    ]
+    corpus = read_coco(write(tmp_path, {"a.jpg": jpeg()}, objects))
+    assert corpus.boxes[0].tolist() == [[5, 10, 30, 25], [5, 10, 25, 18]]
+    assert corpus.repaired == {"drawn around their polygons": 1}
+    assert corpus.left_out == {"without four numbers": 2}
+
+
+def test_boxes_beyond_the_queries_are_reported():
+    boxes = [[[i, i, i + 9, i + 9] for i in range(number)] for number in (3, 1, 5)]
+    labels = [[0] * len(one) for one in boxes]
+    images = [np.zeros((40, 60, 3), "uint8")] * 3
+    corpus = DetectionCorpus.checked("toy", ["cat"], images, boxes, labels)
+    for make in (evaluation_boxes, training_boxes):
+        with pytest.warns(UserWarning, match="toy: 4 boxes in 2 images are dropped, .* 2 and .* 5"):
+            make(corpus, Preprocessing(16), 2, max_boxes=2)
