@@ -30,13 +30,22 @@ DOCUMENTED += (
 DOCUMENTED += ["loading", "fitting", "shards", "tables"] if ON_TENSORFLOW else []
 
 
+# Each example exports a model, which the example of the class that it calls does as well.
+SLOW_EXAMPLES = (
+    "keras_transformers.export.functions",
+    "keras_transformers.export.functions_of_images",
+)
+
+
 def modules_with_examples():
-    """Names of the modules whose examples this backend can run."""
+    """Yields the names of the modules whose examples this backend can run, as parameters."""
     for path in sorted((ROOT / "keras_transformers").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if ON_TENSORFLOW or parts[1] in ON_EVERY_BACKEND:
             if ">>>" in path.read_text(encoding="utf-8"):
-                yield ".".join(parts).removesuffix(".__init__")
+                name = ".".join(parts).removesuffix(".__init__")
+                marks = [pytest.mark.slow] if name in SLOW_EXAMPLES else []
+                yield pytest.param(name, marks=marks)
 
 
 def python_blocks(text):

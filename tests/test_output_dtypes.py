@@ -8,6 +8,7 @@ import pytest
 from tests.contract import ON_JAX, POLICIES, dtype_of, shapes_of, symbols_of, to_tensors
 from tests.every_layer import EVERY
 from tests.every_model import MODELS, data
+from tests.slow import slow_except
 
 
 def dtypes_of(outputs):
@@ -29,7 +30,7 @@ def narrowed(symbols, dtype):
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", slow_except(POLICIES.keys(), list(POLICIES)[-1]))
 def test_a_layer_says_the_dtype_of_an_eager_call(name, policy):
     """Of float32, as tensors and as symbols, and of what Keras casts that to."""
     case = EVERY[name]

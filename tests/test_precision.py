@@ -9,6 +9,7 @@ from keras_transformers.layers import TokenEmbedding
 from keras_transformers.models import Swin, Transformer, ViT
 from keras_transformers.precision import in_precision
 from tests.contract import ON_JAX, to_numpy
+from tests.slow import slow_except
 
 VOCAB = 13
 RNG = np.random.default_rng(0)
@@ -46,9 +47,9 @@ def test_a_copy_in_fewer_bits_computes_nearly_the_same(model, precision, toleran
 
 
 @pytest.mark.parametrize(
-    "precision", ["float16", "bfloat16", "int8", pytest.param("int4", marks=pytest.mark.slow)]
+    "precision", slow_except(["float16", "bfloat16", "int8", "int4"], "bfloat16", "int8")
 )
-@pytest.mark.parametrize("search", [Greedy(), BeamSearch(2)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("search", slow_except({"greedy": Greedy(), "beam": BeamSearch(2)}, "beam"))
 def test_it_decodes_as_it_computes_the_whole(model, precision, search):
     copy = in_precision(model, precision)
     result = generate(copy, SOURCE, search=search, max_length=6)

@@ -117,7 +117,7 @@ def test_samples_without_a_seed_are_others_after_every_load(tmp_path):
 
 SEARCHES = [
     pytest.param(Greedy(), marks=pytest.mark.slow),
-    BeamSearch(3, 2.0, normalization="length"),
+    pytest.param(BeamSearch(3, 2.0, normalization="length"), marks=pytest.mark.slow),
     pytest.param(
         BeamSearch(3, 1.0, normalization="length", early_stopping=False), marks=pytest.mark.slow
     ),

@@ -26,6 +26,7 @@ from tests.generation.toy import (
     seeds,
     words_of,
 )
+from tests.slow import slow_except
 
 
 def reference(table, beam_size, alpha, max_length=LENGTH):
@@ -144,7 +145,7 @@ def test_the_length_penalty_has_its_closed_form(alpha):
 # -------------------------------------------------------------------------------- stages
 
 
-@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("stages", slow_except([2, 4], 4))
 @pytest.mark.parametrize("search", [Greedy(), BeamSearch(3, 0.6, n_best=2)], ids=["greedy", "beam"])
 @settings(max_examples=4)
 @given(seed=seeds)

@@ -29,6 +29,7 @@ from keras_transformers.training import add_lora
 from tests.adapters import fill
 from tests.contract import to_numpy
 from tests.generation.model import END, LENGTH, PROMPT, SOURCE, START, VOCAB, make, shared_model
+from tests.slow import slow_except
 
 RNG = np.random.default_rng(5)
 PAIRS = [[RNG.integers(3, VOCAB, n).tolist() for n in (2, 5, 3, 4, 1)] for _ in range(2)]
@@ -106,7 +107,7 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.parametrize("search", slow_except(SEARCHES, "beam"))
 def test_a_search_within_lists_is_the_full_search_without_all_other_tokens(search):
     found = generate(shared_model(), SOURCE, search=Shortlisted(LISTS, search), max_length=LENGTH)
     masked = Masked(shared_model(), LISTS)

@@ -24,6 +24,7 @@ from keras_transformers.layers import (
 )
 from tests.contract import ON_JAX, assert_close, check_layer, randomised, to_numpy
 from tests.oracles import softmax
+from tests.slow import slow_except
 
 BATCH, LENGTH, HEADS, WIDTH = 3, 6, 2, 14
 RNG = np.random.default_rng(0)
@@ -59,7 +60,7 @@ def test_contract(name):
     check_layer(MIXERS[name], (X,))
 
 
-@EVERY
+@pytest.mark.parametrize("name", slow_except(MIXERS.keys(), "mlp", "dynamic", "causal lstm"))
 def test_contract_in_a_block(name):
     check_layer(
         lambda **kwargs: EncoderBlock(None, 13, norm_first=True, mixer=MIXERS[name](), **kwargs),

@@ -28,7 +28,7 @@ NO_GRADIENT += ["decoder_0/mixer_norm/gamma"]
     "kind",
     [
         "proposals",
-        pytest.param("learned", marks=[pytest.mark.slow] if ON_JAX else []),
+        pytest.param("learned", marks=pytest.mark.slow),
         pytest.param("anchors", marks=pytest.mark.slow),
     ],
 )

@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformers.models import MAE, ViT
 from tests.contract import ON_JAX, POLICIES, assert_close, check_layer, to_numpy
 from tests.published import assign, attention, dense, norm, random_weights, under
+from tests.slow import slow_except
 
 RNG = np.random.default_rng(4)
 IMAGES = RNG.normal(size=(3, 12, 20, 2)).astype("float32")
@@ -61,7 +62,7 @@ keras.saving.register_keras_serializable("tests")(Fixed)
 NOISE = RNG.random((1, 15)).astype("float32")
 
 
-@pytest.mark.parametrize("kind", ["token", "mean"])
+@pytest.mark.parametrize("kind", slow_except(["token", "mean"], "token"))
 def test_contract(kind):
     policies = POLICIES if kind == "token" and not ON_JAX else {}  # there it takes minutes
     check_layer(lambda **kwargs: Fixed(kind, **kwargs), (IMAGES,), policies=policies)

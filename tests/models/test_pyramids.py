@@ -9,6 +9,7 @@ import pytest
 from keras_transformers.models import PVT, MViT, Swin
 from keras_transformers.training import AdamW
 from tests.contract import ON_JAX, POLICIES, assert_close, check_layer, number_of_parameters
+from tests.slow import slow_except
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.normal(size=(2, 37, 50, 3)).astype("float32")
@@ -64,8 +65,7 @@ def built(kind, **changes):
 
 # Their layers are checked under all policies; on JAX, operation by operation, it takes minutes.
 @pytest.mark.parametrize(
-    "kind",
-    ["swin"] if ON_JAX else ["swin", pytest.param("swin2", marks=pytest.mark.slow), "pvt", "mvit"],
+    "kind", ["swin"] if ON_JAX else slow_except(["swin", "swin2", "pvt", "mvit"], "swin")
 )
 def test_contract(kind):
     policies = POLICIES if kind == "swin" and not ON_JAX else {}

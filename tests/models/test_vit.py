@@ -9,15 +9,9 @@ import pytest
 from keras_transformers.layers import AttentionPooling, GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
 from keras_transformers.training import AdamW
-from tests.contract import (
-    ON_JAX,
-    POLICIES,
-    assert_close,
-    check_layer,
-    number_of_parameters,
-    to_numpy,
-)
+from tests.contract import POLICIES, assert_close, check_layer, number_of_parameters, to_numpy
 from tests.published import assign, attention, dense, golden_weights, norm, split, under
+from tests.slow import slow_except
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.normal(size=(2, 8, 12, 3)).astype("float32")
@@ -54,7 +48,7 @@ def built(size=(8, 12), channels=3, **changes):
     return model
 
 
-@pytest.mark.parametrize("kind", ["token", "attention"] if ON_JAX else KINDS)
+@pytest.mark.parametrize("kind", slow_except(KINDS.keys(), "token", "attention"))
 def test_contract(kind):
     policies = POLICIES if kind == "token" else {}  # checking them all once more takes long
     check_layer(lambda **kwargs: make(**KINDS[kind], **kwargs), (IMAGES,), policies=policies)

@@ -32,6 +32,7 @@ from keras_transformers.training import token_cross_entropy
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES, LARGE, images, pairs_of, sharpened, thinned
 from tests.published import random_weights
+from tests.slow import slow_except
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "pretrained"
 OF_TEXT = (TextEncoder, LanguageModel, Transformer)
@@ -171,7 +172,13 @@ SEARCHES = {
 }
 
 
-@SMALL_AND_SLOWLY_ODD
+# An encoder and decoder, one of relative positions, and decoders with and without a window.
+@pytest.mark.parametrize(
+    "published",
+    slow_except(CASES.keys(), "marian", "t5", "gpt2", "mistral"),
+    indirect=True,
+    scope="module",
+)
 @pytest.mark.parametrize("name", [pytest.param("greedy", marks=pytest.mark.slow), "beam"])
 def test_generated_tokens_are_the_published_ones(published, name):
     if "beam" not in published.found:

@@ -24,6 +24,7 @@ from keras_transformers.text import (
 from recipes.data.translation import load as load_pairs
 from tests.pretrained.folders import gpt2, marian
 from tests.pretrained.piece_folders import CLASSES, spm, write
+from tests.slow import slow_except
 
 PAIRS = load_pairs("ui.en-de").train
 # Letters of the vocabularies, some that they lack, marks, and spaces of several kinds.
@@ -80,7 +81,7 @@ def cut(tokenizer, texts):
     return [tokenizer.pieces(row) for row in tokenizer.tokenize(texts).to_list()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except(KINDS, "NllbTokenizer", "gpt2", "bert", *OWN))
 def test_the_same_texts_are_cut_into_the_same_pieces(kind, tokenizers):
     tokenizer = tokenizers(kind)
 
