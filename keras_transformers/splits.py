@@ -1,8 +1,8 @@
-"""What is held out of a set that comes in one piece, by one rule for all kinds of data."""
+"""The parts of a set: their names, and what is held out of one piece, by one rule for all data."""
 
 import collections
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,54 @@ from keras_transformers.annotations import Array
 SHARE = 0.1  # of the rows
 LEAST, MOST = 50, 1000  # rows; fewer say little, and more say it no better
 LARGEST = 0.2  # share of the rows, however few these are
+
+# What people call the parts of a set, in any case.
+PARTS = {
+    "train": ("train", "training"),
+    "valid": ("valid", "validation", "val", "dev"),
+    "test": ("test", "testing"),
+}
+
+
+def part_of(name: str) -> str | None:
+    """The part of a set that a name stands for, a key of `PARTS`; None for other names.
+
+    Example:
+    >>> from keras_transformers.splits import part_of
+    >>> part_of("Validation"), part_of("cat")
+    ('valid', None)
+    """
+    name = name.strip().casefold()
+    return next((part for part, names in PARTS.items() if name in names), None)
+
+
+def find_parts(where: str, names: Iterable[str], kind: str = "folder") -> dict[str, str]:
+    """Finds the parts of a set by their names, such as those of folders.
+
+    Args:
+        where: Owner of the names, for messages.
+        names: The names; those that stand for no part are passed over.
+        kind: What has the names, for messages.
+
+    Returns:
+        Dict of "train", "valid" and "test" to the name that stands for it, of those that are there.
+
+    Raises:
+        ValueError: If two names stand for one part.
+
+    Example:
+    >>> from keras_transformers.splits import find_parts
+    >>> find_parts("photos", ["Testing", "Training", "sketches"])
+    {'train': 'Training', 'test': 'Testing'}
+    """
+    parts: dict[str, str] = {}
+    for name in names:
+        part = part_of(name)
+        if part is not None and part in parts:
+            raise ValueError(f"{where} has more than one {kind} for {part}: {parts[part]}, {name}")
+        if part is not None:
+            parts[part] = name
+    return {part: parts[part] for part in PARTS if part in parts}
 
 
 def number_held_out(rows: int) -> int:

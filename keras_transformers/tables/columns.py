@@ -106,9 +106,16 @@ def chosen_columns(chosen: Chosen, columns: Sequence[Column]) -> list[str | int]
 
 
 def is_header(cells: Sequence[str], columns: Sequence[Column]) -> bool:
-    """Whether the first line of a file names columns: as many known names as are wanted."""
+    """True if the first line of a file names columns.
+
+    It does if as many of its cells are known names as columns are wanted. One name is enough if it
+    is a name of `LABELS`, as in `image_id,label`: no class is called "label".
+    """
+    names = [plain(cell) for cell in cells]
     known = {name for column in columns for name in column.names}
-    return sum(plain(cell) in known for cell in cells) >= len(columns)
+    if LABELS in columns and len(names) >= len(columns) and set(names) & set(LABELS.names):
+        return True
+    return sum(name in known for name in names) >= len(columns)
 
 
 def positions_of(

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
+from keras_transformers.array_files import ANIMATED, is_animated_webp
 from keras_transformers.tables import account
 from keras_transformers.vision import decoding
 from keras_transformers.vision.labels import class_names
@@ -215,6 +216,8 @@ def _size(image: Array | bytes | str) -> tuple[int, int, int] | str:
         image = pathlib.Path(image).read_bytes()
     if not image:
         return "empty images"
+    if is_animated_webp(image):
+        return ANIMATED
     try:
         height, width, _, turned = map(int, decoding.measured(image))
         return height, width, turned

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
 from keras_transformers.array_files import channels_first
+from keras_transformers.label_lists import numbered, several_hot
 from keras_transformers.streams import orders
 from keras_transformers.tables import account
 from keras_transformers.vision.labels import checked_labels, class_names, of_classes
@@ -136,8 +137,10 @@ class ImageCorpus:
                 f"{name}: there must be a label for each image. Received: {len(encoded)} images, "
                 f"{len(labels)} labels"
             )
-        corpus = cls(name, class_names(name, classes, labels), labels, encoded, len(labels))
-        return corpus.usable()
+        names = class_names(name, classes, labels)
+        corpus = cls(name, names, labels, encoded, len(labels)).usable()
+        # A last class of which no image is usable is no class, unless it was given.
+        return dataclasses.replace(corpus, classes=class_names(name, classes, corpus.labels))
 
     def usable(self) -> Self:
         """Those of the encoded images or files that can be decoded, with their `bands`.
@@ -153,6 +156,33 @@ class ImageCorpus:
         counts.update(problem for problem in problems if problem)
         looked = dataclasses.replace(self, bands=bands, left_out=dict(counts))
         return looked.select(kept)._not_empty()
+
+    def labelled(
+        self,
+        names: Sequence[str | Sequence[str]],
+        classes: Sequence[str] | None = None,
+        separator: str | None = None,
+    ) -> Self:
+        """The images with labels by their names; those whose labels do not fit are left out.
+
+        To be called of usable images: a class of which no image is left is then no class.
+
+        Args:
+            names: For each image a str, or a list of str.
+            classes, separator: As for `label_lists.numbered`.
+        """
+        pairs = [(str(position), label) for position, label in enumerate(names)]
+        result = numbered(pairs, classes, separator, self.left_out)
+        labels = np.array(result.labels, np.int32)
+        if separator is not None:
+            labels = several_hot(result.labels, len(result.classes), "uint8")
+        return dataclasses.replace(
+            self.select([int(position) for position in result.things]),
+            labels=labels,
+            classes=result.classes,
+            left_out=result.left_out,
+            noted=result.noted,
+        )
 
     def _not_empty(self) -> Self:
         if not len(self):

@@ -6,13 +6,14 @@ import dataclasses
 from keras_transformers.fitting.documents import in_parts
 from keras_transformers.label_lists import names_of
 from keras_transformers.shards import Shards
+from keras_transformers.splits import PARTS
 from keras_transformers.tables import LABELS, TEXTS
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import shakespeare
 from .embedded import split_name
 from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
-from .tfds import SPLITS, download, find, splits
+from .tfds import download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
@@ -32,7 +33,7 @@ class TextData:
 
     def corpora(self):
         """Dict of split -> corpus."""
-        return {split: getattr(self, split) for split in SPLITS}
+        return {split: getattr(self, split) for split in PARTS}
 
     def sample(self, **numbers):
         """So many texts of each split, drawn at random."""
@@ -104,7 +105,7 @@ def load_labelled(
 
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
-    files = dict(zip(SPLITS, paths, strict=True))
+    files = dict(zip(PARTS, paths, strict=True))
     if own_files(files):
         return TextData("own files", **read(files))
     dataset = str(dataset)  # of a Path, too, the message is a sentence

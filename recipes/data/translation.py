@@ -6,6 +6,7 @@ import re
 
 from keras_transformers.contexts import without_context
 from keras_transformers.shards import Shards
+from keras_transformers.splits import PARTS
 from keras_transformers.tables import PAIRS
 from keras_transformers.text import (
     PairCorpus,
@@ -23,10 +24,9 @@ from .embedded import find as find_embedded
 from .embedded import split_name
 from .extra import extended
 from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
-from .tfds import download, find
+from .tfds import download, find, splits
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
-SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # ours -> TFDS's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TranslationData:
         Raises:
             ValueError: If there are several directions, which have their names, or a stream.
         """
-        corpora = {split: getattr(self, split) for split in SPLITS}
+        corpora = {split: getattr(self, split) for split in PARTS}
         if self.shards is not None or any(isinstance(x, JoinedCorpus) for x in corpora.values()):
             raise ValueError(
                 "--reverse is of one direction in memory. Exchange the --columns of a stream; name "
@@ -150,7 +150,7 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
             "--valid and --test."
         )
     there = find_embedded(name, name, folder)
-    files = (next(there.glob(f"{split}.tsv.*")) for split in SPLITS)  # packed by gzip or xz
+    files = (next(there.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
     return TranslationData(name, *map(read_pairs, files), *EMBEDDED[name])
 
 
@@ -202,7 +202,8 @@ def _from_tfds(name, data_dir):
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
     download(builder, name)
-    missing = [split for split in SPLITS.values() if split not in builder.info.splits]
+    found = splits(builder, name)
+    missing = [split for split in PARTS if split not in found]
     if missing:
         raise ValueError(
             f"tfds:{name} has no split {' or '.join(missing)}; it has "
@@ -213,9 +214,8 @@ def _from_tfds(name, data_dir):
         for example in tfds.as_numpy(builder.as_dataset(split=split)):
             yield example[source].decode(), example[target].decode()
 
-    corpora = (
-        PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in SPLITS.values()
-    )
+    names = [found[part] for part in PARTS]
+    corpora = [PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in names]
     return TranslationData(f"tfds:{name}", *corpora, source, target)
 
 
