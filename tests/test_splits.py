@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformers.splits import LARGEST, MOST, held_out, number_held_out
+from keras_transformers.splits import (
+    LARGEST,
+    MOST,
+    PARTS,
+    find_parts,
+    held_out,
+    number_held_out,
+    part_of,
+)
 
 KEYS = st.lists(st.text("abc ", max_size=3), min_size=5, max_size=60)
 
@@ -75,3 +83,12 @@ def test_a_second_part_shares_nothing_with_the_first_and_seeds_differ():
 def test_too_few_rows_are_refused(keys):
     with pytest.raises(ValueError, match=f"{len(keys)} rows with .* too few to hold some out"):
         held_out(keys)
+
+
+def test_the_usual_names_of_parts_are_known_in_any_case_and_others_are_not():
+    for part, names in PARTS.items():
+        assert {part_of(name) for name in (*names, *map(str.upper, names), f" {part} ")} == {part}
+    assert [part_of(name) for name in ("trains", "cat", "", "test2")] == [None] * 4
+    assert find_parts("a", ["Val", "cat", "TRAIN"]) == {"train": "TRAIN", "valid": "Val"}
+    with pytest.raises(ValueError, match="a has more than one split for valid: val, dev"):
+        find_parts("a", ["train", "val", "dev"], "split")

@@ -118,6 +118,8 @@ def test_what_cannot_be_used_is_refused(tmp_path, toy_set, monkeypatch):
         (("training", "testing"), [10, 2, 4]),
         (("TRAIN", "Validation", "test"), [12, 4, 4]),
         (("train", "dev"), [10, 4, 2]),
+        (("Training", "Validation"), [10, 4, 2]),
+        (("Train", "DEV", "Testing"), [12, 4, 4]),
         (("train",), [8, 2, 2]),
     ],
 )

@@ -17,6 +17,7 @@ from keras_transformers.vision import (
     read_coco,
     training_boxes,
 )
+from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)
 PICTURE = RNG.integers(0, 256, (40, 60, 3), dtype="uint8")
@@ -70,6 +71,7 @@ def test_a_box_over_the_border_is_cut_and_counted():
         (b"", "empty images"),
         (b"hello", "images that are no whole JPEG, PNG, GIF, BMP or WebP"),
         (PNG[:200], "images that are no whole JPEG, PNG, GIF, BMP or WebP"),
+        (animated_webp(), "animated WebP files"),
         (PICTURE[..., :1], "images that are not uint8 (height, width, 3)"),
     ],
 )
