@@ -2,7 +2,7 @@
 
 import collections
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -105,28 +105,100 @@ def held_out(
     (3, True)
     """
     plain = [_plain(key) for key in keys]
-    number = number_held_out(len(plain)) if number is None else number
+    rows = len(plain)
+    wanted = number_held_out(rows) if number is None else number
+    chosen = _chosen(plain, seed, strata, lambda size: wanted * size / max(rows, 1))
+    if wanted < 1 or not chosen.any():
+        raise ValueError(
+            f"{rows:,} rows with {len(set(plain)):,} different texts or images are too few to "
+            "hold some out; give what to validate by as well."
+        )
+    return chosen
+
+
+def share_held_out(
+    keys: Sequence[str | bytes],
+    share: float,
+    seed: int = 0,
+    strata: Sequence[Hashable] | None = None,
+) -> Array:
+    """Which rows are held out, chosen as by `held_out`: a share of each stratum.
+
+    Of each stratum at least one row is held out, and never all: none if all have one key.
+
+    Args:
+        keys, seed, strata: As for `held_out`.
+        share: In [0, 1], of the rows.
+
+    Returns:
+        Bool `(rows,)`.
+
+    Example:
+    >>> from keras_transformers.splits import share_held_out
+    >>> share_held_out(["a", "a", "b", "b"], 0.5).sum().item()
+    2
+    """
+    plain = [_plain(key) for key in keys]
+    return _chosen(plain, seed, strata, lambda size: max(round(share * size), 1))
+
+
+def count_duplicates(
+    parts: Mapping[str, Sequence[str | bytes]],
+    labels: Mapping[str, Sequence[Hashable]] | None = None,
+) -> dict[str, int]:
+    """Counts the rows that stand more than once in the parts of a set.
+
+    Args:
+        parts: Dict of part -> what each of its rows is known by, as for `held_out`.
+        labels: Optional dict of part -> the label of each of its rows.
+
+    Returns:
+        Dict of where they stand -> number, of those that are not 0.
+
+    Example:
+    >>> from keras_transformers.splits import count_duplicates
+    >>> count_duplicates({"train": ["a", "b", "b"], "test": ["b", "c"]})
+    {'repeated in train': 1, 'of test also in train': 1}
+    """
+    plain = {part: [_plain(key) for key in keys] for part, keys in parts.items()}
+    counts: collections.Counter[str] = collections.Counter()
+    seen: dict[str, set[bytes]] = {}
+    for part, keys in plain.items():
+        counts[f"repeated in {part}"] = len(keys) - len(set(keys))
+        for other, known in seen.items():
+            counts[f"of {part} also in {other}"] = sum(key in known for key in keys)
+        seen[part] = set(keys)
+    labels_of: dict[bytes, set[Hashable]] = collections.defaultdict(set)
+    for part, of_part in (labels or {}).items():
+        for key, label in zip(plain[part], of_part, strict=True):
+            labels_of[key].add(label)
+    counts["with several labels"] = sum(len(found) > 1 for found in labels_of.values())
+    return dict(+counts)
+
+
+def _chosen(
+    keys: Sequence[bytes],
+    seed: int,
+    strata: Sequence[Hashable] | None,
+    wanted_of: Callable[[int], float],
+) -> Array:
+    """Bool `(rows,)`: of each stratum `wanted_of(its rows)`, by the hashes of the keys."""
     rows_of: dict[bytes, list[int]] = collections.defaultdict(list)
-    for row, key in enumerate(plain):
+    for row, key in enumerate(keys):
         rows_of[key].append(row)
-    chosen = np.zeros(len(plain), bool)
+    chosen = np.zeros(len(keys), bool)
     order = sorted(rows_of, key=lambda key: _hashed(key, seed))
     groups: dict[Hashable, list[bytes]] = collections.defaultdict(list)
     for key in order:
         groups[None if strata is None else _stratum(strata, rows_of[key])].append(key)
     for keys_of_group in groups.values():
-        size = sum(len(rows_of[key]) for key in keys_of_group)
-        wanted, taken = number * size / max(len(plain), 1), 0
+        wanted = wanted_of(sum(len(rows_of[key]) for key in keys_of_group))
+        taken = 0
         for key in keys_of_group[: len(keys_of_group) - 1]:  # never all
             if taken + 0.5 > wanted:
                 break
             chosen[rows_of[key]] = True
             taken += len(rows_of[key])
-    if number < 1 or not chosen.any():
-        raise ValueError(
-            f"{len(plain):,} rows with {len(rows_of):,} different texts or images are too few to "
-            "hold some out; give what to validate by as well."
-        )
     return chosen
 
 

@@ -33,7 +33,6 @@ from keras_transformers.vision import (
     read_images,
     training_batches,
 )
-from keras_transformers.vision.given import content_keys
 
 SEPARATOR = ","
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
@@ -160,7 +159,7 @@ class ImageEncoderFitting(ImageClassifierFitting):
 def split(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:
     """What is learned from, and what `splits.held_out` chooses: of every class the same share."""
     strata = None if corpus.several else corpus.labels.tolist()
-    chosen = held_out(content_keys(corpus), seed, strata)
+    chosen = held_out(corpus.content_keys(), seed, strata)
     return corpus.select(np.flatnonzero(~chosen)), corpus.select(np.flatnonzero(chosen))
 
 

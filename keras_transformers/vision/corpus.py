@@ -1,6 +1,7 @@
 """Labelled images from arrays, encoded bytes or files; what is left out is counted."""
 
 import collections
+import concurrent.futures
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -11,11 +12,12 @@ import tensorflow as tf
 from keras_transformers.annotations import Array, Values
 from keras_transformers.array_files import channels_first
 from keras_transformers.label_lists import numbered, several_hot
+from keras_transformers.splits import share_held_out
 from keras_transformers.streams import orders
 from keras_transformers.tables import account
 from keras_transformers.vision.labels import checked_labels, class_names, of_classes
 from keras_transformers.vision.preprocessing import Preprocessing
-from keras_transformers.vision.sources import inspected, pixels_of_file
+from keras_transformers.vision.sources import content_key, inspected, pixels_of_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,17 +233,22 @@ class ImageCorpus:
         bands = None if self.bands is None else self.bands[indices]
         return dataclasses.replace(self, labels=self.labels[indices], images=images, bands=bands)
 
-    def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora: the second gets `share` of each class at random, but never all or none.
+    def content_keys(self) -> list[bytes]:
+        """What each image is known by, so that copies stay together: a hash of its content."""
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            return list(pool.map(content_key, self.images))
 
-        (Of a class with a single image it gets none.) An image with several labels counts as one of
+    def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
+        """Two corpora: the second gets `share` of each class, but never all or none.
+
+        By the content of the images, see `splits.share_held_out`: copies of one stay together, and
+        of a class with a single image it gets none. An image with several labels counts as one of
         the rarest of them.
         """
-        rng = np.random.default_rng(seed)
-        second = np.zeros(len(self), bool)
-        for indices in of_classes(self.labels):
-            number = min(max(round(share * len(indices)), 1), len(indices) - 1)
-            second[rng.permutation(indices)[:number]] = True
+        strata = np.zeros(len(self), int)
+        for stratum, indices in enumerate(of_classes(self.labels)):
+            strata[indices] = stratum
+        second = share_held_out(self.content_keys(), share, seed, strata.tolist())
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
     def sample(self, number: int, seed: int = 0) -> Self:

@@ -1,7 +1,6 @@
 """Labelled images out of whatever people hold them in."""
 
 import collections
-import hashlib
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -73,17 +72,6 @@ def read_images(
     if not len(corpus):
         raise ValueError(f"{corpus.summary()}. There is nothing to learn from.{problem}")
     return corpus
-
-
-def content_keys(corpus: ImageCorpus) -> list[bytes]:
-    """What each image is known by, so that copies stay together: a hash of what is in it."""
-    return [hashlib.blake2b(_content(image), digest_size=16).digest() for image in corpus.images]
-
-
-def _content(image: Any) -> bytes:
-    if isinstance(image, str):
-        return pathlib.Path(image).read_bytes()
-    return image if isinstance(image, bytes) else np.ascontiguousarray(image).tobytes()
 
 
 def _of_folder(path: pathlib.Path, classes: Sequence[str] | None) -> ImageCorpus:

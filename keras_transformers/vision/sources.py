@@ -1,6 +1,7 @@
 """Encoded images and files, looked at once before they are used."""
 
 import concurrent.futures
+import hashlib
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -76,6 +77,17 @@ def encoded_image(image: Any) -> bytes:
         image = read_array(bytes(image))
     png: bytes = tf.io.encode_png(pixels_of(image)).numpy()
     return png
+
+
+def content_key(image: Array | bytes | str) -> bytes:
+    """A hash of pixels, of an encoded image or of a file: copies of an image have the same."""
+    if isinstance(image, str):
+        content = pathlib.Path(image).read_bytes()
+    elif isinstance(image, bytes):
+        content = image
+    else:
+        content = str(image.shape).encode() + np.ascontiguousarray(image).tobytes()
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def pixels_of_file(path: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
 
+import collections
 import dataclasses
 import functools
 import re
@@ -23,7 +24,14 @@ from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targe
 from .embedded import find as find_embedded
 from .embedded import split_name
 from .extra import extended
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
+from .own_files import (
+    SAMPLE,
+    columns_of,
+    held_out_of,
+    own_files,
+    print_duplicates,
+    shards_of,
+)
 from .tfds import download, find, splits
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
@@ -115,7 +123,21 @@ def load(
         raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
     columns = columns_of(columns)
     data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
+    _report_duplicates(data)
     return extended(data.reversed() if reverse else data, extra, upsample)
+
+
+def _report_duplicates(data):
+    """Prints how many sources stand more than once, of each direction; of a stream none."""
+    if data.shards is not None:
+        return
+    sources = collections.defaultdict(dict)
+    for split in PARTS:
+        corpus = getattr(data, split)
+        for direction, part in getattr(corpus, "parts", {data.name: corpus}).items():
+            sources[direction][split] = without_context(part.sources)
+    for direction, of_direction in sources.items():
+        print_duplicates(direction, of_direction)
 
 
 def _load(dataset, train, valid, test, data_dir, columns, temperature, context):

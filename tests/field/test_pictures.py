@@ -100,11 +100,12 @@ def coco(folder, **stated):
     return str(path)
 
 
-def test_cocos_own_layout_and_a_category_given_twice(tmp_path):
+def test_cocos_own_layout_and_a_category_and_a_file_given_twice(tmp_path, capsys):
     path = coco(tmp_path, width=32, height=24)
     folder = dict.fromkeys(("train", "valid", "test"), str(tmp_path / "train2017"))
     data = boxes.load(train=path, valid=path, test=path, images=folder)
     assert data.train.classes == ["crown"] and data.train.number_of_boxes() == 1
+    assert "duplicates, which stay: 1 of valid also in train" in capsys.readouterr().out
     with pytest.raises(ValueError, match="1 missing images"):
         boxes.load(train=path, valid=path, test=path)
 

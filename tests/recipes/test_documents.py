@@ -112,3 +112,16 @@ def test_one_file_alone_is_split(tmp_path):
     assert (
         sum(len(text.split()) for each in texts.corpora().values() for text in each.texts) == 12_000
     )
+
+
+def test_a_file_given_three_times_is_reported(tmp_path, capsys):
+    path = tmp_path / "a.tsv"
+    path.write_text("a cat\tanimal\na dog\tanimal\nA  cat\tpet\na rose\tplant\n")
+    documents.load_labelled(train=path, valid=path, test=path)
+    printed = capsys.readouterr().out
+    assert "own files: duplicates, which stay: 1 repeated in train" in printed
+    assert "4 of valid also in train" in printed and "4 of test also in valid" in printed
+    assert "1 with several labels" in printed
+    (tmp_path / "a.txt").write_text("to be or not to be")
+    documents.load_documents(**dict.fromkeys(("train", "valid", "test"), tmp_path / "a.txt"))
+    assert "1 of test also in train" in capsys.readouterr().out
