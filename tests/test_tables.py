@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_transformers import tables
 from keras_transformers.label_lists import numbered
 from keras_transformers.tables import LABELS, Column, read_table
-from keras_transformers.text import read_labelled, read_pairs
+from keras_transformers.text import read_labelled, read_pairs, read_tagged
 
 COLUMNS = (Column(("file", "image")), LABELS)
 PACK = {".gz": gzip.compress, ".xz": lzma.compress}
@@ -294,3 +294,9 @@ def test_a_name_of_the_labels_is_data_where_no_labels_are_wanted_or_in_another_l
     with pytest.raises(ValueError, match="c.csv, line 1: there is no column for text .*id, tweet, "):
         (tmp_path / "c.csv").write_text("id,tweet,label\n1,hello,good\n")
         read_labelled(tmp_path / "c.csv")
+
+
+def test_one_name_of_the_tags_makes_a_header_and_no_tag(tmp_path):
+    (tmp_path / "a.csv").write_text("Satz,ner_tags\nAda lacht,B-PER O\nBo,B-PER\n")
+    corpus = read_tagged(tmp_path / "a.csv")
+    assert corpus.words == [["Ada", "lacht"], ["Bo"]] and corpus.classes() == ["O", "B-PER"]

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformers.vision import DetectionCorpus, read_coco
 from keras_transformers.vision.decoding import measured
@@ -140,7 +141,10 @@ def _from_tfds(name, data_dir):
 
 
 def _in_pixels(boxes, encoded):
-    """Shares `(top, left, bottom, right)` as corner boxes in pixels."""
-    height, width = (int(side) for side in measured(encoded)[:2])
+    """Shares `(top, left, bottom, right)` as corner boxes in pixels; zeros of a broken image."""
+    try:
+        height, width = (int(side) for side in measured(encoded)[:2])
+    except tf.errors.InvalidArgumentError:  # `DetectionCorpus.checked` counts and leaves it out
+        height = width = 0
     top, left, bottom, right = np.asarray(boxes, float).reshape(-1, 4).T
     return np.stack([left * width, top * height, right * width, bottom * height], axis=1)
