@@ -254,7 +254,7 @@ def parts_of(data: Any, valid: Any, verbose: Any) -> tuple[Any, Any]:
         valid = parts.pop("valid", None)
     if parts and verbose:
         watched = "" if valid is not None else ", and a share of it is held out to watch by"
-        print(f"{where}: learned from is only `train`{watched}; not used: {', '.join(parts)}")
+        print(f"{where}: only `train` is learned from{watched}; not used: {', '.join(parts)}")
     return train, valid
 
 

@@ -384,4 +384,4 @@ def test_a_classifier_of_images_never_learns_the_classes_train_and_test(tmp_path
     assert predictor.labels == ["dark", "light"]
     printed = capsys.readouterr().out
     assert "Training: 20 images of 2 classes" in printed
-    assert "learned from is only `train`, and a share of it is held out to watch by" in printed
+    assert "only `train` is learned from, and a share of it is held out to watch by" in printed
