@@ -291,7 +291,9 @@ def test_a_name_of_the_labels_is_data_where_no_labels_are_wanted_or_in_another_l
     assert read_pairs(tmp_path / "a.tsv").sources == ["class", "label"]
     (tmp_path / "b.tsv").write_text("a text\tgood\na class\tlabel\n")
     assert read_labelled(tmp_path / "b.tsv").classes == ["good", "label"]
-    with pytest.raises(ValueError, match="c.csv, line 1: there is no column for text .*id, tweet, "):
+    with pytest.raises(
+        ValueError, match="c.csv, line 1: there is no column for text .*id, tweet, "
+    ):
         (tmp_path / "c.csv").write_text("id,tweet,label\n1,hello,good\n")
         read_labelled(tmp_path / "c.csv")
 

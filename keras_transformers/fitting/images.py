@@ -8,14 +8,7 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import ClassProblem
-from keras_transformers.fitting.base import (
-    Asked,
-    Fitted,
-    in_two,
-    learned,
-    parts_of,
-    with_adapter,
-)
+from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.fitting.held import Held
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.splits import held_out
@@ -161,5 +154,3 @@ def split(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:
     strata = None if corpus.several else corpus.labels.tolist()
     chosen = held_out(corpus.content_keys(), seed, strata)
     return corpus.select(np.flatnonzero(~chosen)), corpus.select(np.flatnonzero(chosen))
-
-

@@ -222,4 +222,3 @@ def _read_array(content: StrPath | bytes) -> Array:
         return read_array(content)
     except ValueError as error:
         raise ValueError(f"must be an array of pixels; the file {error}") from None
-

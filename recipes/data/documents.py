@@ -12,14 +12,7 @@ from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_o
 
 from . import shakespeare
 from .embedded import split_name
-from .own_files import (
-    SAMPLE,
-    columns_of,
-    held_out_of,
-    own_files,
-    print_duplicates,
-    shards_of,
-)
+from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
 from .tfds import download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}

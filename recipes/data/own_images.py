@@ -83,4 +83,3 @@ def from_folder(path):
     train = read_folder(path / parts.pop("train"))
     others = {part: read_folder(path / name, train.classes) for part, name in parts.items()}
     return {"train": train, **others}
-

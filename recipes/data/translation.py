@@ -24,14 +24,7 @@ from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targe
 from .embedded import find as find_embedded
 from .embedded import split_name
 from .extra import extended
-from .own_files import (
-    SAMPLE,
-    columns_of,
-    held_out_of,
-    own_files,
-    print_duplicates,
-    shards_of,
-)
+from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
 from .tfds import download, find, splits
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}

@@ -45,10 +45,15 @@ def png(image, orientation=1):
     return file.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("kind", "orientation"), [*((kind, 1) for kind in IMAGES), *(("colour", n) for n in range(2, 9)),
-                              ("16 bits", 6), ("palette", 3)]
-)  # fmt: skip
+CASES = [
+    *((kind, 1) for kind in IMAGES),
+    *(("colour", orientation) for orientation in range(2, 9)),
+    ("16 bits", 6),
+    ("palette", 3),
+]
+
+
+@pytest.mark.parametrize(("kind", "orientation"), CASES)
 def test_fit_evaluate_and_predict_see_the_same_pixels_in_whatever_holds_an_image(
     kind, orientation, tmp_path
 ):
