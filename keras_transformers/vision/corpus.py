@@ -175,8 +175,9 @@ class ImageCorpus:
         """
         pairs = [(str(position), label) for position, label in enumerate(names)]
         result = numbered(pairs, classes, separator, self.left_out)
-        labels = np.array(result.labels, np.int32)
-        if separator is not None:
+        if separator is None:
+            labels = np.array(result.labels, np.int32)
+        else:
             labels = several_hot(result.labels, len(result.classes), "uint8")
         return dataclasses.replace(
             self.select([int(position) for position in result.things]),
