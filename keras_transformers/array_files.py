@@ -1,11 +1,13 @@
-"""Files of pixels that are no images for the eye: NumPy's `.npy`, and TIFF.
+"""Images that TensorFlow's graph does not read: arrays, Pillow's images, and WebP animations.
 
-TensorFlow's graph reads neither. They may have any number of channels, as satellites' have.
+Files of arrays are NumPy's `.npy`, and TIFF. They may have any number of channels, as satellites'
+have.
 """
 
 import io
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,104 @@ from keras_transformers.annotations import Array, StrPath
 
 ENDINGS = (".npy", ".tif", ".tiff")
 NPY, TIFF = b"\x93NUMPY", (b"II*\0", b"MM\0*")  # first bytes
+CHANNELS = (1, 3, 4)  # of pixels that a PNG file holds
+GREY_MODES = ("1", "L", "LA")  # of Pillow, of bytes
+WEBP_HEADER, ANIMATION_FLAG = 21, 0x02  # bytes up to the flags, and the one of an animation
+ANIMATED = "animated WebP files"  # in counts and messages
+
+
+def is_animated_webp(encoded: bytes) -> bool:
+    """True if a file is a WebP animation, by the flag in its header.
+
+    TensorFlow must not decode one. If it has no alpha channel, the decoder writes outside its
+    memory and ends the process. `vision.decoding` refuses it in the graph by the same flag.
+    """
+    header = encoded[:WEBP_HEADER]
+    is_extended = header.startswith(b"RIFF") and header[8:16] == b"WEBPVP8X"
+    return is_extended and len(header) == WEBP_HEADER and header[-1] & ANIMATION_FLAG > 0
+
+
+def is_pillow(image: Any) -> bool:
+    """True for an image of Pillow, which may not be installed."""
+    return hasattr(image, "getbands") and hasattr(image, "convert")
+
+
+def pixels_of(image: Any) -> Array:
+    """The pixels of a Pillow image or an array, uint8 `(height, width, 1, 3 or 4)`.
+
+    Args:
+        image: A Pillow image, see `pixels_of_pillow`; or an array `(height, width)` or `(height,
+            width, channels)` of unsigned bytes, or of floats in [0, 1].
+
+    Raises:
+        ValueError: If it is neither, in words that go on after its name.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.array_files import pixels_of
+    >>> pixels_of(np.full((2, 3), 0.2)).tolist()
+    [[[51], [51], [51]], [[51], [51], [51]]]
+    """
+    if is_pillow(image):
+        return pixels_of_pillow(image)
+    pixels = np.asarray(image)
+    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
+    if len(shape) != 3 or 0 in shape or shape[-1] not in CHANNELS:
+        raise ValueError(
+            "must be an array (height, width) or (height, width, channels) with 1, 3 or 4 "
+            f"channels. Received: {pixels.dtype} {pixels.shape}"
+        )
+    return as_bytes(pixels.reshape(shape))
+
+
+def upright_pillow(image: Any) -> Any:
+    """A Pillow image, turned upright as its EXIF says.
+
+    Raises:
+        ValueError: If it cannot be read, in words that go on after its name.
+    """
+    import PIL.Image
+    import PIL.ImageOps
+
+    try:
+        image.load()
+        return PIL.ImageOps.exif_transpose(image)
+    except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
+        raise ValueError(f"cannot be read whole: {error}") from None
+
+
+def pixels_of_pillow(image: Any) -> Array:
+    """The pixels of a Pillow image, uint8 `(height, width, 1 or 3)`, upright as its EXIF says.
+
+    Grey stays grey, everything else becomes RGB, and alpha is dropped. Of 16 bits the upper 8
+    remain, as TensorFlow reads a PNG file. Other pixels than bytes are refused if nothing says
+    which range they have: floats, and TIFF files of more than 8 bits.
+
+    Raises:
+        ValueError: If it cannot be read, in words that go on after its name.
+    """
+    mode, file_format = image.mode, getattr(image, "format", None)
+    image = upright_pillow(image)
+    if mode.startswith(("I", "F")):
+        pixels = _bytes_of_integers(np.asarray(image), mode, file_format)
+    else:
+        pixels = np.asarray(image.convert("L" if mode in GREY_MODES else "RGB"))
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _bytes_of_integers(pixels: Array, mode: str, file_format: str | None) -> Array:
+    """uint8 of Pillow's pixels of 16 or 32 bits; ValueError if their range is not known."""
+    has_16_bits = mode.startswith("I;16") or (mode == "I" and file_format == "PNG")
+    if has_16_bits and file_format != "TIFF":
+        return (pixels.astype(np.int32) // 256).astype(np.uint8)
+    # Pillow converts bytes to this mode without another scale.
+    holds_bytes = mode == "I" and file_format != "TIFF" and pixels.min() >= 0
+    if holds_bytes and pixels.max() <= 255:
+        return pixels.astype(np.uint8)
+    raise ValueError(
+        f"has other pixels than bytes (mode {mode}), and nothing says their range; scale them to "
+        "unsigned bytes, or to floats in [0, 1] in an array"
+    )
 
 
 def is_array(file: StrPath | bytes) -> bool:
@@ -101,22 +201,14 @@ def channels_first(shape: Sequence[int]) -> str | None:
 def _tiff(content: bytes) -> Array:
     try:
         import PIL.Image
-        import PIL.ImageOps
     except ImportError:
         raise ImportError("TIFF files need Pillow: pip install pillow") from None
     try:
         with PIL.Image.open(io.BytesIO(content)) as image:
             if getattr(image, "n_frames", 1) > 1:
                 raise ValueError("is a TIFF of several pages; write its bands as .npy")
-            image = PIL.ImageOps.exif_transpose(image)
+            return pixels_of_pillow(image)
     except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise ValueError(
             f"is no TIFF that Pillow reads ({error}); write more bands than three as .npy"
         ) from None
-    if image.mode.startswith(("I", "F")):
-        raise ValueError(
-            f"is a TIFF of other pixels than bytes (mode {image.mode}); scale it and write .npy"
-        )
-    kinds = {"1": "L", "L": "L", "LA": "L"}
-    pixels = np.asarray(image.convert(kinds.get(image.mode, "RGB")))
-    return pixels[..., None] if pixels.ndim == 2 else pixels

@@ -1,8 +1,8 @@
-"""What is held out of a set that comes in one piece, by one rule for all kinds of data."""
+"""The parts of a set: their names, and what is held out of one piece, by one rule for all data."""
 
 import collections
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,54 @@ from keras_transformers.annotations import Array
 SHARE = 0.1  # of the rows
 LEAST, MOST = 50, 1000  # rows; fewer say little, and more say it no better
 LARGEST = 0.2  # share of the rows, however few these are
+
+# What people call the parts of a set, in any case.
+PARTS = {
+    "train": ("train", "training"),
+    "valid": ("valid", "validation", "val", "dev"),
+    "test": ("test", "testing"),
+}
+
+
+def part_of(name: str) -> str | None:
+    """The part of a set that a name stands for, a key of `PARTS`; None for other names.
+
+    Example:
+    >>> from keras_transformers.splits import part_of
+    >>> part_of("Validation"), part_of("cat")
+    ('valid', None)
+    """
+    name = name.strip().casefold()
+    return next((part for part, names in PARTS.items() if name in names), None)
+
+
+def find_parts(where: str, names: Iterable[str], kind: str = "folder") -> dict[str, str]:
+    """Finds the parts of a set by their names, such as those of folders.
+
+    Args:
+        where: Owner of the names, for messages.
+        names: The names; those that stand for no part are passed over.
+        kind: What has the names, for messages.
+
+    Returns:
+        Dict of "train", "valid" and "test" to the name that stands for it, of those that are there.
+
+    Raises:
+        ValueError: If two names stand for one part.
+
+    Example:
+    >>> from keras_transformers.splits import find_parts
+    >>> find_parts("photos", ["Testing", "Training", "sketches"])
+    {'train': 'Training', 'test': 'Testing'}
+    """
+    parts: dict[str, str] = {}
+    for name in names:
+        part = part_of(name)
+        if part is not None and part in parts:
+            raise ValueError(f"{where} has more than one {kind} for {part}: {parts[part]}, {name}")
+        if part is not None:
+            parts[part] = name
+    return {part: parts[part] for part in PARTS if part in parts}
 
 
 def number_held_out(rows: int) -> int:
@@ -57,28 +105,100 @@ def held_out(
     (3, True)
     """
     plain = [_plain(key) for key in keys]
-    number = number_held_out(len(plain)) if number is None else number
+    rows = len(plain)
+    wanted = number_held_out(rows) if number is None else number
+    chosen = _chosen(plain, seed, strata, lambda size: wanted * size / max(rows, 1))
+    if wanted < 1 or not chosen.any():
+        raise ValueError(
+            f"{rows:,} rows with {len(set(plain)):,} different texts or images are too few to "
+            "hold some out; give what to validate by as well."
+        )
+    return chosen
+
+
+def share_held_out(
+    keys: Sequence[str | bytes],
+    share: float,
+    seed: int = 0,
+    strata: Sequence[Hashable] | None = None,
+) -> Array:
+    """Which rows are held out, chosen as by `held_out`: a share of each stratum.
+
+    Of each stratum at least one row is held out, and never all: none if all have one key.
+
+    Args:
+        keys, seed, strata: As for `held_out`.
+        share: In [0, 1], of the rows.
+
+    Returns:
+        Bool `(rows,)`.
+
+    Example:
+    >>> from keras_transformers.splits import share_held_out
+    >>> share_held_out(["a", "a", "b", "b"], 0.5).sum().item()
+    2
+    """
+    plain = [_plain(key) for key in keys]
+    return _chosen(plain, seed, strata, lambda size: max(round(share * size), 1))
+
+
+def count_duplicates(
+    parts: Mapping[str, Sequence[str | bytes]],
+    labels: Mapping[str, Sequence[Hashable]] | None = None,
+) -> dict[str, int]:
+    """Counts the rows that stand more than once in the parts of a set.
+
+    Args:
+        parts: Dict of part -> what each of its rows is known by, as for `held_out`.
+        labels: Optional dict of part -> the label of each of its rows.
+
+    Returns:
+        Dict of where they stand -> number, of those that are not 0.
+
+    Example:
+    >>> from keras_transformers.splits import count_duplicates
+    >>> count_duplicates({"train": ["a", "b", "b"], "test": ["b", "c"]})
+    {'repeated in train': 1, 'of test also in train': 1}
+    """
+    plain = {part: [_plain(key) for key in keys] for part, keys in parts.items()}
+    counts: collections.Counter[str] = collections.Counter()
+    seen: dict[str, set[bytes]] = {}
+    for part, keys in plain.items():
+        counts[f"repeated in {part}"] = len(keys) - len(set(keys))
+        for other, known in seen.items():
+            counts[f"of {part} also in {other}"] = sum(key in known for key in keys)
+        seen[part] = set(keys)
+    labels_of: dict[bytes, set[Hashable]] = collections.defaultdict(set)
+    for part, of_part in (labels or {}).items():
+        for key, label in zip(plain[part], of_part, strict=True):
+            labels_of[key].add(label)
+    counts["with several labels"] = sum(len(found) > 1 for found in labels_of.values())
+    return dict(+counts)
+
+
+def _chosen(
+    keys: Sequence[bytes],
+    seed: int,
+    strata: Sequence[Hashable] | None,
+    wanted_of: Callable[[int], float],
+) -> Array:
+    """Bool `(rows,)`: of each stratum `wanted_of(its rows)`, by the hashes of the keys."""
     rows_of: dict[bytes, list[int]] = collections.defaultdict(list)
-    for row, key in enumerate(plain):
+    for row, key in enumerate(keys):
         rows_of[key].append(row)
-    chosen = np.zeros(len(plain), bool)
+    chosen = np.zeros(len(keys), bool)
     order = sorted(rows_of, key=lambda key: _hashed(key, seed))
     groups: dict[Hashable, list[bytes]] = collections.defaultdict(list)
     for key in order:
         groups[None if strata is None else _stratum(strata, rows_of[key])].append(key)
     for keys_of_group in groups.values():
-        size = sum(len(rows_of[key]) for key in keys_of_group)
-        wanted, taken = number * size / max(len(plain), 1), 0
+        wanted = wanted_of(sum(len(rows_of[key]) for key in keys_of_group))
+        taken = 0
         for key in keys_of_group[: len(keys_of_group) - 1]:  # never all
             if taken + 0.5 > wanted:
                 break
             chosen[rows_of[key]] = True
             taken += len(rows_of[key])
-    if number < 1 or not chosen.any():
-        raise ValueError(
-            f"{len(plain):,} rows with {len(rows_of):,} different texts or images are too few to "
-            "hold some out; give what to validate by as well."
-        )
     return chosen
 
 

@@ -93,8 +93,10 @@ MAY_IMPORT = {
         "entities",
         "placeables",
         "text.glossary",
+        "vision",
     ],
     "export": [
+        "array_files",
         "contexts",
         "layers",
         "models",

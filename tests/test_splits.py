@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformers.splits import LARGEST, MOST, held_out, number_held_out
+from keras_transformers.splits import (
+    LARGEST,
+    MOST,
+    PARTS,
+    count_duplicates,
+    find_parts,
+    held_out,
+    number_held_out,
+    part_of,
+    share_held_out,
+)
 
 KEYS = st.lists(st.text("abc ", max_size=3), min_size=5, max_size=60)
 
@@ -75,3 +85,41 @@ def test_a_second_part_shares_nothing_with_the_first_and_seeds_differ():
 def test_too_few_rows_are_refused(keys):
     with pytest.raises(ValueError, match=f"{len(keys)} rows with .* too few to hold some out"):
         held_out(keys)
+
+
+def test_the_usual_names_of_parts_are_known_in_any_case_and_others_are_not():
+    for part, names in PARTS.items():
+        assert {part_of(name) for name in (*names, *map(str.upper, names), f" {part} ")} == {part}
+    assert [part_of(name) for name in ("trains", "cat", "", "test2")] == [None] * 4
+    assert find_parts("a", ["Val", "cat", "TRAIN"]) == {"train": "TRAIN", "valid": "Val"}
+    with pytest.raises(ValueError, match="a has more than one split for valid: val, dev"):
+        find_parts("a", ["train", "val", "dev"], "split")
+
+
+@settings(max_examples=60, deadline=None)
+@given(KEYS, st.floats(0.05, 0.9), st.integers(0, 3))
+def test_a_share_keeps_copies_together_and_takes_some_of_every_stratum_but_never_all(
+    keys, share, seed
+):
+    plain = [" ".join(key.split()) for key in keys]
+    strata = [len(text) % 2 for text in plain]
+    chosen = share_held_out(keys, share, seed, strata)
+    held = {plain[row] for row in np.flatnonzero(chosen)}
+    assert not held & {plain[row] for row in np.flatnonzero(~chosen)}
+    for stratum in set(strata):
+        texts = {text for text, of in zip(plain, strata, strict=True) if of == stratum}
+        assert bool(texts & held) == (len(texts) > 1) and not texts <= held
+
+
+def test_duplicates_are_counted_within_parts_between_them_and_between_labels():
+    parts = {"train": ["a", "b", "A "], "valid": ["c", "b"], "test": ["a", "c", "d"]}
+    labels = {"train": [0, 1, 0], "valid": [0, 0], "test": [1, 0, 0]}
+    expected = {
+        "repeated in train": 1,
+        "of valid also in train": 1,
+        "of test also in train": 1,
+        "of test also in valid": 1,
+    }
+    assert count_duplicates(parts) == expected
+    assert count_duplicates(parts, labels) == expected | {"with several labels": 2}
+    assert count_duplicates({"train": ["a"], "test": [b"b"]}) == {}

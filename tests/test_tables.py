@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_transformers import tables
 from keras_transformers.label_lists import numbered
 from keras_transformers.tables import LABELS, Column, read_table
-from keras_transformers.text import read_labelled, read_pairs
+from keras_transformers.text import read_labelled, read_pairs, read_tagged
 
 COLUMNS = (Column(("file", "image")), LABELS)
 PACK = {".gz": gzip.compress, ".xz": lzma.compress}
@@ -268,3 +268,37 @@ def test_a_pattern_that_nothing_fits_or_too_much_is_refused(tmp_path, monkeypatc
     monkeypatch.setattr("keras_transformers.tables.patterns.IN_MEMORY", 16)
     with pytest.raises(ValueError, match="The 1 files that fit .* must have at most .* GiB"):
         tables.read_rows(f"{tmp_path}/*.jsonl", [tables.TEXTS], "texts")
+
+
+@pytest.mark.parametrize(
+    ("header", "order"),
+    [("image_id,label", 1), ("Label,picture", -1), ("photo,Category", 1), ("class,photo", -1)],
+)
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_one_name_of_the_labels_makes_a_header_and_no_class(header, order, separator, tmp_path):
+    rows = [["a.png", "cat"], ["b.png", "dog"]]
+    lines = [header.split(","), *(row[::order] for row in rows)]
+    path = tmp_path / ("a.csv" if separator == "," else "a.tsv")
+    path.write_text("\n".join(map(separator.join, lines)))
+    assert [values for _, values in read_table(path, COLUMNS, "file and labels")[0]] == rows
+    found = tables.read_rows(path, (tables.TEXTS, LABELS), "text and class")
+    assert [values for _, values in found.kept] == rows and found.read == 2
+    assert read_labelled(path).classes == ["cat", "dog"]
+
+
+def test_a_name_of_the_labels_is_data_where_no_labels_are_wanted_or_in_another_line(tmp_path):
+    (tmp_path / "a.tsv").write_text("class\tKlasse\nlabel\tEtikett\n")
+    assert read_pairs(tmp_path / "a.tsv").sources == ["class", "label"]
+    (tmp_path / "b.tsv").write_text("a text\tgood\na class\tlabel\n")
+    assert read_labelled(tmp_path / "b.tsv").classes == ["good", "label"]
+    with pytest.raises(
+        ValueError, match="c.csv, line 1: there is no column for text .*id, tweet, "
+    ):
+        (tmp_path / "c.csv").write_text("id,tweet,label\n1,hello,good\n")
+        read_labelled(tmp_path / "c.csv")
+
+
+def test_one_name_of_the_tags_makes_a_header_and_no_tag(tmp_path):
+    (tmp_path / "a.csv").write_text("Satz,ner_tags\nAda lacht,B-PER O\nBo,B-PER\n")
+    corpus = read_tagged(tmp_path / "a.csv")
+    assert corpus.words == [["Ada", "lacht"], ["Bo"]] and corpus.classes() == ["O", "B-PER"]

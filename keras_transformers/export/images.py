@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, ClassProblem
+from keras_transformers.array_files import ANIMATED
 from keras_transformers.export.classes import Classes
 from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_images
@@ -15,7 +16,7 @@ from keras_transformers.export.programs import Program, image_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.vision import Preprocessing
 from keras_transformers.vision.corpus import ImageCorpus
-from keras_transformers.vision.decoding import NAMES, kinds
+from keras_transformers.vision.decoding import NAMES, is_animated, kinds
 
 
 def decoded_each(
@@ -52,7 +53,9 @@ def _decoded_or_named(
     size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
     message = f"is no {NAMES}; its size in bytes:"
     check = tf.debugging.Assert(tf.reduce_any(known), [*named, message, size])
-    with tf.control_dependencies([check]):
+    message = f"is an animation; {ANIMATED} are not read. Its size in bytes:"
+    still = tf.debugging.Assert(~is_animated(encoded), [*named, message, size])
+    with tf.control_dependencies([check, still]):
         results, good = _attempt(decode, tf.identity(encoded), outputs)
     kind = tf.boolean_mask(list(of_kind), known)
     message = "is a broken file, or one cut off:"

@@ -13,7 +13,9 @@ from keras_transformers.fitting.folder import write_held
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared, uncompiled
 from keras_transformers.precision import in_precision, is_quantised
-from keras_transformers.tables import Chosen
+from keras_transformers.splits import find_parts, part_of
+from keras_transformers.tables import ENDINGS, Chosen, ending
+from keras_transformers.tables.memory import name_of
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
@@ -27,6 +29,7 @@ from keras_transformers.training import (
     unmerge,
 )
 from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.vision.folders import folders_in, parts_of_folder
 
 WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
 CLIP_NORM = 1.0
@@ -34,7 +37,6 @@ CLIP_NORM = 1.0
 # regret").
 LORA_RATE = 10
 COMPILED_FROM = 300  # steps; XLA takes longer to compile than fewer would gain
-VALIDATION = ("valid", "validation", "val", "dev")  # what people call that part of a set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,15 +259,56 @@ def class_scores(probabilities: Array, labels: Array, classes: Sequence[str]) ->
     return {**numbers, "rows": len(labels), "of_unknown_classes": int(unknown.sum())}
 
 
-def parts_of(data: Any, valid: Any) -> tuple[Any, Any]:
+def parts_of(data: Any, valid: Any, verbose: Any) -> tuple[Any, Any]:
     """What is learned from and what is watched by, where one thing has both.
 
-    That is a dict with `train` and `validation`, as `datasets` has them. None: to be held out.
+    That is a dict with `train` and `validation`, as `datasets` has them, or a folder with such
+    folders or files, by any name in `splits.PARTS`. None: to be held out of what is learned from.
+    Nothing is learned from a test set or another part; unless `verbose` is 0, this is printed.
+
+    Raises:
+        ValueError: If two names stand for one part, or all are parts and none is to learn from.
     """
-    if valid is not None or not hasattr(data, "keys") or "train" not in data:
+    if isinstance(data, Mapping):
+        where, parts = name_of(data), _parts_of_dict(data)
+    elif isinstance(data, str | pathlib.PurePath) and pathlib.Path(data).is_dir():
+        where, parts = str(data), _parts_of_folder(pathlib.Path(data))
+    else:
         return data, valid
-    found = [name for name in VALIDATION if name in data]
-    return data["train"], data[found[0]] if found else None
+    if "train" not in parts:
+        return data, valid
+    train = parts.pop("train")
+    if valid is None:
+        valid = parts.pop("valid", None)
+    if parts and verbose:
+        watched = "" if valid is not None else ", and a share of it is held out to watch by"
+        print(f"{where}: only `train` is learned from{watched}; not used: {', '.join(parts)}")
+    return train, valid
+
+
+def _parts_of_dict(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Dict of "train", "valid", "test" and other keys to what they hold."""
+    rest = {str(key): value for key, value in data.items()}
+    parts = find_parts(name_of(data), rest, "part")
+    if parts and len(parts) == len(rest) and "train" not in parts:
+        raise ValueError(f"{name_of(data)} has no part `train` beside {', '.join(rest)}")
+    return {part: rest.pop(key) for part, key in parts.items()} | rest
+
+
+def _parts_of_folder(path: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Dict of "train", "valid", "test" and other names to folders, or files; {} without parts."""
+    folders = folders_in(path)
+    if folders:
+        parts = parts_of_folder(path)
+        others = [name for name in folders if name not in parts.values()]
+        names = parts | {name: name for name in others}
+        return {part: path / name for part, name in names.items()} if parts else {}
+    files = [file for file in sorted(path.iterdir()) if ending(file) in (".txt", *ENDINGS)]
+    stems = [file.name.split(".")[0] for file in files]
+    parts = find_parts(str(path), stems, "file")
+    if "train" not in parts or len(parts) == 1:
+        return {}
+    return {part_of(stem) or stem: file for stem, file in zip(stems, files, strict=True)}
 
 
 def in_two(asked: Asked, whole: Any, watched: Any, split: Callable[[Any, int], Any]) -> Any:

@@ -47,7 +47,7 @@ class _OfTexts(TextClassifierFitting):
         self, data: Any, valid: Any, asked: Asked, **options: Any
     ) -> tuple[Fitted, dict[str, Any]]:
         """Trains on texts, or as `TextClassifierFitting` where there are labels too."""
-        data, valid = parts_of(data, valid)
+        data, valid = parts_of(data, valid, asked.verbose)
         if options or names_column(data, LABELS, asked.columns):
             return super().fit(data, valid, asked, **options)
         train = read_texts(data, asked.columns)

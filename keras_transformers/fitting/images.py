@@ -1,7 +1,6 @@
 """Classifiers of images learn classes or several labels."""
 
 import dataclasses
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import tensorflow as tf
 from keras_transformers import export
 from keras_transformers.annotations import ClassProblem
 from keras_transformers.fitting.base import (
-    VALIDATION,
     Asked,
     Fitted,
     class_scores,
@@ -31,8 +29,6 @@ from keras_transformers.vision import (
     read_images,
     training_batches,
 )
-from keras_transformers.vision.folders import folders_in
-from keras_transformers.vision.given import content_keys
 
 SEPARATOR = ","
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
@@ -68,7 +64,7 @@ class ImageClassifierFitting(Fitted):
 
         Args:
             data, valid: What `vision.read_images` reads; `valid` None holds some out. Of a folder
-                with folders `train` and `valid` (or `val` ...) these are taken.
+                with parts such as `train` and `test` see `base.parts_of`.
             asked: See there.
             problem_type: "multi_label_classification" where an image can have several labels.
             label_separator: What stands between these in one str.
@@ -78,7 +74,7 @@ class ImageClassifierFitting(Fitted):
         Returns:
             The classifier, and the history.
         """
-        data, valid = _parts_of_folder(*parts_of(data, valid))
+        data, valid = parts_of(data, valid, asked.verbose)
         between = label_separator if problem_type == SEVERAL else None
         train = read_images(data, None, between, asked.columns)
         if self.held.labels and set(train.classes) <= set(self.held.labels):
@@ -158,17 +154,5 @@ class ImageEncoderFitting(ImageClassifierFitting):
 def split(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:
     """What is learned from, and what `splits.held_out` chooses: of every class the same share."""
     strata = None if corpus.several else corpus.labels.tolist()
-    chosen = held_out(content_keys(corpus), seed, strata)
+    chosen = held_out(corpus.content_keys(), seed, strata)
     return corpus.select(np.flatnonzero(~chosen)), corpus.select(np.flatnonzero(chosen))
-
-
-def _parts_of_folder(data: Any, valid: Any) -> tuple[Any, Any]:
-    """The folders `train` and `valid` of a folder that has them, in any case."""
-    if valid is not None or not isinstance(data, str | pathlib.PurePath):
-        return data, valid
-    path = pathlib.Path(data)
-    names = {name.lower(): name for name in folders_in(path)} if path.is_dir() else {}
-    found = [names[name] for name in VALIDATION if name in names]
-    if "train" not in names or not found:
-        return data, valid
-    return path / names["train"], path / found[0]

@@ -58,7 +58,7 @@ class TextClassifierFitting(Fitted):
         self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Fitted, dict[str, Any]]:
         """Trains as `fit` does, or where each word of a text has a tag, as `TextTaggerFitting`."""
-        data, valid = parts_of(data, valid)
+        data, valid = parts_of(data, valid, asked.get("verbose", "auto"))
         data = list(data) if hasattr(data, "__next__") else data  # it is gone through twice
         problem = options.get("problem_type")
         if problem == TAGGING or problem is None and holds_tags(data, asked["columns"]):
@@ -87,7 +87,7 @@ class TextClassifierFitting(Fitted):
         Returns:
             The classifier, and the history.
         """
-        data, valid = parts_of(data, valid)
+        data, valid = parts_of(data, valid, asked.verbose)
         train = targets_of(data, asked.columns, problem_type, label_separator, self.held.labels)
         watched = None
         if valid is not None:

@@ -60,7 +60,7 @@ class TextTaggerFitting(Fitted):
                 f"fit: `problem_type` of a text_tagger must be {TAGGING!r}. "
                 f"Received: {problem_type!r}"
             )
-        data, valid = parts_of(data, valid)
+        data, valid = parts_of(data, valid, asked.verbose)
         train = read_tagged(data, asked.columns)
         labels = self._labels(train)
         watched = None if valid is None else read_tagged(valid, asked.columns).within(labels)

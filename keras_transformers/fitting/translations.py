@@ -46,7 +46,7 @@ class TranslatorFitting(Fitted):
         Returns:
             Itself, and the history.
         """
-        data, valid = parts_of(data, valid)
+        data, valid = parts_of(data, valid, asked.verbose)
         train = read_pairs(data, columns=asked.columns)
         watched = None if valid is None else read_pairs(valid, columns=asked.columns)
         train, watched = in_two(asked, train, watched, PairCorpus.split)

@@ -102,7 +102,7 @@ class Predictor(Learning):
 
         Args:
             raw: One thing, or a list, tuple, array or other iterable of them. A text is a str or
-                UTF-8 bytes. An image is the path of a file, the bytes of one, a uint8 array
+                UTF-8 bytes. An image is the path of a file, the bytes of one, an array of bytes
                 `(height, width)` or `(height, width, channels)`, or a Pillow image; an array of
                 four axes is many images.
             batch_size: Rows of a request; by default 1,024 texts or 64 images.

@@ -7,18 +7,24 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, StrPath
-from keras_transformers.array_files import as_bytes, is_array, read_array
+from keras_transformers.array_files import (
+    ANIMATED,
+    as_bytes,
+    is_animated_webp,
+    is_pillow,
+    read_array,
+    upright_pillow,
+)
 from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
-
-CHANNELS = (1, 3, 4)
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+from keras_transformers.vision.sources import encoded_image
 
 
 class ImagePredictor(Predictor):
-    """A predictor of images: each a path, the bytes of a file, a uint8 array or a Pillow image.
+    """A predictor of images: each a path, the bytes of a file, an array or a Pillow image.
 
-    Files are JPEG, PNG, GIF, BMP or WebP. Arrays, `.npy` and TIFF files and Pillow images go to the
-    model as PNG, without loss. What has an orientation in EXIF is taken upright.
+    Files are JPEG, PNG, GIF, BMP or still WebP. Arrays hold unsigned bytes, or floats in [0, 1].
+    They, `.npy` and TIFF files, and Pillow images go to the model as PNG, without loss, as `fit`
+    and `evaluate` read them. What has an orientation in EXIF is taken upright.
 
     Example:
     >>> from keras_transformers.predictors import ImagePredictor
@@ -30,7 +36,7 @@ class ImagePredictor(Predictor):
     rows = 64
 
     def _is_one(self, raw: Any) -> bool:
-        if _is_pillow(raw) or isinstance(raw, pathlib.PurePath):
+        if is_pillow(raw) or isinstance(raw, pathlib.PurePath):
             return True
         if isinstance(raw, np.ndarray) and raw.dtype.kind not in "OSU":
             return raw.ndim != 4
@@ -39,19 +45,15 @@ class ImagePredictor(Predictor):
     def _encoded(self, item: Any) -> Any:
         if isinstance(item, str | pathlib.PurePath):
             item = _read(item)
-        if isinstance(item, bytes | bytearray):
-            item = bytes(item)
-            if not is_array(item):
-                return item
-            item = _read_array(item)
-        if _is_pillow(item):
-            item = _pixels(item)
-        if not isinstance(item, np.ndarray):
+        if not isinstance(item, bytes | bytearray | np.ndarray) and not is_pillow(item):
             raise ValueError(
-                "must be an image: the path of a file, its bytes, a uint8 array or a Pillow "
-                f"image. {received(item)}"
+                "must be an image: the path of a file, its bytes, an array or a Pillow image. "
+                f"{received(item)}"
             )
-        return _png(item)
+        encoded = encoded_image(item)
+        if is_animated_webp(encoded):
+            raise ValueError(f"must be a still image; {ANIMATED} are not read.")
+        return encoded
 
     def _failure(self, error: Exception) -> str:
         return "must be a JPEG, PNG, GIF, BMP or WebP image that is whole; it cannot be decoded."
@@ -122,8 +124,8 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
             item = _read(item)
         if isinstance(item, bytes | bytearray):
             item = _read_array(bytes(item))
-        if _is_pillow(item):
-            item = np.asarray(item)
+        if is_pillow(item):
+            item = np.asarray(upright_pillow(item))
         if not isinstance(item, np.ndarray) or item.ndim not in (2, 3) or 0 in item.shape:
             raise ValueError(
                 "must be an array (height, width, channels), or a .npy file of one. "
@@ -207,11 +209,6 @@ class SegmenterPredictor(ImagePredictor):
         return {"map": found.tolist(), "shares": dict(largest)}
 
 
-def _is_pillow(thing: Any) -> bool:
-    """Whether it is a Pillow image, which may not be installed."""
-    return hasattr(thing, "getbands") and hasattr(thing, "convert")
-
-
 def _read(path: StrPath) -> bytes:
     try:
         return pathlib.Path(path).read_bytes()
@@ -225,25 +222,3 @@ def _read_array(content: StrPath | bytes) -> Array:
         return read_array(content)
     except ValueError as error:
         raise ValueError(f"must be an array of pixels; the file {error}") from None
-
-
-def _pixels(image: Any) -> Array:
-    """The pixels of a Pillow image, uint8, upright."""
-    from PIL import ImageOps  # there is an image of it
-
-    image = ImageOps.exif_transpose(image)
-    if image.mode not in MODES.values():
-        transparent = image.mode in ("LA", "PA") or "transparency" in image.info
-        image = image.convert("RGBA" if transparent else "L" if image.mode == "1" else "RGB")
-    return np.asarray(image)
-
-
-def _png(pixels: Array) -> bytes:
-    """PNG bytes of an array."""
-    shape = pixels.shape if pixels.ndim == 3 else (*pixels.shape, 1)
-    if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in CHANNELS or 0 in shape:
-        raise ValueError(
-            "must be a uint8 array (height, width) or (height, width, channels) with 1, 3 or 4 "
-            f"channels. Received: {pixels.dtype} {pixels.shape}"
-        )
-    return tf.io.encode_png(pixels.reshape(shape)).numpy()

@@ -60,8 +60,9 @@ class Learning:
                 "shards/*.jsonl", of at most 1 GiB together; of a folder of images by
                 class; of a text file; a DataFrame, a Hugging Face dataset, a `tf.data.Dataset`, a
                 dict of columns, a tuple of them, or an iterable of tuples or dicts. See
-                `tables.read_rows` for which columns are taken. A dict with `train` and `validation`
-                has both parts.
+                `tables.read_rows` for which columns are taken. A dict or a folder with `train` and
+                `validation`, or other usual names of these, has both parts; nothing is learned
+                from its test set.
             valid: What to watch by, the same; None holds a part of `data` out: a tenth, from 50 to
                 1,000 rows and at most a fifth, by the hashes of the texts or images, see
                 `splits.held_out`.

@@ -106,9 +106,18 @@ def chosen_columns(chosen: Chosen, columns: Sequence[Column]) -> list[str | int]
 
 
 def is_header(cells: Sequence[str], columns: Sequence[Column]) -> bool:
-    """Whether the first line of a file names columns: as many known names as are wanted."""
+    """True if the first line of a file names columns.
+
+    It does if as many of its cells are known names as columns are wanted. One name is enough if it
+    is a name of the labels, which are the last column, as in `image_id,label`: no class is called
+    "label".
+    """
+    names = [plain(cell) for cell in cells]
+    labels = columns[-1].names if columns[-1].holds == "labels" else ()
+    if len(names) >= len(columns) and not set(names).isdisjoint(labels):
+        return True
     known = {name for column in columns for name in column.names}
-    return sum(plain(cell) in known for cell in cells) >= len(columns)
+    return sum(name in known for name in names) >= len(columns)
 
 
 def positions_of(

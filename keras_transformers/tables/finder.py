@@ -67,6 +67,10 @@ class Finder:
         )
         if named:
             positions = positions_of(self._at(number), texts, self.columns, self.chosen)
+            if len(texts) == len(self.columns) and positions.count(None) == 1:
+                # The name that is not known stands for the column that is left.
+                (position,) = set(range(len(texts))) - set(positions)
+                positions[positions.index(None)] = position
             if None in positions:
                 raise not_found(self._at(number), texts, self.columns, positions)
             self.positions = [each for each in positions if each is not None]

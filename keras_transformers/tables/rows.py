@@ -67,8 +67,10 @@ def read_table(
     r"""The rows of a table in a file, and how many were left out for what reason.
 
     The first line may name the columns: it does if as many of its cells are known names as columns
-    are wanted, and where `chosen` has names. Others are then passed over. Without names there must
-    be as many columns as are wanted, in their order. Objects and Parquet always have names.
+    are wanted, if one is a name of the labels that are wanted, and where `chosen` has names. A
+    single name that is not known then stands for the single column that is left; others are passed
+    over. Without names there must be as many columns as are wanted, in their order. Objects and
+    Parquet always have names.
 
     Args:
         path: The file.

@@ -11,10 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
+from keras_transformers.array_files import ANIMATED, is_animated_webp
+from keras_transformers.splits import share_held_out
 from keras_transformers.tables import account
 from keras_transformers.vision import decoding
 from keras_transformers.vision.labels import class_names
 from keras_transformers.vision.orientation import LEFT_TO_RIGHT, TRANSPOSED, UPSIDE_DOWN
+from keras_transformers.vision.sources import content_key
 
 LEAST_SIDE = 1.0  # pixels of a box inside its image; less is nothing
 
@@ -137,22 +140,34 @@ class DetectionCorpus:
         text += f"{self.read:,}"
         return text + account(left_out=self.left_out, repaired=self.repaired)
 
-    def select(self, indices: Sequence[int]) -> Self:
+    def select(self, indices: Iterable[int]) -> Self:
         """The images at these positions, as a corpus."""
-        indices = [int(index) for index in indices]
+        chosen = [int(index) for index in indices]
         return dataclasses.replace(
             self,
-            images=[self.images[i] for i in indices],
-            sizes=self.sizes[indices],
-            boxes=[self.boxes[i] for i in indices],
-            labels=[self.labels[i] for i in indices],
+            images=[self.images[i] for i in chosen],
+            sizes=self.sizes[chosen],
+            boxes=[self.boxes[i] for i in chosen],
+            labels=[self.labels[i] for i in chosen],
         )
 
+    def content_keys(self) -> list[bytes]:
+        """What each image is known by, so that copies stay together: a hash of its content."""
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            return list(pool.map(content_key, self.images))
+
     def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora: the second gets `share` of the images at random, but never all or none."""
-        order = np.random.default_rng(seed).permutation(len(self))
-        number = min(max(round(share * len(self)), 1), len(self) - 1)
-        return self.select(sorted(order[number:])), self.select(sorted(order[:number]))
+        """Two corpora: the second gets `share` of the images, but never all or none.
+
+        By the content of the images, see `splits.share_held_out`: copies of one stay together.
+
+        Raises:
+            ValueError: If all images are copies of one.
+        """
+        second = share_held_out(self.content_keys(), share, seed)
+        if not second.any():
+            raise ValueError(f"{self.name}: {len(self):,} images of one content cannot be split")
+        return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
     def pixels(self, index: int) -> Array:
         """uint8 `(height, width, 3)` of one image."""
@@ -215,6 +230,8 @@ def _size(image: Array | bytes | str) -> tuple[int, int, int] | str:
         image = pathlib.Path(image).read_bytes()
     if not image:
         return "empty images"
+    if is_animated_webp(image):
+        return ANIMATED
     try:
         height, width, _, turned = map(int, decoding.measured(image))
         return height, width, turned

@@ -1,6 +1,7 @@
 """Labelled images from arrays, encoded bytes or files; what is left out is counted."""
 
 import collections
+import concurrent.futures
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, Self
@@ -10,11 +11,13 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
 from keras_transformers.array_files import channels_first
+from keras_transformers.label_lists import numbered, several_hot
+from keras_transformers.splits import share_held_out
 from keras_transformers.streams import orders
 from keras_transformers.tables import account
 from keras_transformers.vision.labels import checked_labels, class_names, of_classes
 from keras_transformers.vision.preprocessing import Preprocessing
-from keras_transformers.vision.sources import inspected, pixels_of_file
+from keras_transformers.vision.sources import content_key, inspected, pixels_of_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,8 +149,10 @@ class ImageCorpus:
                 f"{name}: there must be a label for each image. Received: {len(encoded)} images, "
                 f"{len(labels)} labels"
             )
-        corpus = cls(name, class_names(name, classes, labels), labels, encoded, len(labels))
-        return corpus.usable()
+        names = class_names(name, classes, labels)
+        corpus = cls(name, names, labels, encoded, len(labels)).usable()
+        # A last class of which no image is usable is no class, unless it was given.
+        return dataclasses.replace(corpus, classes=class_names(name, classes, corpus.labels))
 
     def usable(self) -> Self:
         """Those of the encoded images or files that can be decoded, with their `bands`.
@@ -163,6 +168,34 @@ class ImageCorpus:
         counts.update(problem for problem in problems if problem)
         looked = dataclasses.replace(self, bands=bands, left_out=dict(counts))
         return looked.select(kept)._not_empty()
+
+    def labelled(
+        self,
+        names: Sequence[str | Sequence[str]],
+        classes: Sequence[str] | None = None,
+        separator: str | None = None,
+    ) -> Self:
+        """The images with labels by their names; those whose labels do not fit are left out.
+
+        To be called of usable images: a class of which no image is left is then no class.
+
+        Args:
+            names: For each image a str, or a list of str.
+            classes, separator: As for `label_lists.numbered`.
+        """
+        pairs = [(str(position), label) for position, label in enumerate(names)]
+        result = numbered(pairs, classes, separator, self.left_out)
+        if separator is None:
+            labels = np.array(result.labels, np.int32)
+        else:
+            labels = several_hot(result.labels, len(result.classes), "uint8")
+        return dataclasses.replace(
+            self.select([int(position) for position in result.things]),
+            labels=labels,
+            classes=result.classes,
+            left_out=result.left_out,
+            noted=result.noted,
+        )
 
     def _not_empty(self) -> Self:
         if not len(self):
@@ -211,17 +244,22 @@ class ImageCorpus:
         bands = None if self.bands is None else self.bands[indices]
         return dataclasses.replace(self, labels=self.labels[indices], images=images, bands=bands)
 
-    def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora: the second gets `share` of each class at random, but never all or none.
+    def content_keys(self) -> list[bytes]:
+        """What each image is known by, so that copies stay together: a hash of its content."""
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            return list(pool.map(content_key, self.images))
 
-        (Of a class with a single image it gets none.) An image with several labels counts as one of
+    def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
+        """Two corpora: the second gets `share` of each class, but never all or none.
+
+        By the content of the images, see `splits.share_held_out`: copies of one stay together, and
+        of a class with a single image it gets none. An image with several labels counts as one of
         the rarest of them.
         """
-        rng = np.random.default_rng(seed)
-        second = np.zeros(len(self), bool)
-        for indices in of_classes(self.labels):
-            number = min(max(round(share * len(indices)), 1), len(indices) - 1)
-            second[rng.permutation(indices)[:number]] = True
+        strata = np.zeros(len(self), int)
+        for stratum, indices in enumerate(of_classes(self.labels)):
+            strata[indices] = stratum
+        second = share_held_out(self.content_keys(), share, seed, strata.tolist())
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
     def sample(self, number: int, seed: int = 0) -> Self:

@@ -1,11 +1,13 @@
 """Encoded images as pixels, in TensorFlow's graph: the same in training and in a SavedModel.
 
 The pixels are those of Pillow with `ImageOps.exif_transpose`: JPEG with its accurate transform,
-upright as EXIF says, grey by its formula, palettes looked up. Of an animation the first frame.
+upright as EXIF says, grey by its formula, palettes looked up. Of an animated GIF the first frame;
+an animated WebP file is refused, which TensorFlow must not decode.
 """
 
 import tensorflow as tf
 
+from keras_transformers.array_files import ANIMATED, ANIMATION_FLAG, WEBP_HEADER
 from keras_transformers.vision.orientation import number, orientation, read, upright
 
 KINDS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
@@ -30,9 +32,20 @@ def decoded(encoded: tf.Tensor, channels: int) -> tf.Tensor:
         channels: 1 or 3; what has others is converted, an alpha channel is dropped.
 
     Raises:
-        tf.errors.InvalidArgumentError: When it is computed, if it is no whole image.
+        tf.errors.InvalidArgumentError: When it is computed, if it is no whole image, or an
+            animated WebP file.
     """
     return with_channels(_natural(encoded, kinds(encoded))[0], channels)
+
+
+def is_animated(encoded: tf.Tensor) -> tf.Tensor:
+    """Bool scalar: True if an encoded image is a WebP animation; see `is_animated_webp`."""
+    header = tf.io.decode_raw(tf.strings.substr(encoded, 0, WEBP_HEADER), tf.uint8)
+    header = tf.pad(header, [[0, WEBP_HEADER - tf.size(header)]])
+    is_riff = tf.reduce_all(header[:4] == tf.constant(list(b"RIFF"), tf.uint8))
+    is_extended = tf.reduce_all(header[8:16] == tf.constant(list(b"WEBPVP8X"), tf.uint8))
+    flag = tf.bitwise.bitwise_and(header[WEBP_HEADER - 1], tf.constant(ANIMATION_FLAG, tf.uint8))
+    return is_riff & is_extended & (flag > 0)
 
 
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
@@ -65,6 +78,9 @@ def with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
 
 def _natural(encoded: tf.Tensor, of_kind: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """The pixels with the channels that they have, upright, and the orientation of the file."""
+    check = tf.debugging.Assert(~is_animated(encoded), [f"{ANIMATED} are not read"])
+    with tf.control_dependencies([check]):
+        encoded = tf.identity(encoded)
     image = tf.cond(
         of_kind["JPEG"],
         # Pillow's; the default is quicker and up to 10 of 256 away.

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.array_files import ENDINGS
+from keras_transformers.splits import find_parts
 from keras_transformers.vision.corpus import ImageCorpus
 
 OF_IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", *ENDINGS)
@@ -35,8 +36,9 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
 
     Raises:
         FileNotFoundError: If there is no such folder.
-        ValueError: If it holds no class folders, one of them is no folder of `classes`, or no image
-            is usable; without `classes` also if one of them is empty or has no usable image.
+        ValueError: If it holds no class folders, or those of the parts of a set (see
+            `parts_of_folder`), one of them is no folder of `classes`, or no image is usable;
+            without `classes` also if one of them is empty or has no usable image.
 
     Example:
     >>> import pathlib, tempfile, tensorflow as tf
@@ -55,6 +57,11 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
     folders = folders_in(path)
     if not folders:
         raise ValueError(f"{path} holds no folders; it must hold one folder of images a class")
+    if classes is None and (parts := parts_of_folder(path)):
+        raise ValueError(
+            f"{path} holds the parts of a set, {', '.join(parts.values())}, and no folders of "
+            "classes; read each part by itself"
+        )
     must_have_all = classes is None
     classes = folders if classes is None else list(classes)
     if not set(folders) <= set(classes):
@@ -78,6 +85,30 @@ def read_folder(path: StrPath, classes: Sequence[str] | None = None) -> ImageCor
         if must_have_all and label not in corpus.labels:
             raise ValueError(f"{path}: the class folder '{name}' has no usable image")
     return corpus
+
+
+def parts_of_folder(path: StrPath) -> dict[str, str]:
+    """Finds the folders of the parts of a set; none if the folders are those of classes.
+
+    A class may be called "train": such a folder is a part if another part, or nothing, is beside
+    it.
+
+    Args:
+        path: The folder in which they are.
+
+    Returns:
+        Dict of "train", "valid" and "test" to the name of its folder, of those that are there.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If two folders stand for one part, or all are parts and none is to learn from.
+    """
+    names = folders_in(path)
+    parts = find_parts(str(path), names)
+    if parts and len(parts) == len(names) and "train" not in parts:
+        raise ValueError(f"{path} has no folder `train` beside {', '.join(names)}")
+    is_set = "train" in parts and (len(parts) > 1 or len(names) == 1)
+    return parts if is_set else {}
 
 
 def folders_in(path: StrPath) -> list[str]:

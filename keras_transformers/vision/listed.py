@@ -1,7 +1,6 @@
 """Images that stand in tables, with any number of labels each."""
 
 import collections
-import dataclasses
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.label_lists import numbered, several_hot
 from keras_transformers.tables import LABELS, Column, read_table
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.folders import OF_IMAGES, files_under
@@ -106,21 +104,15 @@ def _beside(tables: Iterable[StrPath], seen: dict[str, str]) -> int:
 
 
 def _labelled(
-    corpus: ImageCorpus, given: Sequence[Any], classes: Sequence[str] | None, separator: str
+    corpus: ImageCorpus, names: Sequence[Any], classes: Sequence[str] | None, separator: str
 ) -> ImageCorpus:
     """A corpus of usable files with their labels, of which those with unknown ones are left out.
 
     Raises:
         ValueError: If none is left, or none has a label where they say what the classes are.
     """
-    found = numbered(zip(corpus.images, given, strict=True), classes, separator, corpus.left_out)
-    kept = set(found.things)
-    labels = several_hot(found.labels, len(found.classes), "uint8")
-    corpus = dataclasses.replace(
-        corpus.select([i for i, file in enumerate(corpus.images) if file in kept]),
-        labels=labels, classes=found.classes, left_out=found.left_out, noted=found.noted,
-    )  # fmt: skip
-    if not kept or not found.classes:
-        why = "no image has a label" if kept else "no image is left"
+    corpus = corpus.labelled(names, classes, separator)
+    if not len(corpus) or not corpus.classes:
+        why = "no image has a label" if len(corpus) else "no image is left"
         raise ValueError(f"{corpus.summary()}. There is nothing to learn: {why}.")
     return corpus

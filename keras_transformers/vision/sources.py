@@ -1,14 +1,22 @@
 """Encoded images and files, looked at once before they are used."""
 
 import concurrent.futures
+import hashlib
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array
-from keras_transformers.array_files import is_array, read_array
+from keras_transformers.array_files import (
+    ANIMATED,
+    is_animated_webp,
+    is_array,
+    pixels_of,
+    read_array,
+)
 from keras_transformers.vision.decoding import NAMES, measured, with_channels
 from keras_transformers.vision.preprocessing import Preprocessing
 
@@ -42,10 +50,44 @@ def _inspect(source: str | bytes) -> tuple[str | None, int]:
             return None, read_array(encoded).shape[-1]
         except ValueError:
             return "files that are no arrays of pixels", 0
+    if is_animated_webp(encoded):
+        return ANIMATED, 0
     try:
         return None, int(measured(encoded)[2])
     except (tf.errors.InvalidArgumentError, ValueError):
         return f"files that are no whole {NAMES}", 0
+
+
+def encoded_image(image: Any) -> bytes:
+    """The bytes of an image file that TensorFlow decodes; `fit`, `evaluate` and `predict` use it.
+
+    Args:
+        image: The bytes of a file; a Pillow image or an array, see `array_files.pixels_of`.
+
+    Returns:
+        As given; of pixels, and of files that TensorFlow does not read, a PNG file without loss.
+
+    Raises:
+        ValueError: If it is no image, in words that go on after its name. Bytes that are no array
+            are not looked at.
+    """
+    if isinstance(image, bytes | bytearray):
+        if not is_array(bytes(image)):
+            return bytes(image)
+        image = read_array(bytes(image))
+    png: bytes = tf.io.encode_png(pixels_of(image)).numpy()
+    return png
+
+
+def content_key(image: Array | bytes | str) -> bytes:
+    """A hash of pixels, of an encoded image or of a file: copies of an image have the same."""
+    if isinstance(image, str):
+        content = pathlib.Path(image).read_bytes()
+    elif isinstance(image, bytes):
+        content = image
+    else:
+        content = str(image.shape).encode() + np.ascontiguousarray(image).tobytes()
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def pixels_of_file(path: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:

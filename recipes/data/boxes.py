@@ -4,13 +4,14 @@ import dataclasses
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
 from keras_transformers.vision import DetectionCorpus, read_coco
 from keras_transformers.vision.decoding import measured
 
 from .embedded import find as find_embedded
 from .embedded import split_name
-from .own_files import own_files
+from .own_files import own_files, print_duplicates
 from .tfds import download, find, splits
 
 EMBEDDED = ("tree-crowns",)
@@ -88,10 +89,16 @@ def _from_coco(files, folders):
 
 
 def _with_boxes(data):
-    """The data; ValueError if a part has no box, by which nothing is learned or scored."""
+    """The data; ValueError if a part has no box, by which nothing is learned or scored.
+
+    Prints how many images stand in it more than once.
+    """
     for corpus in (data.train, data.valid, data.test):
         if corpus is not None and not corpus.number_of_boxes():
             raise ValueError(f"{corpus.summary()}. There is no box in it.")
+    corpora = {"train": data.train, "valid": data.valid, "test": data.test}
+    keys = {part: corpus.content_keys() for part, corpus in corpora.items() if corpus is not None}
+    print_duplicates(data.name, keys)
     return data
 
 
@@ -134,7 +141,10 @@ def _from_tfds(name, data_dir):
 
 
 def _in_pixels(boxes, encoded):
-    """Shares `(top, left, bottom, right)` as corner boxes in pixels."""
-    height, width = (int(side) for side in measured(encoded)[:2])
+    """Shares `(top, left, bottom, right)` as corner boxes in pixels; zeros of a broken image."""
+    try:
+        height, width = (int(side) for side in measured(encoded)[:2])
+    except tf.errors.InvalidArgumentError:  # `DetectionCorpus.checked` counts and leaves it out
+        height = width = 0
     top, left, bottom, right = np.asarray(boxes, float).reshape(-1, 4).T
     return np.stack([left * width, top * height, right * width, bottom * height], axis=1)

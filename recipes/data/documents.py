@@ -6,18 +6,18 @@ import dataclasses
 from keras_transformers.fitting.documents import in_parts
 from keras_transformers.label_lists import names_of
 from keras_transformers.shards import Shards
+from keras_transformers.splits import PARTS
 from keras_transformers.tables import LABELS, TEXTS
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import shakespeare
 from .embedded import split_name
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
-from .tfds import SPLITS, download, find, splits
+from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
+from .tfds import download, find, splits
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
 PIECE = 256  # words, of which one can be held out of a long text
-HELD_OUT = 20  # where there is no validation or test set, every so many texts make one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TextData:
 
     def corpora(self):
         """Dict of split -> corpus."""
-        return {split: getattr(self, split) for split in SPLITS}
+        return {split: getattr(self, split) for split in PARTS}
 
     def sample(self, **numbers):
         """So many texts of each split, drawn at random."""
@@ -104,13 +104,13 @@ def load_labelled(
 
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
-    files = dict(zip(SPLITS, paths, strict=True))
+    files = dict(zip(PARTS, paths, strict=True))
     if own_files(files):
-        return TextData("own files", **read(files))
+        return _report_duplicates(TextData("own files", **read(files)))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
-        return TextData(dataset, **_from_tfds(name, data_dir, labelled))
+        return _report_duplicates(TextData(dataset, **_from_tfds(name, data_dir, labelled)))
     name, folder = split_name(dataset, embedded)
     if name is None:
         raise ValueError(
@@ -118,6 +118,18 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
             "instance tfds:imdb_reviews), or give your own files with --train, --valid and --test."
         )
     return TextData(name, **embedded[name](folder=folder))
+
+
+def _report_duplicates(data):
+    """The data. Prints how many texts stand in it more than once; of a stream none is counted."""
+    corpora = data.corpora()
+    if data.shards is not None:
+        del corpora["train"]
+    labels = None
+    if all(corpus.labels is not None for corpus in corpora.values()):
+        labels = {split: list(map(str, corpus.labels)) for split, corpus in corpora.items()}
+    print_duplicates(data.name, {split: of.texts for split, of in corpora.items()}, labels)
+    return data
 
 
 def _read_documents(files):
@@ -182,22 +194,4 @@ def _from_tfds(name, data_dir, labelled):
         )
         return corpus.checked("its texts are empty")
 
-    corpora = {ours: read(theirs) for ours, theirs in splits(builder, name).items()}
-    for split in ("test", "valid"):
-        if split not in corpora:
-            corpora["train"], corpora[split] = _split(corpora["train"], split)
-    return corpora
-
-
-def _split(corpus, name):
-    """A corpus without every twentieth text, and these."""
-    if len(corpus) < HELD_OUT:
-        raise ValueError(f"{corpus.name}: too few texts, {len(corpus)}, to hold out a {name} set.")
-
-    def part(keep):
-        indices = [i for i in range(len(corpus)) if (i % HELD_OUT == 0) == keep]
-        labels = None if corpus.labels is None else [corpus.labels[i] for i in indices]
-        texts = [corpus.texts[i] for i in indices]
-        return dataclasses.replace(corpus, texts=texts, labels=labels)
-
-    return part(False), part(True)
+    return held_out_of({ours: read(theirs) for ours, theirs in splits(builder, name).items()})

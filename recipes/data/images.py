@@ -19,7 +19,7 @@ from ..published import is_published
 from . import own_images
 from .embedded import find as find_embedded
 from .embedded import split_name
-from .own_files import separator_of
+from .own_files import print_duplicates, separator_of
 from .tfds import download, find, splits
 
 EMBEDDED = ("fashion-mnist-12k",)
@@ -92,7 +92,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
 
 
 def _complete(dataset, corpora, valid_share, several):
-    """The data, what is missing held out; ValueError if there is too little."""
+    """The data, what is missing held out by content; ValueError if there is too little."""
     if "test" not in corpora:
         corpora["train"], corpora["test"] = corpora["train"].split(0.1)
     if "valid" not in corpora:
@@ -108,6 +108,9 @@ def _complete(dataset, corpora, valid_share, several):
             f"{dataset} has one class alone, {corpora['train'].classes[0]}: there is nothing to "
             "tell apart."
         )
+    keys = {part: corpus.content_keys() for part, corpus in corpora.items()}
+    labels = {part: list(map(str, corpus.labels.tolist())) for part, corpus in corpora.items()}
+    print_duplicates(dataset, keys, labels)
     return ImageData(dataset, **corpora)
 
 

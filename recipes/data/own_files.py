@@ -5,6 +5,7 @@ import pathlib
 
 from keras_transformers.models.settings import SEVERAL
 from keras_transformers.shards import Shards
+from keras_transformers.splits import count_duplicates
 
 SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 
@@ -76,3 +77,16 @@ def separator_of(data):
     """
     several = getattr(data, "problem_type", None) == SEVERAL
     return data.label_separator if several else None
+
+
+def print_duplicates(name, keys, labels=None):
+    """Prints how many rows of a set stand in it more than once; nothing if none does.
+
+    Args:
+        name: Of the set.
+        keys, labels: See `splits.count_duplicates`.
+    """
+    counts = count_duplicates(keys, labels)
+    if counts:
+        listed = ", ".join(f"{number:,} {where}" for where, number in counts.items())
+        print(f"{name}: duplicates, which stay: {listed}")

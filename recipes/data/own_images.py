@@ -2,16 +2,11 @@
 
 import numpy as np
 
+from keras_transformers.splits import PARTS, find_parts, part_of
 from keras_transformers.tables import ENDINGS, ending
 from keras_transformers.vision import ImageCorpus, read_folder, read_listed
-from keras_transformers.vision.folders import folders_in
+from keras_transformers.vision.folders import folders_in, parts_of_folder
 
-# What people call the parts of a set, in any case.
-NAMES = {
-    "train": ("train", "training"),
-    "valid": ("valid", "validation", "val", "dev"),
-    "test": ("test", "testing"),
-}
 FOR_SEVERAL = (
     "recipes.vit and recipes.swin learn from such with --problem-type multi_label_classification."
 )
@@ -26,10 +21,8 @@ def from_npz(path, name, several=False):
     except (ValueError, OSError) as error:  # pickled, damaged, or no archive at all
         raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from None
     arrays = {key.lower(): array for key, array in arrays.items()}
-    parts = {}
-    for part, names in NAMES.items():
-        found = [each for each in names if f"x_{each}" in arrays and f"y_{each}" in arrays]
-        parts |= {part: found[0]} if found else {}
+    pairs = [key.removeprefix("x_") for key in arrays if key.startswith("x_")]
+    parts = find_parts(str(path), [key for key in pairs if f"y_{key}" in arrays], "pair of arrays")
     needed = [f"{axis}_{part}" for part in ("train", "test") if part not in parts for axis in "xy"]
     missing = [key for key in needed if key not in arrays]
     if missing:
@@ -54,17 +47,18 @@ def from_npz(path, name, several=False):
 
 def _tables(path):
     """Dict of part -> its table in a folder, of those that are there."""
-    found = {}
-    for part, names in {**NAMES, "train": (*NAMES["train"], "labels")}.items():
-        theirs = []
-        for file in sorted(path.iterdir()):
-            kind, name = ending(file), file.name.lower().removesuffix(".gz").removesuffix(".xz")
-            theirs += [file] if kind in ENDINGS and name.removesuffix(kind) in names else []
-        if len(theirs) > 1:
-            listed = ", ".join(file.name for file in theirs)
+    tables = {}
+    for file in sorted(path.iterdir()):
+        kind, name = ending(file), file.name.lower().removesuffix(".gz").removesuffix(".xz")
+        stem = name.removesuffix(kind)
+        part = "train" if stem == "labels" else part_of(stem)
+        if kind in ENDINGS and part is not None:
+            tables.setdefault(part, []).append(file)
+    for part, files in tables.items():
+        if len(files) > 1:
+            listed = ", ".join(file.name for file in files)
             raise ValueError(f"{path} has more than one table for {part}: {listed}")
-        found |= {part: theirs[0]} if theirs else {}
-    return found
+    return {part: tables[part][0] for part in PARTS if part in tables}
 
 
 def from_tables(path, separator):
@@ -78,7 +72,7 @@ def from_tables(path, separator):
 def from_folder(path):
     """Dict of part -> corpus, of a folder with a folder of images for each class."""
     inside = folders_in(path)
-    parts = _parts(path, inside)
+    parts = parts_of_folder(path)
     if len(inside) < 2 and not parts and (tables := list(_tables(path).values())):
         raise ValueError(f"{path} has labels in a table, {tables[0].name}; {FOR_SEVERAL}")
     if not parts:
@@ -89,19 +83,3 @@ def from_folder(path):
     train = read_folder(path / parts.pop("train"))
     others = {part: read_folder(path / name, train.classes) for part, name in parts.items()}
     return {"train": train, **others}
-
-
-def _parts(path, inside):
-    """Dict of part -> its folder; empty where the folders are those of classes.
-
-    A class may be called "train": that is a part if another part, or nothing, is beside it.
-    """
-    found = {}
-    for part, names in NAMES.items():
-        theirs = [name for name in inside if name.lower() in names]
-        if len(theirs) > 1:
-            raise ValueError(f"{path} has more than one folder for {part}: {', '.join(theirs)}")
-        found |= {part: theirs[0]} if theirs else {}
-    if found and len(found) == len(inside) and "train" not in found:
-        raise ValueError(f"{path} has no folder `train` beside {', '.join(inside)}")
-    return found if "train" in found and (len(found) > 1 or len(inside) == 1) else {}

@@ -1,9 +1,7 @@
 """TensorFlow Datasets by name, with errors that say in a sentence what is wrong."""
 
 from keras_transformers.extras import needed_by
-
-# Our names of the splits, and what sets call them.
-SPLITS = {"train": ("train",), "valid": ("validation", "valid", "val"), "test": ("test",)}
+from keras_transformers.splits import find_parts
 
 
 def find(name, data_dir=None):
@@ -38,7 +36,7 @@ def download(builder, name):
 def splits(builder, name):
     """Dict of our name of a split -> the set's, of those it has; ValueError without train."""
     theirs = builder.info.splits
-    if "train" not in theirs:
+    found = find_parts(f"tfds:{name}", theirs, "split")
+    if "train" not in found:
         raise ValueError(f"tfds:{name} has no split train; it has {', '.join(theirs)}")
-    found = {ours: [split for split in known if split in theirs] for ours, known in SPLITS.items()}
-    return {ours: names[0] for ours, names in found.items() if names}
+    return found

@@ -1,11 +1,13 @@
 """Parallel text for the recipes: embedded sets, TensorFlow Datasets, or the user's own files."""
 
+import collections
 import dataclasses
 import functools
 import re
 
 from keras_transformers.contexts import without_context
 from keras_transformers.shards import Shards
+from keras_transformers.splits import PARTS
 from keras_transformers.tables import PAIRS
 from keras_transformers.text import (
     PairCorpus,
@@ -22,11 +24,10 @@ from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targe
 from .embedded import find as find_embedded
 from .embedded import split_name
 from .extra import extended
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, shards_of
-from .tfds import download, find
+from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
+from .tfds import download, find, splits
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
-SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # ours -> TFDS's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class TranslationData:
         Raises:
             ValueError: If there are several directions, which have their names, or a stream.
         """
-        corpora = {split: getattr(self, split) for split in SPLITS}
+        corpora = {split: getattr(self, split) for split in PARTS}
         if self.shards is not None or any(isinstance(x, JoinedCorpus) for x in corpora.values()):
             raise ValueError(
                 "--reverse is of one direction in memory. Exchange the --columns of a stream; name "
@@ -115,7 +116,21 @@ def load(
         raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
     columns = columns_of(columns)
     data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
+    _report_duplicates(data)
     return extended(data.reversed() if reverse else data, extra, upsample)
+
+
+def _report_duplicates(data):
+    """Prints how many sources stand more than once, of each direction; of a stream none."""
+    if data.shards is not None:
+        return
+    sources = collections.defaultdict(dict)
+    for split in PARTS:
+        corpus = getattr(data, split)
+        for direction, part in getattr(corpus, "parts", {data.name: corpus}).items():
+            sources[direction][split] = without_context(part.sources)
+    for direction, of_direction in sources.items():
+        print_duplicates(direction, of_direction)
 
 
 def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
@@ -150,7 +165,7 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
             "--valid and --test."
         )
     there = find_embedded(name, name, folder)
-    files = (next(there.glob(f"{split}.tsv.*")) for split in SPLITS)  # packed by gzip or xz
+    files = (next(there.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
     return TranslationData(name, *map(read_pairs, files), *EMBEDDED[name])
 
 
@@ -202,7 +217,8 @@ def _from_tfds(name, data_dir):
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
     download(builder, name)
-    missing = [split for split in SPLITS.values() if split not in builder.info.splits]
+    found = splits(builder, name)
+    missing = [split for split in PARTS if split not in found]
     if missing:
         raise ValueError(
             f"tfds:{name} has no split {' or '.join(missing)}; it has "
@@ -213,9 +229,8 @@ def _from_tfds(name, data_dir):
         for example in tfds.as_numpy(builder.as_dataset(split=split)):
             yield example[source].decode(), example[target].decode()
 
-    corpora = (
-        PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in SPLITS.values()
-    )
+    names = [found[part] for part in PARTS]
+    corpora = [PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in names]
     return TranslationData(f"tfds:{name}", *corpora, source, target)
 
 

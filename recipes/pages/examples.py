@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 import PIL.Image
 
+from keras_transformers.array_files import pixels_of_pillow
 from keras_transformers.models.settings import SEVERAL
 
 from ..data import boxes, documents, images
@@ -115,4 +116,5 @@ def _pixels(corpus, number):
     pixels = corpus.select([number]).images[0]
     if isinstance(pixels, np.ndarray):
         return pixels
-    return np.asarray(PIL.Image.open(io.BytesIO(pixels) if isinstance(pixels, bytes) else pixels))
+    with PIL.Image.open(io.BytesIO(pixels) if isinstance(pixels, bytes) else pixels) as image:
+        return pixels_of_pillow(image)

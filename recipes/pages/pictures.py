@@ -4,8 +4,9 @@ import matplotlib
 import numpy as np
 import PIL.Image
 import PIL.ImageDraw
-import PIL.ImageOps
 import tensorflow as tf
+
+from keras_transformers.array_files import pixels_of_pillow
 
 from ..heat import heat
 from .asking import most_probable
@@ -18,7 +19,7 @@ COLOURS = ("#e8590c", "#1971c2", "#2f9e44", "#9c36b5", "#e03131", "#f08c00", "#0
 
 
 def opened(path):
-    """The picture in a file that was uploaded, the right way up.
+    """The picture in a file that was uploaded, the right way up, grey or RGB.
 
     Raises:
         ValueError: If there is none, or it cannot be read.
@@ -27,11 +28,10 @@ def opened(path):
         raise ValueError("Choose a picture first.")
     try:
         with PIL.Image.open(path) as picture:
-            picture.load()
-            picture = PIL.ImageOps.exif_transpose(picture)
+            pixels = pixels_of_pillow(picture)
     except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError):
         raise ValueError("This file is no picture that can be read: JPEG, PNG, ...") from None
-    return picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+    return PIL.Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
 
 
 def classify(predictor, picture):

@@ -11,6 +11,7 @@ from tensorflow.core.protobuf import config_pb2
 
 import keras_transformers
 from keras_transformers import export
+from tests.animations import animated_webp
 from tests.export import examples
 from tests.serving.answers import differences
 from tests.serving.loader import as_lists
@@ -155,8 +156,9 @@ def test_a_megabyte_of_text_is_cut_off_in_good_time(saved, name):
         (JPEG[: len(JPEG) // 2], "a broken file, or one cut off:. .JPEG"),
         (b"GIF89a", "a broken file, or one cut off:. .GIF"),
         (b"BM123", "a broken file, or one cut off:. .BMP"),
+        (animated_webp(), "an animation; animated WebP files are not read"),
     ],
-    ids=["empty", "text", "PNG header", "PNG", "JPEG", "half a JPEG", "GIF", "BMP"],
+    ids=["empty", "text", "PNG header", "PNG", "JPEG", "half a JPEG", "GIF", "BMP", "animation"],
 )
 def test_a_broken_image_is_named_by_its_number(saved, name, file, complaint):
     served = saved(name)

@@ -13,6 +13,7 @@ from keras_transformers import export, models, vision
 from recipes import language_model, vit
 from recipes.data import boxes, images
 from recipes.options import configure
+from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)
 
@@ -99,11 +100,12 @@ def coco(folder, **stated):
     return str(path)
 
 
-def test_cocos_own_layout_and_a_category_given_twice(tmp_path):
+def test_cocos_own_layout_and_a_category_and_a_file_given_twice(tmp_path, capsys):
     path = coco(tmp_path, width=32, height=24)
     folder = dict.fromkeys(("train", "valid", "test"), str(tmp_path / "train2017"))
     data = boxes.load(train=path, valid=path, test=path, images=folder)
     assert data.train.classes == ["crown"] and data.train.number_of_boxes() == 1
+    assert "duplicates, which stay: 1 of valid also in train" in capsys.readouterr().out
     with pytest.raises(ValueError, match="1 missing images"):
         boxes.load(train=path, valid=path, test=path)
 
@@ -152,3 +154,41 @@ def test_a_hundred_images_of_thirteen_channels_go_all_the_way(tmp_path):
     file = io.BytesIO()
     np.save(file, bands[0])
     assert predictor.predict(file.getvalue()) == predictor.predict(bands[0])
+
+
+def test_an_animated_sticker_is_left_out_or_refused_and_ends_no_process(classifier, tmp_path):
+    photograph(tmp_path / "cat" / "a.png")
+    (tmp_path / "cat" / "b.webp").write_bytes(animated_webp())
+    assert vision.read_folder(tmp_path).left_out == {"animated WebP files": 1}
+    boxes_of_two = [[[1, 1, 9, 9]]] * 2
+    files = [str(tmp_path / "cat" / name) for name in ("a.png", "b.webp")]
+    corpus = vision.DetectionCorpus.checked("mine", ["cat"], files, boxes_of_two, [[0]] * 2)
+    assert corpus.left_out == {"animated WebP files": 1, "of images left out": 1}
+    with pytest.raises(ValueError, match="still image; animated WebP files are not read"):
+        classifier.predict(files)
+
+
+def test_a_folder_as_kaggle_packs_it_and_a_table_of_image_ids(tmp_path):
+    for part in ("Training", "Testing"):
+        for i in range(10):
+            photograph(tmp_path / "photos" / part / "cat" / f"{i}.jpg")
+            photograph(tmp_path / "photos" / part / "dog" / f"{i}.jpg")
+    data = images.load(tmp_path / "photos")
+    assert data.train.classes == ["cat", "dog"] and len(data.test) == 20
+    with pytest.raises(ValueError, match="the parts of a set, Training, Testing"):
+        vision.read_images(tmp_path / "photos")
+    rows = [f"photos/Training/{name}/0.jpg,{name}" for name in ("cat", "dog")]
+    (tmp_path / "train.csv").write_text("\n".join(["image_id,label", *rows]))
+    assert vision.read_images(tmp_path / "train.csv").classes == ["cat", "dog"]
+
+
+def test_an_x_ray_of_16_bits_is_grey_and_not_white(classifier, tmp_path):
+    deep = Image.fromarray(RNG.integers(0, 65536, (24, 32), dtype="uint16"))
+    deep.save(tmp_path / "a.png")
+    answer = classifier.predict(tmp_path / "a.png")
+    assert answer == classifier.predict(deep) == classifier.predict(Image.open(tmp_path / "a.png"))
+    seen = [
+        vision.read_images([(image, "cat")]).decoded(vision.Preprocessing(28, channels=1)).images
+        for image in (deep, tmp_path / "a.png")
+    ]
+    np.testing.assert_array_equal(*seen)

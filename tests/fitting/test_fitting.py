@@ -10,7 +10,9 @@ import tensorflow as tf
 import keras_transformers
 from keras_transformers import pretrained, text, training, vision
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
+from keras_transformers.fitting.base import parts_of
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
+from keras_transformers.splits import part_of
 from keras_transformers.text import encode_pairs
 from keras_transformers.text.boundaries import boundaries_for, within
 from tests.loading.saved import save_shouter
@@ -329,3 +331,57 @@ def test_a_translator_learns_from_a_pattern_of_files(tmp_path):
         assert predictor.fit(f"{tmp_path}/*.jsonl", epochs=1, **FAST)["val_loss"][0] > 0
         with pytest.raises(FileNotFoundError, match="No file fits"):
             predictor.fit(f"{tmp_path}/*.tsv")
+
+
+PART_NAMES = [
+    ("train", "test"),
+    ("Training", "Testing"),
+    ("Training", "Validation"),
+    ("TRAIN", "dev", "Test"),
+]
+
+
+@pytest.mark.parametrize("names", PART_NAMES)
+@pytest.mark.parametrize("holds", ["folders", "files", "dict"])
+def test_parts_of_a_set_are_found_by_any_usual_name(names, holds, tmp_path, capsys):
+    if holds == "dict":
+        data = {name: [(name, "a")] for name in names}
+        paths = data
+    else:
+        paths = {name: tmp_path / (name if holds == "folders" else f"{name}.txt") for name in names}
+        for path in paths.values():
+            path.mkdir() if holds == "folders" else path.write_text("a text")
+        data = tmp_path
+    roles = {part_of(name): paths[name] for name in names}
+    train, watched = parts_of(data, None, "auto")
+    assert (train, watched) == (roles["train"], roles.get("valid"))
+    printed = capsys.readouterr().out
+    assert ("not used: test" in printed) == ("test" in roles)
+    assert ("held out" in printed) == ("test" in roles and "valid" not in roles)
+    assert parts_of(data, "mine", 0) == (train, "mine")
+    assert parts_of(train, watched, 0) == (train, watched)
+    assert not capsys.readouterr().out
+
+
+def test_parts_without_one_to_learn_from_are_refused_and_classes_are_no_parts(tmp_path):
+    for name in ("val", "test"):
+        (tmp_path / "a" / name).mkdir(parents=True)
+    for data in (tmp_path / "a", {"val": [], "test": []}):
+        with pytest.raises(ValueError, match="has no (folder|part) `train` beside"):
+            parts_of(data, None, 0)
+    for name in ("bus", "car", "train"):
+        (tmp_path / "b" / name).mkdir(parents=True)
+    for data in (tmp_path / "b", {"text": [], "label": []}, "a.csv", [("a", "b")]):
+        assert parts_of(data, None, 0) == (data, None)
+
+
+def test_a_classifier_of_images_never_learns_the_classes_train_and_test(tmp_path, capsys):
+    images(tmp_path / "photos" / "Training")
+    images(tmp_path / "photos" / "Testing")
+    with folders.eagerly():
+        predictor = loaded("image_classifier", tmp_path / "vit")
+        predictor.fit(tmp_path / "photos", epochs=1, **(FAST | {"verbose": 2}))
+    assert predictor.labels == ["dark", "light"]
+    printed = capsys.readouterr().out
+    assert "Training: 20 images of 2 classes" in printed
+    assert "only `train` is learned from, and a share of it is held out to watch by" in printed

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.predictors import DetectorPredictor, ImageClassifierPredictor, Refused
+from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), np.uint8)
@@ -82,9 +83,11 @@ def test_an_array_of_four_axes_is_many_images(classifier):
         (b"", "cannot be decoded"),
         (b"\x89PNG\r\n", "cannot be decoded"),
         (b"plain text", "cannot be decoded.*Received: b'plain text'"),
-        (GREY / 255, r"must be a uint8 array .*Received: float64 \(5, 7\)"),
+        (animated_webp(), "must be a still image; animated WebP files are not read"),
+        (GREY / 1.0, r"must lie in \[0, 1\] where they are floats"),
+        (GREY * np.uint16(257), "Received: uint16; divide by the largest value"),
         (np.zeros((2, 5, 7), np.uint8), r"1, 3 or 4 channels. Received: uint8 \(2, 5, 7\)"),
-        (GREY[:0], "must be a uint8 array"),
+        (GREY[:0], "must be an array"),
     ],
 )
 def test_what_is_no_image_is_named_with_its_number(bad, reason, classifier):

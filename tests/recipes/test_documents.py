@@ -61,7 +61,7 @@ def test_embedded_passages_are_labelled():
 def test_a_labelled_set_of_tensorflow_datasets_is_read_and_split(tmp_path):
     data = documents.load_labelled("tfds:toy_reviews", data_dir=tmp_path)
     assert data.train.classes == ["bad", "good"]
-    assert (len(data.train), len(data.valid), len(data.test)) == (55, 3, 58)
+    assert (len(data.train), len(data.valid), len(data.test)) == (46, 12, 58)
     assert data.test.left_out == {"empty or without a label": 2}
     for text, label in zip(data.test.texts, data.test.labels, strict=True):
         assert int(text.split()[1]) % 2 == label
@@ -81,7 +81,7 @@ def test_sets_without_text_are_refused(tmp_path):
 def test_own_files_are_read(tmp_path):
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.txt").write_text(f"{name} text", encoding="utf-8")
-        (tmp_path / f"{name}.tsv").write_text(f"{name}\tclass\nother\tx\n", encoding="utf-8")
+        (tmp_path / f"{name}.tsv").write_text(f"{name}\tkind\nother\tx\n", encoding="utf-8")
     texts = documents.load_documents(
         train=tmp_path / "train.txt", valid=tmp_path / "valid.txt", test=tmp_path / "test.txt"
     )
@@ -89,7 +89,7 @@ def test_own_files_are_read(tmp_path):
     labelled = documents.load_labelled(
         train=tmp_path / "train.tsv", valid=tmp_path / "valid.tsv", test=tmp_path / "test.tsv"
     )
-    assert labelled.valid.classes == labelled.train.classes == ["class", "x"]
+    assert labelled.valid.classes == labelled.train.classes == ["kind", "x"]
 
 
 @pytest.mark.parametrize("load", [documents.load_documents, documents.load_labelled])
@@ -112,3 +112,16 @@ def test_one_file_alone_is_split(tmp_path):
     assert (
         sum(len(text.split()) for each in texts.corpora().values() for text in each.texts) == 12_000
     )
+
+
+def test_a_file_given_three_times_is_reported(tmp_path, capsys):
+    path = tmp_path / "a.tsv"
+    path.write_text("a cat\tanimal\na dog\tanimal\nA  cat\tpet\na rose\tplant\n")
+    documents.load_labelled(train=path, valid=path, test=path)
+    printed = capsys.readouterr().out
+    assert "own files: duplicates, which stay: 1 repeated in train" in printed
+    assert "4 of valid also in train" in printed and "4 of test also in valid" in printed
+    assert "1 with several labels" in printed
+    (tmp_path / "a.txt").write_text("to be or not to be")
+    documents.load_documents(**dict.fromkeys(("train", "valid", "test"), tmp_path / "a.txt"))
+    assert "1 of test also in train" in capsys.readouterr().out

@@ -118,6 +118,8 @@ def test_what_cannot_be_used_is_refused(tmp_path, toy_set, monkeypatch):
         (("training", "testing"), [10, 2, 4]),
         (("TRAIN", "Validation", "test"), [12, 4, 4]),
         (("train", "dev"), [10, 4, 2]),
+        (("Training", "Validation"), [10, 4, 2]),
+        (("Train", "DEV", "Testing"), [12, 4, 4]),
         (("train",), [8, 2, 2]),
     ],
 )
@@ -248,3 +250,42 @@ def test_several_labels_are_neither_missed_nor_made_up(listed):
     write_table(listed / "labels.csv", range(20))
     with pytest.raises(ValueError, match="has labels in a table, labels.csv; .*--problem-type"):
         images.load(listed)
+
+
+@pytest.mark.parametrize("kind", ["folder", "arrays", "table"])
+def test_copies_of_an_image_are_never_in_two_parts(kind, tmp_path, capsys):
+    pixels = np.repeat(PIXELS, 3, axis=0)
+    labels = np.repeat(LABELS, 3)
+    separator = None
+    if kind == "arrays":
+        arrays = {"x_train": pixels, "y_train": labels, "x_test": PIXELS[:2], "y_test": LABELS[:2]}
+        np.savez(tmp_path / "set.npz", **arrays)
+    else:
+        for i, (each, label) in enumerate(zip(pixels, labels, strict=True)):
+            path = tmp_path / "set" / ("no", "yes")[label] / f"{i:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(tf.io.encode_png(each).numpy())
+    if kind == "table":
+        separator = ","
+        lines = [f"{path.relative_to(tmp_path / 'set')},{path.parent.name}"
+                 for path in (tmp_path / "set").rglob("*.png")]  # fmt: skip
+        (tmp_path / "set" / "labels.csv").write_text("\n".join(["file,labels", *lines]))
+    data = images.load(tmp_path / ("set.npz" if kind == "arrays" else "set"), separator=separator)
+    keys = [set(corpus.content_keys()) for corpus in (data.train, data.valid, data.test)]
+    assert len(data.valid) and not keys[0] & keys[1]
+    assert kind == "arrays" or not (keys[0] | keys[1]) & keys[2]
+    printed = capsys.readouterr().out
+    assert "repeated in train" in printed
+    assert ("2 of test also in train" in printed) == (kind == "arrays")
+
+
+def test_images_of_several_classes_and_parts_are_reported(tmp_path, capsys):
+    for part in ("train", "valid", "test"):
+        write_folder(tmp_path / part, PIXELS[:8])
+    copied = tmp_path / "train" / "yes" / "copy.png"
+    copied.write_bytes((tmp_path / "train" / "no" / "00.png").read_bytes())
+    images.load(tmp_path)
+    assert (
+        "duplicates, which stay: 1 repeated in train, 8 of valid also in train, 8 of test also in "
+        "train, 8 of test also in valid, 1 with several labels" in capsys.readouterr().out
+    )

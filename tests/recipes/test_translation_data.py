@@ -332,3 +332,14 @@ def test_context_needs_rows_in_the_order_of_documents(given, message, tmp_path, 
     (tmp_path / "a.tsv").write_text("a\tb\n" * 9)
     with pytest.raises(ValueError, match=message):
         translation.load(**{"context": 2} | given)
+
+
+def test_a_file_given_three_times_is_reported_for_each_direction(tmp_path, capsys):
+    (tmp_path / "a.tsv").write_text("a cat\teine Katze\na dog\tein Hund\n")
+    own = dict.fromkeys(("train", "valid", "test"), tmp_path / "a.tsv")
+    translation.load(**own)
+    assert "own files: duplicates, which stay: 2 of valid also in tr" in capsys.readouterr().out
+    translation.load(**{split: (f"en-de={path}", f"en-nl={path}") for split, path in own.items()})
+    printed = capsys.readouterr().out
+    for direction in ("en-de", "en-nl"):
+        assert f"{direction}: duplicates, which stay: 2 of valid also in train, 2 of te" in printed

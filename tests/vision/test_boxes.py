@@ -17,6 +17,7 @@ from keras_transformers.vision import (
     read_coco,
     training_boxes,
 )
+from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)
 PICTURE = RNG.integers(0, 256, (40, 60, 3), dtype="uint8")
@@ -70,6 +71,7 @@ def test_a_box_over_the_border_is_cut_and_counted():
         (b"", "empty images"),
         (b"hello", "images that are no whole JPEG, PNG, GIF, BMP or WebP"),
         (PNG[:200], "images that are no whole JPEG, PNG, GIF, BMP or WebP"),
+        (animated_webp(), "animated WebP files"),
         (PICTURE[..., :1], "images that are not uint8 (height, width, 3)"),
     ],
 )
@@ -284,3 +286,13 @@ def test_training_batches_come_without_end_and_changed():
     assert shapes == {(2, 32, 32, 3, 2, 4, 4)}
     with pytest.raises(ValueError, match="must be a square"):
         training_boxes(found, Preprocessing((32, 40)), 2, 4)
+
+
+def test_a_split_keeps_copies_of_an_image_together():
+    pictures = np.repeat(RNG.integers(0, 256, (5, 9, 9, 3), dtype="uint8"), 3, axis=0)
+    found = corpus([[[0, 0, 5, 5]]] * 15, images=list(pictures))
+    first, second = found.split(0.2)
+    assert (len(first), len(second)) == (12, 3)
+    assert not set(first.content_keys()) & set(second.content_keys())
+    with pytest.raises(ValueError, match="3 images of one content cannot be split"):
+        found.select([0, 1, 2]).split(0.5)

@@ -1,11 +1,14 @@
 """Claims about labelled images: what is taken, what is left out, and that it is counted."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
 from keras_transformers.vision import ImageCorpus, Preprocessing, read_folder
+from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (30, 8, 8, 3), dtype="uint8")
@@ -82,14 +85,16 @@ def test_broken_files_are_counted_and_hidden_ones_passed_over(folder):
     (folder / "cat" / "empty.png").write_bytes(b"")
     (folder / "cat" / "cut.png").write_bytes(png(PIXELS[0])[:60])
     (folder / "dog" / "notes.txt").write_text("no image")
+    (folder / "eel" / "moves.webp").write_bytes(animated_webp())
     (folder / "dog" / ".DS_Store").write_text("hidden")
     corpus = read_folder(folder)
-    assert len(corpus) == 12 and corpus.read == 15
+    assert len(corpus) == 12 and corpus.read == 16
     assert corpus.left_out == {
         "empty files": 1,
         "files that are no whole JPEG, PNG, GIF, BMP or WebP": 2,
+        "animated WebP files": 1,
     }
-    assert "12 images of 3 classes kept of 15; left out: " in corpus.summary()
+    assert "12 images of 3 classes kept of 16; left out: " in corpus.summary()
     assert "1 empty files" in corpus.summary()
 
 
@@ -218,3 +223,22 @@ def test_batches_that_cannot_be_are_refused():
         CORPUS.batches(4, Preprocessing(8, channels=1))
     with pytest.raises(ValueError, match="`batch_size` must be at most 30.*Received: 31"):
         CORPUS.batches(31, PREPROCESSING, shuffle_seed=0)
+
+
+@pytest.mark.parametrize(
+    "names", [("train", "test"), ("Training", "Testing"), ("Training", "Validation"), ("train",)]
+)
+def test_the_parts_of_a_set_are_never_classes(names, folder, tmp_path_factory):
+    photos = tmp_path_factory.mktemp("photos")
+    for name in names:
+        shutil.copytree(folder, photos / name)
+    with pytest.raises(ValueError, match=f"holds the parts of a set, {', '.join(names)}, and no"):
+        read_folder(photos)
+    assert read_folder(photos / names[0]).classes == ["cat", "dog", "eel"]
+
+
+def test_a_class_without_a_usable_image_is_no_class_unless_it_is_given():
+    files = [png(PIXELS[0]), png(PIXELS[1]), b"broken"]
+    assert ImageCorpus.from_encoded("toy", files, [0, 1, 2]).classes == ["0", "1"]
+    given = ImageCorpus.from_encoded("toy", files, [0, 1, 2], ["cat", "dog", "eel"])
+    assert given.classes == ["cat", "dog", "eel"] and given.labels.tolist() == [0, 1]

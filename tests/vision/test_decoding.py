@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from keras_transformers.array_files import read_array
-from keras_transformers.vision.decoding import decoded, measured
+from keras_transformers.array_files import is_animated_webp, read_array
+from keras_transformers.vision.decoding import decoded, is_animated, measured
+from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)
 HEIGHT, WIDTH = 37, 53  # no multiples of a JPEG's blocks
@@ -173,3 +174,23 @@ def test_random_bytes_behind_a_known_start_never_hang():
             rest = np.random.default_rng(seed).integers(0, 256, 300, dtype="uint8").tobytes()
             with pytest.raises(tf.errors.InvalidArgumentError):
                 GRAPHS[3](start + rest)
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+def test_animated_webp_is_refused_before_it_is_decoded(alpha):
+    file = animated_webp(alpha)
+    for read in (GRAPHS[1], GRAPHS[3], measured, lambda encoded: decoded(encoded, 3)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="animated WebP files are not re"):
+            read(tf.constant(file))
+
+
+def test_the_graph_and_python_agree_on_what_is_animated():
+    files = [file_of(image, name, **options) for name, image, options in KINDS.values()]
+    files += [animated_webp()[:length] for length in (0, 1, 12, 16, 20, 21, 22, 40)]
+    header = animated_webp()[:20]
+    files += [header + bytes([flags]) for flags in range(256)]
+    files += [b"RIFX" + header[4:] + b"\xff", header[:12] + b"VP8L" + header[16:] + b"\xff"]
+    for file in files:
+        assert bool(is_animated(tf.constant(file))) == is_animated_webp(file)
+    assert [is_animated_webp(header + bytes([flags])) for flags in range(4)] == [0, 0, 1, 1]
+    assert not any(map(is_animated_webp, files[: len(KINDS)]))

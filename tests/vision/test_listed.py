@@ -177,7 +177,7 @@ def test_a_split_has_its_share_of_rare_labels():
     labels[:40, 1] = 1
     labels[10:20, 2] = 1
     labels[100, 3] = 1  # of which there is but one
-    pixels = np.zeros((200, 4, 4), "uint8")
+    pixels = RNG.integers(0, 256, (200, 4, 4), dtype="uint8")
     corpus = ImageCorpus.from_arrays("toy", pixels, labels, several=True)
     first, second = corpus.split(0.2, seed=3)
     assert len(first) + len(second) == 200
