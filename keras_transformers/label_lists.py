@@ -77,8 +77,10 @@ def indicated_classes(
 
     Example:
     >>> from keras_transformers.label_lists import indicated_classes
-    >>> indicated_classes([["0", "1", "1"], ["0", "0", "0"]]), indicated_classes([["0"], ["0", "1"]])
-    (['0', '1', '2'], None)
+    >>> indicated_classes([["0", "1", "1"], ["0", "0", "0"]])
+    ['0', '1', '2']
+    >>> indicated_classes([["0"], ["0", "1"]]) is None
+    True
     """
     sizes = {indicator_size(label) for label in labels}
     if len(sizes) == 1 and 0 not in sizes:

@@ -63,8 +63,9 @@ def read_images(
     pairs = [(i, names[int(i)]) for i in numbers]
     found = numbered(pairs, classes, separator, left_out)
     kept = [images[int(i)] for i in found.things]
-    labels = np.array(found.labels, np.int32)
-    if separator is not None:
+    if separator is None:
+        labels = np.array(found.labels, np.int32)
+    else:
         labels = several_hot(found.labels, len(found.classes), "uint8")
     counts = {reason: number for reason, number in found.left_out.items() if number}
     corpus = ImageCorpus(

@@ -138,9 +138,8 @@ class Rows:
         keys = list(row)
         number = int(self.column)
         # Objects in JSON lines have no order that a user would count by.
-        return (
-            keys[number - 1] if ending(path) in OF_RECORDS and number <= len(keys) else self.takes
-        )
+        has_order = ending(path) in OF_RECORDS
+        return keys[number - 1] if has_order and number <= len(keys) else self.takes
 
     def _value(self, row, key):
         if self.takes == "question_and_context" and key == self.takes:
