@@ -410,12 +410,11 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
     with pytest.raises(ValueError, match="line 1: another column is already 'text'"):
         read_labelled(tmp_path / "a.csv")
     pyarrow = pytest.importorskip("pyarrow")
-    import pyarrow.parquet
-
+    parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table([["a"], ["b"], ["c"]], names=["text", "text", "label"])
     with pytest.raises(ValueError, match="the Table: more than one column is called 'text'"):
         read_labelled(table)
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    parquet.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="a.parquet: more than one column is called 'text'"):
         read_labelled(tmp_path / "a.parquet")
 

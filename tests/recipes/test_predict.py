@@ -192,7 +192,7 @@ def test_a_csv_file_is_answered_by_its_column(shouter, tmp_path):
         ("a.docx", b"PK", "a.docx does not have a text in each line; recipes.translate_files"),
         ("a.xlsx", b"PK", "a.xlsx does not have a text in each line; give lines of text, or"),
         ("a.bin", b"\x7fELF\0\0", "a.bin cannot be read to its end: it holds no text in UTF-8"),
-        ("a.csv", b"id,body\n1,a\n", "--column must be .* a.csv: id, body. Received: text"),
+        ("a.csv", b"id,body\n1,a\n", "--column must be .*a.csv: id, body. Received: text"),
     ],
 )
 def test_files_that_have_no_lines_are_refused(name, content, advice, shouter, tmp_path):
