@@ -253,6 +253,8 @@ def is_quoted(path: StrPath) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _is_quoted(path: str, size: int, changed: int) -> bool:
     """As `is_quoted`; `size` and `changed` tell versions of a file apart."""
+    if not _has_quotation_marks(path):
+        return False
     needs_quotes, all_in_quotes = False, True
     rows = 0
     for record in _records(path):
@@ -271,6 +273,14 @@ def _is_quoted(path: str, size: int, changed: int) -> bool:
             special = (b'""', b"\t", b"\n", b"\r")
             needs_quotes |= in_quotes and any(mark in cell[1:-1] for mark in special)
     return needs_quotes or all_in_quotes and rows > 1
+
+
+def _has_quotation_marks(path: str) -> bool:
+    with contextlib.suppress(ValueError), opened_text(path, "a table") as file:
+        while content := file.read(CHUNK):
+            if b'"' in content:
+                return True
+    return False
 
 
 def _records(path: str) -> Iterator[bytes]:

@@ -51,6 +51,8 @@ class Finder:
         self.width: int | None = None  # of these rows
         self.keys: list[Any] | None = None
         self.earlier_keys = earlier_keys
+        self.last_row_keys: list[Any] = []
+        self.last_keys: list[Any] = [None] * len(columns)  # of the columns in the last row
 
     def values(self, rows: Iterable[Row], after: int = 0) -> Iterator[tuple[int, Any]]:
         """Numbers of rows, and the value of each column or why there is none; of those `after`."""
@@ -111,8 +113,11 @@ class Finder:
         return self._checked([cells[position] for position in wanted])
 
     def _of_names(self, number: int, row: Mapping[Any, Any]) -> Any:
-        keys = self._keys_of(number, list(row))
-        return self._checked([None if key is None else row.get(key) for key in keys])
+        row_keys = list(row)
+        if row_keys != self.last_row_keys:  # most often all rows have the same
+            self.last_keys = self._keys_of(number, row_keys)
+            self.last_row_keys = row_keys
+        return self._checked([None if key is None else row.get(key) for key in self.last_keys])
 
     def _keys_of(self, number: int, keys: list[Any]) -> list[Any]:
         """The key of each column in a row that is a dict; None where it has none."""
