@@ -401,12 +401,28 @@ def test_a_field_may_be_longer_than_python_s_csv_module_allows(tmp_path):
         assert read_labelled(tmp_path / name).texts == [f'"{long}"', "short"]
 
 
+class Columns(dict):
+    """As pandas has it where a column has floats."""
+
+    columns = property(list)
+
+    def itertuples(self):
+        raise AssertionError("types would be lost")
+
+
+class TwiceTheSame(Frame):
+    """As pandas has it where two columns have one name: that is a frame, too."""
+
+    columns = ("text", "text", "label")
+
+    def __getitem__(self, name):
+        return object()
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"])
-    with pytest.raises(ValueError, match="the DataFrame: more than one column is called 'text'"):
-        read_labelled(frame)
-    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match="the TwiceTheSame: more than one column is called 'text'"):
+        read_labelled(TwiceTheSame())
+    (tmp_path / "a.csv").write_text("text,text,label\na,b,c\n")
     with pytest.raises(ValueError, match="line 1: another column is already 'text'"):
         read_labelled(tmp_path / "a.csv")
     pyarrow = pytest.importorskip("pyarrow")
@@ -498,15 +514,21 @@ def test_other_lists_are_names_and_probabilities_are_refused():
     ],
 )
 def test_a_missing_label_changes_neither_problem_nor_classes(labels, problem, classes, tmp_path):
-    pandas = pytest.importorskip("pandas")
+    """pandas holds, and writes, whole numbers as floats where one is missing."""
     texts = [f"text {i}" for i in range(4)]
-    frame = pandas.DataFrame({"text": texts, "label": labels})
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    frame.to_csv(tmp_path / "a.tsv", index=False, sep="\t")
-    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    held = np.array(labels, object if "a" in labels else float)
     columns = {"text": texts, "label": labels}
-    arrays = {"text": texts, "label": np.array(frame["label"])}
+    arrays = {"text": texts, "label": held}
+    cells = ["" if cell in ("nan", "None") else cell for cell in map(str, held)]
+    rows = [*zip(texts, cells, strict=True)]
+    for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
+        lines = [mark.join(row) for row in [("text", "label"), *rows]]
+        (tmp_path / name).write_text("\n".join(lines))
+    values = [None if label is None or label != label else label for label in held.tolist()]
+    lines = [{"text": t, "label": label} for t, label in zip(texts, values, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
     files = [tmp_path / name for name in ("a.csv", "a.tsv", "a.jsonl")]
+    frame = Columns({"text": np.array(texts), "label": held})
     for data in (columns, arrays, frame, *files):
         targets = targets_of(data, None, None, None, None)
         assert (targets.problem_type, targets.classes) == (problem, classes)
