@@ -22,6 +22,7 @@ USUAL_NAMES = {
     "text": (*TEXTS.names, *PAIRS[0].names),
     "image": ("image", "file", "file_name", "filename", "path"),
 }
+QUESTION = "question_and_context"
 REASONS = {
     NO_TEXT: "must be text in UTF-8.",
     NO_OBJECT: "must be an object in JSON.",
@@ -57,7 +58,8 @@ class Rows:
         files: Tuple of paths.
         takes: "text" or "image", what the rows are for.
         column: Of tables: its number, from 1, or its name. By default the one that the first line
-            calls "text" or by another usual name; without such a line the first.
+            calls "text" or by another usual name; without such a line the first. Questions have two
+            columns, "question" and "context".
         field: Of JSON lines, instead of `column`; by default what is taken.
     """
 
@@ -112,7 +114,7 @@ class Rows:
     def _of_table(self, path):
         if _is_empty(path):
             return
-        position = key = None
+        position = key = names = None
         for number, cells in rows_of_file(path, self.takes):
             if isinstance(cells, str):
                 reason = REASONS.get(cells, "must be a row that can be read.")
@@ -120,6 +122,13 @@ class Rows:
             elif isinstance(cells, Mapping):
                 key = key or self._key(path, cells)
                 yield number, self._value(cells, key), cells
+            elif self.takes == QUESTION and self.column is None:
+                if names is None:
+                    names = [plain(cell) for cell in cells]
+                    if {"question", "context"} <= {*names}:
+                        continue
+                    names = ["question", "context"]
+                yield number, dict(zip(names, cells, strict=False)), cells
             else:
                 if position is None:
                     position, is_header = self._position(path, cells)
@@ -142,7 +151,7 @@ class Rows:
         return keys[number - 1] if has_order and number <= len(keys) else self.takes
 
     def _value(self, row, key):
-        if self.takes == "question_and_context" and key == self.takes:
+        if self.takes == QUESTION and key == self.takes:
             return row
         return row[key] if key in row else Refused(f"must have the field {key!r}.")
 

@@ -186,6 +186,19 @@ def test_a_csv_file_is_answered_by_its_column(shouter, tmp_path):
     ]
 
 
+def test_questions_and_their_contexts_are_two_columns(tmp_path):
+    asked = {"question": "Who?", "context": "A cat, a dog."}
+    contents = ['id,context,question\n1,"A cat, a dog.",Who?\n', 'Who?,"A cat, a dog."\n']
+    for content in contents:
+        (tmp_path / "a.csv").write_text(content)
+        (row,) = find(str(tmp_path / "a.csv"), "question_and_context")
+        assert {name: row.content[name] for name in asked} == asked
+    (tmp_path / "a.jsonl").write_text(json.dumps(asked))
+    assert [row.content for row in find(str(tmp_path / "a.jsonl"), "question_and_context")] == [
+        asked
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "advice"),
     [
