@@ -2,12 +2,17 @@
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_transformers.annotations import Array
+
+INDICATORS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
+WITH_POINT = re.compile(r"-?\d+\.\d*(e-?\d+)?|-?\d+e-?\d+")  # a float as Python writes it
+WHOLE = re.compile(r"[+-]?\d+\.0*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +34,82 @@ class Labelled:
     noted: dict[str, int]
 
 
+def indicator_size(label: str | Sequence[str]) -> int:
+    """The number of classes in a list that holds 0 or 1 for each of them; 0 for any other label.
+
+    Example:
+    >>> from keras_transformers.label_lists import indicator_size
+    >>> [indicator_size(label) for label in (["0", "1", "1"], ["0.0", "1.0"], ["1"], ["cat"], "1")]
+    [3, 2, 0, 0, 0]
+    """
+    if isinstance(label, str) or len(label) < 2 or not INDICATORS.keys() >= {*label}:
+        return 0
+    return len(label)
+
+
+def indicated_names(label: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """The classes for which a list of indicators holds 1.
+
+    Example:
+    >>> from keras_transformers.label_lists import indicated_names
+    >>> indicated_names(["0.0", "1.0", "1.0"], ["cat", "dog", "pet"])
+    ['dog', 'pet']
+    """
+    return [name for name, cell in zip(classes, label, strict=True) if INDICATORS[cell]]
+
+
+def indicated_classes(
+    labels: Sequence[str | Sequence[str]], classes: Sequence[str] | None = None
+) -> list[str] | None:
+    """The classes that labels as lists of indicators are about; None if they are lists of names.
+
+    Labels are indicators if all of them are lists of the same length, two or more, which hold
+    nothing but 0 and 1 (or False and True, or 0.0 and 1.0). As lists of names they would all have
+    the same two classes, which says nothing. If the classes are known, there must be as many of
+    them as numbers in a list.
+
+    Args:
+        labels: The labels of all rows, each a str or a list of str.
+        classes: Names of the classes; by default "0", "1" and so on.
+
+    Raises:
+        ValueError: If they are lists of other numbers with a point, such as probabilities.
+
+    Example:
+    >>> from keras_transformers.label_lists import indicated_classes
+    >>> indicated_classes([["0", "1", "1"], ["0", "0", "0"]])
+    ['0', '1', '2']
+    >>> indicated_classes([["0"], ["0", "1"]]) is None
+    True
+    """
+    sizes = {indicator_size(label) for label in labels}
+    if len(sizes) == 1 and 0 not in sizes:
+        (size,) = sizes
+        if classes is not None:
+            return list(classes) if len(classes) == size else None
+        return [str(number) for number in range(size)]
+    lists = [label for label in labels if not isinstance(label, str)]
+    lengths = {len(label) for label in lists}
+    if lists and len(lists) == len(labels) and len(lengths) == 1 and min(lengths) > 1:
+        if all(WITH_POINT.fullmatch(cell) for label in lists for cell in label):
+            raise ValueError(
+                f"Labels must be names, or lists of 0 and 1 with a number for each class. "
+                f"Received: {', '.join(lists[0])} in one row"
+            )
+    return None
+
+
+def whole_number(name: str) -> str:
+    """The name of a class without the point of a whole number; other names stay.
+
+    Example:
+    >>> from keras_transformers.label_lists import whole_number
+    >>> whole_number("3.0"), whole_number("3.5"), whole_number("v3.0")
+    ('3', '3.5', 'v3.0')
+    """
+    return name.partition(".")[0] if WHOLE.fullmatch(name) else name
+
+
 def numbered(
     pairs: Iterable[tuple[str, str | Sequence[str]]],
     classes: Sequence[str] | None = None,
@@ -38,7 +119,8 @@ def numbered(
     """Numbers for the names of labels.
 
     Args:
-        pairs: Iterable of things, each a str, and their labels: a str, or a list of str.
+        pairs: Iterable of things, each a str, and their labels: a str, or a list of str; or lists
+            of 0 and 1 with a number for each class, see `indicated_classes`.
         classes: Names of the classes; by default those that occur, sorted. What has another is left
             out, and counted.
         separator: What stands between the names in a str where there can be several labels, or
@@ -56,10 +138,17 @@ def numbered(
     """
     left_out, kept = collections.Counter(left_out), []
     noted: collections.Counter[str] = collections.Counter()
+    pairs = list(pairs)
+    indicated = indicated_classes([label for _, label in pairs], classes)
+    classes = indicated or classes
     known = None if classes is None else set(classes)
     for thing, label in pairs:
         given = names_of(label, separator)
+        if indicated is not None:
+            given = indicated_names(label, indicated)
         names = list(dict.fromkeys(given))  # each once
+        if known is not None:
+            names = [name if name in known else whole_number(name) for name in names]
         if not thing:
             left_out["empty"] += 1
         elif separator is None and len(names) != 1:

@@ -47,7 +47,7 @@ from .data.pair_files import Writer
 class Config(job.Asking):
     """What is translated, and what of it stays."""
 
-    lines: tyro.conf.Positional[tuple[str, ...]] = ()  # .txt, .tsv, .jsonl (also .gz), or folders
+    lines: tyro.conf.Positional[tuple[str, ...]] = ()  # .txt, .tsv, .csv, .jsonl (.gz), or folders
     output: str = "runs/back_translate/pairs.tsv.gz"  # or .tsv, .jsonl, .parquet
     distill: bool = False  # the lines are sources, and targets the translator's
     tag: bool = True  # before sources that the translator wrote

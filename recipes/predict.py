@@ -32,8 +32,8 @@ class Config(job.Asking):
     """What is asked, and how."""
 
     raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of images
-    input: str | None = None  # a file, a pattern in quotes, or a folder: .txt, .tsv, .jsonl
-    # (each also .gz), or images
+    input: str | None = None  # a file, a pattern in quotes, or a folder: .txt, .tsv, .csv, .jsonl,
+    # .json, .parquet (texts also .gz or .xz), or images
     output: str | None = None  # folder for the answers to --input
     format: typing.Literal["txt", "jsonl"] | None = None  # txt of a translator, else jsonl
 

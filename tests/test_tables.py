@@ -11,9 +11,14 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers import tables
+from keras_transformers.fitting.targets import targets_of
 from keras_transformers.label_lists import numbered
+from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, Column, read_table
-from keras_transformers.text import read_labelled, read_pairs, read_tagged
+from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
+from keras_transformers.vision import read_images
+from recipes.data.documents import load_labelled
+from recipes.folder import RunFolder
 
 COLUMNS = (Column(("file", "image")), LABELS)
 PACK = {".gz": gzip.compress, ".xz": lzma.compress}
@@ -302,3 +307,279 @@ def test_one_name_of_the_tags_makes_a_header_and_no_tag(tmp_path):
     (tmp_path / "a.csv").write_text("Satz,ner_tags\nAda lacht,B-PER O\nBo,B-PER\n")
     corpus = read_tagged(tmp_path / "a.csv")
     assert corpus.words == [["Ada", "lacht"], ["Bo"]] and corpus.classes() == ["O", "B-PER"]
+def swapped(rows):
+    """The rows as dicts with other keys than the usual, the first in order, the others not."""
+    first, *others = [dict(zip(("en", "de"), row, strict=True)) for row in rows]
+    return [first, *(dict(reversed(row.items())) for row in others)]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_order_of_unknown_keys_is_that_of_the_first_row(nested, tmp_path):
+    pairs = [*PAIRS_HELD, ("a cow", "eine Kuh"), ("a hen", "eine Henne")]
+    rows = [{"translation": row} if nested else row for row in swapped(pairs)]
+    lines = [json.dumps(row) for row in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    for number in (0, 1):  # the second file alone has another order
+        (tmp_path / f"part{number}.jsonl").write_text("\n".join(lines[2 * number :][:2]))
+    kinds = [rows, iter(rows), tmp_path / "a.jsonl", tmp_path / "a.json"]
+    kinds += [HuggingFace(rows)] if nested else []
+    for data in kinds:
+        corpus = read_pairs(data)
+        assert [*zip(corpus.sources, corpus.targets, strict=True)] == pairs
+    assert read_pairs(f"{tmp_path}/part*.jsonl").sources == [source for source, _ in pairs]
+    assert read_pairs(rows, columns=(1, 0)).sources == [target for _, target in pairs]
+    expected = [[source.encode(), target.encode()] for source, target in pairs]
+    assert [*Shards.find(f"{tmp_path}/part*.jsonl", tables.PAIRS).rows()] == expected
+    resumed = tables.table_rows(tmp_path / "a.jsonl", tables.PAIRS, "pairs", after=2)
+    assert [*resumed] == [(3, list(pairs[2])), (4, list(pairs[3]))]
+    lacking = read_pairs([*rows, {"en": "a pig", "fr": "un cochon"}])
+    assert lacking.left_out == {"without text for 'target'": 1}
+
+
+def test_labels_stay_labels_whatever_the_order_of_unknown_keys(tmp_path):
+    rows = [("one", "a"), ("two", "b"), ("three", "a"), ("four", "b")]
+    assert read_labelled(swapped(rows)).texts == [text for text, _ in rows]
+    assert targets_of(swapped(rows), None, None, None, None).classes == ["a", "b"]
+    words = [(["Hi", "Bo"], ["O", "B-PER"]), (["Hi", "Al"], ["O", "B-PER"])]
+    assert read_tagged(swapped(words)).classes() == ["O", "B-PER"]
+    pixels = np.zeros((4, 8, 8, 3), "uint8")
+    images = [(image, label) for image, (_, label) in zip(pixels, rows, strict=True)]
+    assert read_images(swapped(images)).labels.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-8-sig"])
+def test_text_is_read_by_its_byte_order_mark(encoding, tmp_path):
+    rows = [(f"Stra\u00dfe {i} \U0001f642", f"street {i}") for i in range(3)]
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    for name, mark_between in (("a.tsv", "\t"), ("a.csv", ";"), ("a.csv.gz", ","), ("a.txt", "\t")):
+        content = mark + "".join(mark_between.join(row) + "\r\n" for row in rows)
+        packed = PACK.get(name[-3:], bytes)(content.encode(encoding))
+        (tmp_path / name).write_bytes(packed)
+        corpus = read_pairs(tmp_path / name)
+        assert [*zip(corpus.sources, corpus.targets, strict=True)] == rows
+    lines = mark + "\n".join(json.dumps({"text": source}) for source, _ in rows)
+    (tmp_path / "a.jsonl").write_bytes(lines.encode(encoding))
+    assert read_texts(tmp_path / "a.jsonl").texts == [source for source, _ in rows]
+    assert (
+        read_texts(tmp_path / "a.txt").texts[0].startswith("Stra\u00dfe 0 \U0001f642\tstreet 0\n")
+    )
+
+
+def test_broken_text_in_utf_16_is_refused_or_left_out(tmp_path):
+    (tmp_path / "a.tsv").write_bytes("one\tuno\n".encode("utf-16")[:-1])
+    with pytest.raises(ValueError, match="a.tsv is not whole text in utf-16"):
+        read_pairs(tmp_path / "a.tsv")
+    text = "\ufeffone\tuno\ntw\ud800o\tdue\nthree\ttre\n"
+    (tmp_path / "a.tsv").write_bytes(text.encode("utf-16-le", "surrogatepass"))
+    corpus = read_pairs(tmp_path / "a.tsv")
+    assert corpus.sources == ["one", "three"]
+    assert corpus.left_out == {"with invalid UTF-8": 1}
+
+
+QUOTED = [('He said "Hi"', 'Er sagte "Hallo"'), ("a\tb", "c\nd"), ("plain", 'the "old" one')]
+
+
+def test_a_quoted_table_with_tabs_is_told_from_one_whose_texts_have_quotes(tmp_path):
+    path = tmp_path / "a.tsv"
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, delimiter="\t", quoting=quoting).writerows(QUOTED)
+        corpus = read_pairs(path)
+        assert [*zip(corpus.sources, corpus.targets, strict=True)] == QUOTED
+    plain = [
+        ('"Hi"', '"Hallo"'),
+        ('"Hi" he said', "x"),
+        ('5" nail', 'Nagel ""'),
+        ('"a ""b"""', "c"),
+    ]
+    path.write_text("".join("\t".join(row) + "\n" for row in plain))
+    corpus = read_pairs(path)
+    assert [*zip(corpus.sources, corpus.targets, strict=True)] == plain
+    path.write_text('"Open"\tOffen\n')
+    assert read_pairs(path).sources == ['"Open"']
+
+
+def test_a_run_reads_its_own_table_of_translations(tmp_path):
+    rows = [('say "yes"', 'sag "ja"', '"ja" sagen'), ("no", "nein", "nicht")]
+    RunFolder(tmp_path).write_table(
+        "translations.tsv", ["source", "reference", "translation"], rows
+    )
+    corpus = read_pairs(tmp_path / "translations.tsv")
+    assert corpus.sources == [row[0] for row in rows]
+    assert corpus.targets == [row[2] for row in rows]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_the_mark_between_cells_of_a_csv_file_is_found(mark, tmp_path):
+    rows = [("Well, well; I see", "pos"), ("no", "neg"), ("a, b", "pos"), ('the "old" one', "neg")]
+    for header in ([], [("text", "label")]):
+        with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, delimiter=mark).writerows(header + rows)
+        assert read_labelled(tmp_path / "a.csv").texts == [text for text, _ in rows]
+
+
+def test_decimal_commas_are_no_marks_between_cells(tmp_path):
+    (tmp_path / "a.csv").write_text("good;1,5\nbad;0,5\nfair;1,0\n")
+    rows = tables.read_rows(tmp_path / "a.csv", (tables.TEXTS, LABELS), "text and number")
+    assert [values for _, values in rows.kept][0] == ["good", "1,5"]
+
+
+def test_a_field_may_be_longer_than_python_s_csv_module_allows(tmp_path):
+    long = "word " * 40_000
+    for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
+        with open(tmp_path / name, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, delimiter=mark).writerows([(f'"{long}"', "a"), ("short", "b")])
+        assert read_labelled(tmp_path / name).texts == [f'"{long}"', "short"]
+
+
+class Columns(dict):
+    """As pandas has it where a column has floats."""
+
+    columns = property(list)
+
+    def itertuples(self):
+        raise AssertionError("types would be lost")
+
+
+class TwiceTheSame(Frame):
+    """As pandas has it where two columns have one name: that is a frame, too."""
+
+    columns = ("text", "text", "label")
+
+    def __getitem__(self, name):
+        return object()
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="the TwiceTheSame: more than one column is called 'text'"):
+        read_labelled(TwiceTheSame())
+    (tmp_path / "a.csv").write_text("text,text,label\na,b,c\n")
+    with pytest.raises(ValueError, match="line 1: another column is already 'text'"):
+        read_labelled(tmp_path / "a.csv")
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table([["a"], ["b"], ["c"]], names=["text", "text", "label"])
+    with pytest.raises(ValueError, match="the Table: more than one column is called 'text'"):
+        read_labelled(table)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="a.parquet: more than one column is called 'text'"):
+        read_labelled(tmp_path / "a.parquet")
+
+
+def test_a_json_file_has_objects_in_lines_or_in_a_list(tmp_path):
+    rows = [{"text": f"text {i}", "label": "ab"[i % 2]} for i in range(4)]
+    path = tmp_path / "a.json"
+    for content in ("\n".join(map(json.dumps, rows)), json.dumps(rows), json.dumps(rows, indent=2)):
+        path.write_text(content)
+        assert read_labelled(path).classes == ["a", "b"]
+        assert read_texts(path).texts == [row["text"] for row in rows]
+    path.write_text(json.dumps({"data": rows}, indent=2))
+    with pytest.raises(
+        ValueError, match="a.json: an object in JSON over several lines is no table"
+    ):
+        read_labelled(path)
+    path.write_text("[1, 2")
+    with pytest.raises(
+        ValueError, match="a.json is no list in JSON .*; give an object in each line"
+    ):
+        read_labelled(path)
+
+
+SEVERAL_HOT = [[0, 1, 1], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
+ONE_HOT = [[0, 1, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, str, np.float32])
+def test_lists_of_0_and_1_are_indicators(kind, tmp_path):
+    """One column may never be 1: there are as many classes as numbers."""
+    several, alone = ([[kind(x) for x in row] for row in hot] for hot in (SEVERAL_HOT, ONE_HOT))
+    numbers = [[1, 2], [], [0], [2]]
+    texts = [f"text {i}" for i in range(4)]
+    corpus = read_labelled((texts, several), separator=",")
+    assert (corpus.classes, corpus.labels) == (["0", "1", "2"], numbers)
+    corpus = read_labelled((texts, alone))
+    assert (corpus.classes, corpus.labels) == (["0", "1", "2"], [1, 0, 0, 1])
+    assert read_labelled((texts, alone), ["x", "y", "z"]).labels == [1, 0, 0, 1]
+    targets = targets_of((texts, several), None, None, None, None)
+    assert (targets.problem_type, targets.values) == ("multi_label_classification", numbers)
+    targets = targets_of((texts, alone), None, None, None, None)
+    assert (targets.problem_type, targets.values) == ("single_label_classification", [1, 0, 0, 1])
+    scored = targets_of((texts, several), None, targets.problem_type, None, ["x", "y", "z"], True)
+    assert (scored.classes, scored.values) == (["x", "y", "z"], [0, 2])
+    pixels = np.zeros((4, 8, 8, 3), "uint8")
+    images = read_images((pixels, several), separator=",")
+    assert images.labels.tolist() == SEVERAL_HOT and images.classes == ["0", "1", "2"]
+    assert read_images((pixels, alone)).labels.tolist() == [1, 0, 0, 1]
+    if kind is not np.float32:
+        rows = [{"text": t, "label": row} for t, row in zip(texts, several, strict=True)]
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        assert read_labelled(tmp_path / "a.jsonl", separator=",").labels == numbers
+        files = {"train": f"{tmp_path}/*.jsonl", "valid": tmp_path / "a.jsonl"}
+        files["test"] = files["valid"]
+        stream = load_labelled(**files, separator=",")
+        assert [row[1] for row in stream.shards.rows()] == SEVERAL_HOT
+        assert stream.valid.labels == numbers
+
+
+def test_other_lists_are_names_and_probabilities_are_refused():
+    texts = ["a", "b"]
+    names = read_labelled((texts, [["0", "1"], ["1"]]), separator=",")
+    assert (names.classes, names.labels) == (["0", "1"], [[0, 1], [1]])
+    numbers = read_labelled((texts, [[0, 2], [1, 2]]), separator=",")
+    assert numbers.classes == ["0", "1", "2"] and numbers.labels == [[0, 2], [1, 2]]
+    known = read_labelled((texts, [[0, 1], [1, 0]]), ["0", "1", "2"], separator=",")
+    assert known.labels == [[0, 1], [1, 0]]  # as many classes as numbers would be two
+    for read in (read_labelled, lambda data: targets_of(data, None, None, None, None)):
+        with pytest.raises(ValueError, match="Labels must be names, or lists of 0 and 1.*0.1, 0.9"):
+            read((texts, [[0.1, 0.9], [0.7, 0.3]]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem", "classes"),
+    [
+        ([0, 1, None, 1], "single_label_classification", ["0", "1"]),
+        ([0.5, 1, None, 1], "regression", None),
+        ([0.5, 1.0, 2.0, 1.0], "regression", None),
+        ([0.0, 1.0, 2.0, 1.0], "regression", None),
+        (["a", "b", None, "b"], "single_label_classification", ["a", "b"]),
+    ],
+)
+def test_a_missing_label_changes_neither_problem_nor_classes(labels, problem, classes, tmp_path):
+    """pandas holds, and writes, whole numbers as floats where one is missing."""
+    texts = [f"text {i}" for i in range(4)]
+    held = np.array(labels, object if "a" in labels else float)
+    columns = {"text": texts, "label": labels}
+    arrays = {"text": texts, "label": held}
+    cells = ["" if cell in ("nan", "None") else cell for cell in map(str, held)]
+    rows = [*zip(texts, cells, strict=True)]
+    for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
+        lines = [mark.join(row) for row in [("text", "label"), *rows]]
+        (tmp_path / name).write_text("\n".join(lines))
+    values = [None if label is None or label != label else label for label in held.tolist()]
+    lines = [{"text": t, "label": label} for t, label in zip(texts, values, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    files = [tmp_path / name for name in ("a.csv", "a.tsv", "a.jsonl")]
+    frame = Columns({"text": np.array(texts), "label": held})
+    for data in (columns, arrays, frame, *files):
+        targets = targets_of(data, None, None, None, None)
+        assert (targets.problem_type, targets.classes) == (problem, classes)
+        if classes:
+            assert targets.values == [0, 1, 1] and read_labelled(data).classes == classes
+            assert len(targets_of(data, None, problem, None, classes, True)) == 3
+    if classes:
+        pixels = np.zeros((4, 8, 8, 3), "uint8")
+        assert read_images({"image": pixels, "label": arrays["label"]}).classes == classes
+
+
+def test_a_test_set_without_gaps_has_the_classes_of_a_training_set_with_gaps():
+    assert read_labelled((["a", "b"], [1.0, 0.0]), ["0", "1"]).labels == [1, 0]
+    assert read_labelled((["a", "b"], [1.5, 0.0]), ["0", "1"]).labels == [0]
+
+
+def test_a_stream_with_missing_labels_has_whole_numbers_for_classes(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\none,0.0\ntwo,1.0\nthree,\nfour,1.0\n")
+    files = {"train": f"{tmp_path}/*.csv", "valid": tmp_path / "a.csv", "test": tmp_path / "a.csv"}
+    stream = load_labelled(**files)
+    assert stream.train.classes == stream.valid.classes == ["0", "1"]
+    assert [row[1] for row in stream.shards.rows()] == [0, 1, 1] == stream.valid.labels

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from keras_transformers.annotations import Array, ProblemType
-from keras_transformers.label_lists import several_hot
+from keras_transformers.label_lists import indicated_classes, indicated_names, several_hot
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.tables import LABELS, TEXTS, Chosen, read_rows
 from keras_transformers.text import TextCorpus
@@ -107,8 +107,9 @@ def targets_of(
 
     Args:
         data, columns: See `text.read_labelled`.
-        problem_type: What the labels are; None: lists are several, numbers with a point are
-            numbers, and all others are one class each.
+        problem_type: What the labels are; None: lists are several (of 0 and 1 with a single 1 each:
+            one class, see `label_lists.indicated_classes`), numbers with a point are numbers, and
+            all others are one class each.
         separator: What stands between several labels in one str.
         known: Names of the classes that there are. They stay if the labels are among them.
         strict: Whether they stay in any case: texts of other classes are left out, and counted.
@@ -125,7 +126,9 @@ def targets_of(
     if problem == REGRESSION:
         return Targets(_with_numbers(rows.name, pairs, rows.left_out), problem)
     between = None if problem != SEVERAL else separator or SEPARATOR
-    if known is not None and not strict:
+    if indicated_classes(labels) is not None:
+        known = indicated_classes(labels, known) or (known if strict else None)
+    elif known is not None and not strict:
         found = {name for label in labels for name in _names(label, between)}
         known = known if found <= set(known) else None
     if known is not None and keeps_unknown:
@@ -140,12 +143,18 @@ def targets_of(
 def problem_of(labels: Iterable[Any], separator: str | None) -> ProblemType:
     """What labels are: several where there are lists, numbers where one has a point, or one class.
 
+    Lists of 0 and 1 that have a single 1 each (one-hot) are one class. Empty labels say nothing.
+
     Example:
     >>> from keras_transformers.fitting.targets import problem_of
     >>> [problem_of(labels, None) for labels in (["1", "2"], ["1.5", "2"], [["a"], []])]
     ['single_label_classification', 'regression', 'multi_label_classification']
     """
-    labels = list(labels)
+    labels = [label for label in labels if not isinstance(label, str) or label.strip()]
+    indicated = indicated_classes(labels)
+    if indicated is not None and separator is None:
+        counts = {len(indicated_names(label, indicated)) for label in labels}
+        return "single_label_classification" if counts == {1} else "multi_label_classification"
     if separator is not None or any(isinstance(label, list) for label in labels):
         return "multi_label_classification"
     numbers = [_number(label) for label in labels]

@@ -5,10 +5,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from keras_transformers.tables import ENDINGS as TABLES
-from keras_transformers.tables import Chosen, Column, ending, read_bytes, rows_of, table_rows
+from keras_transformers.tables import (
+    NAMED_ENDINGS,
+    Chosen,
+    Column,
+    ending,
+    first_keys,
+    read_bytes,
+    rows_of,
+    table_rows,
+)
 from keras_transformers.tables.memory import rows_in_memory
 
 Rows: TypeAlias = Iterator[tuple[int, Any]]  # number and values; or number and why it is left out
+Keys: TypeAlias = list[Any] | None  # of columns that are found by the order of keys
 
 ENDINGS = (".txt", *TABLES)  # a .txt is one document
 
@@ -23,8 +33,12 @@ class Part(Protocol):
     def identity(self) -> list[Any]:
         """What changes when its rows do."""
 
-    def rows(self, columns: Sequence[Column], chosen: Chosen, after: int) -> Rows:
+    def rows(
+        self, columns: Sequence[Column], chosen: Chosen, after: int, keys: Keys = None
+    ) -> Rows:
         """Number and values of each row behind `after`; or number and why it is left out.
+
+        `keys` are those of the first part, whose order stays.
 
         Raises:
             ValueError: Where it breaks off.
@@ -43,7 +57,7 @@ class FilePart:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name, self._kind = path, str(path), ending(path)
-        if self._kind not in ENDINGS:
+        if self._kind not in (*ENDINGS, *NAMED_ENDINGS):
             raise ValueError(
                 f"{path}: a shard must end in {', '.join(ENDINGS)}, or in one of these and .gz."
             )
@@ -52,14 +66,26 @@ class FilePart:
         """Its name and its size."""
         return [self.path.name, self.path.stat().st_size]
 
-    def rows(self, columns: Sequence[Column], chosen: Chosen, after: int) -> Rows:
+    def keys(self, columns: Sequence[Column], chosen: Chosen) -> Keys:
+        """The keys of the columns, where the rows are objects and it is their order that tells.
+
+        None if columns are found by their usual names, or the file has no objects in JSON.
+        """
+        if self._kind not in (".jsonl", ".json"):
+            return None
+        layout = " and ".join(column.name for column in columns)
+        return first_keys(self.path, columns, layout, chosen)
+
+    def rows(
+        self, columns: Sequence[Column], chosen: Chosen, after: int, keys: Keys = None
+    ) -> Rows:
         """See `Part`."""
         if self._kind == ".txt":
             if len(columns) != 1:
                 raise ValueError(f"{self.name}: a .txt has one column; use {', '.join(TABLES)}.")
             return _document(self.path, after)
         layout = " and ".join(column.name for column in columns)
-        return table_rows(self.path, columns, layout, chosen, after)
+        return table_rows(self.path, columns, layout, chosen, after, keys)
 
 
 class DatasetPart:
@@ -81,7 +107,9 @@ class DatasetPart:
         known = getattr(self._dataset, "_fingerprint", None)
         return [self.name, known or str(getattr(self._dataset, "features", None))]
 
-    def rows(self, columns: Sequence[Column], chosen: Chosen, after: int) -> Rows:
+    def rows(
+        self, columns: Sequence[Column], chosen: Chosen, after: int, keys: Keys = None
+    ) -> Rows:
         """See `Part`."""
         left = self._dataset.skip(after) if after else self._dataset
         found = rows_in_memory(left, len(columns), "rows")

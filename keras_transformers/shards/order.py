@@ -118,7 +118,7 @@ class Pass:
     def _open(self, number: int, line: int) -> _Opened:
         part = int(self._order[number])
         shards = self._shards
-        rows = shards.parts[part].rows(shards.columns, shards.chosen, line)
+        rows = shards.parts[part].rows(shards.columns, shards.chosen, line, shards.keys)
         return _Opened(number, part, line, rows)
 
     def _open_next(self) -> _Opened:

@@ -2,13 +2,14 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.shards.files import ENDINGS, DatasetPart, FilePart, Part
+from keras_transformers.shards.files import ENDINGS, DatasetPart, FilePart, Keys, Part
 from keras_transformers.shards.order import Block, Pass, Position
 from keras_transformers.tables import Chosen, Column, account, ending, fitting_files
 
@@ -172,6 +173,12 @@ class Shards:
         """What messages call them."""
         return f"{self.parts[0].name} and {len(self.parts) - 1:,} more shards"
 
+    @functools.cached_property
+    def keys(self) -> Keys:
+        """The keys of the columns in the first file, where their order says which is which."""
+        first = self.parts[0]
+        return first.keys(self.columns, self.chosen) if isinstance(first, FilePart) else None
+
     def rows(self) -> Iterator[list[Any]]:
         """Every row that can be used, once, shard by shard, as `row` gives it.
 
@@ -182,7 +189,7 @@ class Shards:
             yield from self._rows_of(part)
 
     def _rows_of(self, part: Part) -> Iterator[list[Any]]:
-        for _, values in part.rows(self.columns, self.chosen, 0):
+        for _, values in part.rows(self.columns, self.chosen, 0, self.keys):
             values = values if isinstance(values, str) else self.row(values)
             if not isinstance(values, str):
                 yield values

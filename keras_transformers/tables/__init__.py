@@ -1,16 +1,21 @@
 """Tables: rows of columns in files or in memory, read with care, and what was left out counted.
 
-Columns of a file are separated by tabs, with no quotes; or a file `.csv` has commas and quotes
-(semicolons, where the first line has no comma), one `.jsonl` an object in each line, and one
-`.parquet`, `.arrow` or `.tfrecord` columns with names. Text is in UTF-8 and may be packed, `.gz`
-or `.xz`. A byte order mark and Windows line ends do no harm.
+Columns of a file are separated by tabs. Quotation marks are part of the text, unless the whole file
+is quoted as `csv.writer` and spreadsheets do it. A file `.csv` has commas, semicolons or tabs and
+quotes; one `.jsonl` an object in each line; one `.json` the same, or a list of objects; and one
+`.parquet`, `.arrow` or `.tfrecord` columns with names. Text is in UTF-8, or in UTF-16 with its byte
+order mark, and may be packed, `.gz` or `.xz`. A byte order mark and Windows line ends do no harm.
+
+Columns whose names are not known are taken in their order. Where rows are dicts or objects, it is
+the order of the first row for all of them.
 """
 
 from keras_transformers.tables.accounts import account
 from keras_transformers.tables.columns import LABELS, PAIRS, TEXTS, Chosen, Column
-from keras_transformers.tables.files import ENDINGS, ending, read_bytes
+from keras_transformers.tables.files import ENDINGS, NAMED_ENDINGS, ending, read_bytes
 from keras_transformers.tables.patterns import files_of, fitting_files, is_pattern
 from keras_transformers.tables.rows import (
+    first_keys,
     holds_lists,
     names_column,
     read_rows,
@@ -22,6 +27,7 @@ from keras_transformers.tables.rows import (
 __all__ = [
     "ENDINGS",
     "LABELS",
+    "NAMED_ENDINGS",
     "PAIRS",
     "TEXTS",
     "Chosen",
@@ -29,6 +35,7 @@ __all__ = [
     "account",
     "ending",
     "files_of",
+    "first_keys",
     "fitting_files",
     "is_pattern",
     "holds_lists",

@@ -120,6 +120,28 @@ def is_header(cells: Sequence[str], columns: Sequence[Column]) -> bool:
     return sum(name in known for name in names) >= len(columns)
 
 
+def has_usual_name(names: Sequence[Any], columns: Sequence[Column]) -> bool:
+    """True if one of the names of a table is a usual name of one of the columns."""
+    usual = {name for column in columns for name in column.names}
+    return any(plain(name) in usual for name in names)
+
+
+def check_names_differ(where: str, names: Sequence[Any]) -> None:
+    """Raises a ValueError if two columns of a table have the same name.
+
+    Args:
+        where: The table, for messages.
+        names: The names of all its columns.
+    """
+    listed = [str(name) for name in names]
+    repeated = [name for name in dict.fromkeys(listed) if listed.count(name) > 1]
+    if repeated:
+        raise ValueError(
+            f"{where}: more than one column is called {repeated[0]!r}; give each a name of its "
+            f"own. The columns are {', '.join(listed)}."
+        )
+
+
 def positions_of(
     where: str, names: Sequence[str], columns: Sequence[Column], chosen: list[str | int] | None
 ) -> list[int | None]:
@@ -156,7 +178,7 @@ def positions_of(
                     f"which with `columns`. The columns are {', '.join(map(str, names))}."
                 )
             positions[i] = position
-    if all(each is None for each in positions) and len(names) == len(columns):
+    if len(names) == len(columns) and not has_usual_name(names, columns):
         return list(range(len(columns)))
     return positions
 
@@ -172,6 +194,20 @@ def _chosen_position(where: str, names: Sequence[str], chosen: str | int) -> int
             f"are {', '.join(map(str, names))}."
         )
     return found[0]
+
+
+def chosen_key(where: str, keys: Sequence[Any], chosen: str | int) -> Any:
+    """The key of a chosen column in rows that are dicts, by the keys of the first one.
+
+    Another row may have a key that the first one lacks, so that a name stays as it is.
+
+    Raises:
+        ValueError: If it is a position, and there are not as many keys.
+    """
+    if isinstance(chosen, int):
+        return keys[_chosen_position(where, keys, chosen)]
+    alike = [key for key in keys if plain(key) == plain(chosen)]
+    return alike[0] if chosen not in keys and len(alike) == 1 else chosen
 
 
 def not_found(

@@ -1,31 +1,71 @@
 """The rows of files, as cells in an order or as dicts by name."""
 
+import codecs
+import collections
 import contextlib
 import csv
+import functools
 import gzip
 import io
 import json
 import lzma
+import os
 import pathlib
+import re
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeAlias, cast
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.tables.columns import is_unicode
 from keras_transformers.tables.records import OF_RECORDS
 
 MARK = b"\xef\xbb\xbf"  # of byte order
+WIDE_MARKS = {  # the longer ones first: that of UTF-32 begins like that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 ENDINGS = (".tsv", ".csv", ".jsonl", *OF_RECORDS)  # of tables; files of other names have tabs, too
+# A .json file that a user names is read; in a folder it may be anything, and is passed over.
+NAMED_ENDINGS = (*ENDINGS, ".json")
 PACKED: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 NO_TEXT = "with invalid UTF-8"
 NO_OBJECT = "that are no objects in JSON"
+CHUNK = 65_536  # bytes that are converted, or looked at, at a time
+LONGEST_FIELD = 2**30  # characters of a cell in quotes; Python's csv module allows 131,072
+LONGEST_RECORD = 2**24  # bytes of a row in which `is_quoted` looks for the closing quotation mark
+# A cell of a table that is quoted as `csv.writer` does it, and a row of such cells.
+CELL = rb'(?:"[^"]*(?:""[^"]*)*"|[^"\t]*)'
+QUOTED_ROW = re.compile(CELL + rb"(?:\t" + CELL + rb")*")
+
+
+class Unusable(str):
+    """The reason why a row is left out, together with what the row holds.
+
+    Args:
+        reason: In words that follow a number of rows.
+        content: The bytes of the row.
+    """
+
+    content: bytes
+
+    def __new__(cls, reason: str, content: bytes = b"") -> Self:
+        text = super().__new__(cls, reason)
+        text.content = content
+        return text
+
+
 # The number of a row, and its cells; or why it is left out.
 Row: TypeAlias = tuple[int, list[str] | Mapping[str, Any] | str]
 
 
 def read_bytes(path: StrPath, kind: str) -> bytes:
-    r"""The bytes of a file, unpacked where its name ends in `.gz` or `.xz`.
+    r"""The text of a file in UTF-8, unpacked where its name ends in `.gz` or `.xz`.
+
+    A byte order mark is not part of the text. Where it is one of UTF-16 or UTF-32, the text is
+    converted to UTF-8.
 
     Args:
         path: The file.
@@ -39,17 +79,17 @@ def read_bytes(path: StrPath, kind: str) -> bytes:
     >>> import pathlib, tempfile
     >>> from keras_transformers.tables import read_bytes
     >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tsv")
-    >>> _ = path.write_bytes(b"one\tuno\n")
-    >>> len(read_bytes(path, "a table"))
-    8
+    >>> _ = path.write_text("one\tuno\n", encoding="utf-16")
+    >>> read_bytes(path, "a table")
+    b'one\tuno\n'
     """
-    with opened(path, kind) as file:
+    with opened_text(path, kind) as file:
         return file.read()
 
 
 @contextlib.contextmanager
 def opened(path: StrPath, kind: str) -> Iterator[io.BufferedReader]:
-    """A file to be read from its beginning, otherwise as `read_bytes`."""
+    """A file to be read from its beginning, otherwise as `read_bytes`, but not converted."""
     path = checked(path, kind)
     try:
         with cast(io.BufferedReader, PACKED.get(path.suffix, open)(path, "rb")) as file:
@@ -59,6 +99,52 @@ def opened(path: StrPath, kind: str) -> Iterator[io.BufferedReader]:
         raise ValueError(f"{path} is not a whole {packed} file ({error}).") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+@contextlib.contextmanager
+def opened_text(path: StrPath, kind: str) -> Iterator[io.BufferedReader]:
+    """A text file to be read in UTF-8 from behind its byte order mark, as `read_bytes` does."""
+    with opened(path, kind) as file:
+        start = file.peek(4)[:4]
+        wide = [mark for mark in WIDE_MARKS if start.startswith(mark)]
+        if wide:
+            file.read(len(wide[0]))
+            yield io.BufferedReader(_InUtf8(path, file, WIDE_MARKS[wide[0]]))
+            return
+        if start.startswith(MARK):
+            file.read(len(MARK))
+        yield file
+
+
+class _InUtf8(io.RawIOBase):
+    """A file in UTF-16 or UTF-32 that is read in UTF-8.
+
+    Half a surrogate pair becomes bytes that are no UTF-8, so that its row is left out.
+    """
+
+    def __init__(self, path: StrPath, file: io.BufferedReader, encoding: str) -> None:
+        self._path, self._file = path, file
+        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        content = b"more"
+        while content and not self._rest:
+            content = self._file.read(CHUNK)
+            try:
+                text = self._decoder.decode(content, final=not content)
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{self._path} is not whole text in {error.encoding} ({error.reason})."
+                ) from None
+            self._rest = text.encode("utf-8", "surrogatepass")
+        number = min(len(buffer), len(self._rest))
+        buffer[:number] = self._rest[:number]
+        self._rest = self._rest[number:]
+        return number
 
 
 def checked(path: StrPath, kind: str) -> pathlib.Path:
@@ -85,11 +171,13 @@ def ending(path: StrPath) -> str:
 def rows_of_file(path: StrPath, layout: str, after: int = 0) -> Iterator[Row]:
     """The rows of a table of any kind, numbered from 1, which are never in memory together.
 
+    A `.json` file with a list of objects is the exception: it is in memory as a whole.
+
     Args:
         path: The file.
         layout: What a row holds, for messages.
         after: Number of a row; what stands before it and itself is passed over, but for the first
-            row without names of its own, which may have the columns' names. Lines are then not
+            row that can be used, which says in what order the columns are. Lines are then not
             taken apart, and groups of Parquet not read.
 
     Raises:
@@ -102,50 +190,198 @@ def rows_of_file(path: StrPath, layout: str, after: int = 0) -> Iterator[Row]:
         records = OF_RECORDS[kind](checked(path, f"a file of {layout} rows"), after)
         yield from enumerate(records, after + 1)
         return
-    with opened(path, f"a file of {layout} lines") as file:
-        start = len(MARK) if file.peek(len(MARK))[: len(MARK)] == MARK else 0
-        file.seek(start)
+    with opened_text(path, f"a file of {layout} lines") as file:
         if not file.peek(1):
             raise ValueError(f"{path} is empty; give a file of {layout} lines.")
         if kind == ".csv":
-            yield from _between_commas(path, file, start)
-            return
-        read = _of_object if kind == ".jsonl" else _between_tabs
-        named = kind != ".jsonl"
-        for line, content in enumerate((line for part in file for line in part.splitlines()), 1):
-            if line > after or named:
-                cells = read(content)
-                named = named and isinstance(cells, str)
-                yield line, cells
+            yield from _quoted_rows(path, file, _delimiter(path))
+        elif kind == ".json":
+            yield from _rows_of_json(path, file, after)
+        elif kind == ".jsonl":
+            yield from _rows_of_lines(file, _of_object, after)
+        elif is_quoted(path):
+            yield from _quoted_rows(path, file, "\t")
+        else:
+            yield from _rows_of_lines(file, _between_tabs, after)
+
+
+def _rows_of_lines(
+    file: io.BufferedReader,
+    read: Callable[[bytes], list[str] | Mapping[str, Any] | str],
+    after: int,
+) -> Iterator[Row]:
+    """Rows of a line each: the first one that can be used, and those behind `after`."""
+    is_first = True
+    lines = (line for part in file for line in part.splitlines())
+    for number, content in enumerate(lines, 1):
+        if number > after or is_first:
+            cells = read(content)
+            is_first = is_first and isinstance(cells, str)
+            yield number, cells
 
 
 def _between_tabs(content: bytes) -> list[str] | str:
     try:
         return content.decode("utf-8").split("\t")
     except UnicodeDecodeError:
-        return NO_TEXT
+        return Unusable(NO_TEXT, content)
 
 
-def _between_commas(path: StrPath, file: io.BufferedReader, start: int) -> Iterator[Row]:
+def is_quoted(path: StrPath) -> bool:
+    r"""True if a table with tabs is quoted as `csv.writer` and spreadsheets do it.
+
+    In such a table a cell with a quotation mark begins and ends with one, and those inside it are
+    doubled. All cells must follow this rule. In addition, one of them must have doubled marks, a
+    tab or a line end inside, or all cells of two rows or more must be in quotes. In any other table
+    quotation marks are part of the text.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables.files import is_quoted
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tsv")
+    >>> _ = path.write_text('"He said ""Hi"" to us"\tone\n')
+    >>> is_quoted(path)
+    True
+    >>> _ = path.write_text('"He said ""Hi"" to us"\t"One" or two\n')
+    >>> is_quoted(path)
+    False
+    """
+    state = os.stat(checked(path, "a table"))
+    return _is_quoted(os.path.abspath(path), state.st_size, state.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_quoted(path: str, size: int, changed: int) -> bool:
+    """As `is_quoted`; `size` and `changed` tell versions of a file apart."""
+    if not _has_quotation_marks(path):
+        return False
+    needs_quotes, all_in_quotes = False, True
+    rows = 0
+    for record in _records(path):
+        content = record.rstrip(b"\r\n")
+        if not content.strip():
+            continue
+        rows += 1
+        if b'"' not in content:
+            all_in_quotes = False
+            continue
+        if not QUOTED_ROW.fullmatch(content):
+            return False
+        for cell in filter(None, re.findall(CELL, content)):
+            in_quotes = cell.startswith(b'"')
+            all_in_quotes = all_in_quotes and in_quotes
+            special = (b'""', b"\t", b"\n", b"\r")
+            needs_quotes |= in_quotes and any(mark in cell[1:-1] for mark in special)
+    return needs_quotes or all_in_quotes and rows > 1
+
+
+def _has_quotation_marks(path: str) -> bool:
+    with contextlib.suppress(ValueError), opened_text(path, "a table") as file:
+        while content := file.read(CHUNK):
+            if b'"' in content:
+                return True
+    return False
+
+
+def _records(path: str) -> Iterator[bytes]:
+    """Lines, joined until the number of quotation marks is even; of a broken file those before."""
+    lines: list[bytes] = []
+    marks = length = 0
+    with contextlib.suppress(ValueError), opened_text(path, "a table") as file:
+        for line in file:
+            lines.append(line)
+            marks += line.count(b'"')
+            length += len(line)
+            if marks % 2 == 0 or length > LONGEST_RECORD:
+                yield b"".join(lines)
+                lines = []
+                marks = length = 0
+    if lines:
+        yield b"".join(lines)
+
+
+def _delimiter(path: StrPath) -> str:
+    """The mark between the cells of a `.csv` file: a comma, a semicolon or a tab.
+
+    It is the one that gives most of the first rows the same number of cells, two or more. Commas
+    that all stand between digits are decimal marks where semicolons do as well.
+    """
+    text = _beginning(path)
+    shares = {mark: _equal_share(text, mark) for mark in (",", ";", "\t")}
+    best = max(shares, key=lambda mark: shares[mark])
+    is_decimal = re.search(r"(?<!\d),|,(?!\d)", text) is None
+    if best == "," and is_decimal and shares[";"] == shares[","] > 0:
+        return ";"
+    return best if shares[best] > 0.5 else ","
+
+
+def _beginning(path: StrPath) -> str:
+    """The first lines of a file; nothing where it breaks off in them."""
+    try:
+        with opened_text(path, "a table") as file:
+            content = file.read(CHUNK)
+    except ValueError:
+        return ""
+    if len(content) == CHUNK:
+        content = content[: content.rfind(b"\n") + 1]
+    return content.decode("utf-8", "replace")
+
+
+def _equal_share(text: str, mark: str) -> float:
+    """The share of rows with the most frequent number of cells; 0 where that is one cell."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    try:
+        widths = collections.Counter(len(row) for row in rows if row)
+    except csv.Error:
+        return 0.0
+    if not widths:
+        return 0.0
+    width, number = widths.most_common(1)[0]
+    return number / widths.total() if width > 1 else 0.0
+
+
+def _quoted_rows(path: StrPath, file: io.BufferedReader, delimiter: str) -> Iterator[Row]:
     """Rows, each of which may go on over several lines inside quotes."""
-    first = file.readline()
-    file.seek(start)
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
     text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-    between = ";" if b";" in first and b"," not in first else ","  # as spreadsheets in Europe
-    reader, line = csv.reader(text, delimiter=between, strict=True, skipinitialspace=True), 1
+    has_spaces = delimiter != "\t"  # behind the delimiter, before an opening quotation mark
+    reader = csv.reader(text, delimiter=delimiter, strict=True, skipinitialspace=has_spaces)
+    line = 1
     try:
         for cells in reader:
-            yield line, cells if is_unicode("".join(cells)) else NO_TEXT
+            content = delimiter.join(cells)
+            if is_unicode(content):
+                yield line, cells
+            else:
+                yield line, Unusable(NO_TEXT, content.encode("utf-8", "surrogateescape"))
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {line}: no row of a CSV file ({error}).") from None
+
+
+def _rows_of_json(path: StrPath, file: io.BufferedReader, after: int) -> Iterator[Row]:
+    """The objects of a `.json` file: one in each line, or all in one list."""
+    advice = "give an object in each line, or one list of objects"
+    start = file.peek(1).lstrip()
+    if not start.startswith(b"["):
+        first, *rest = start.split(b"\n", 1)
+        if rest and first.strip().endswith((b"{", b"[", b",")):
+            raise ValueError(f"{path}: an object in JSON over several lines is no table; {advice}.")
+        yield from _rows_of_lines(file, _of_object, after)
+        return
+    try:
+        objects = json.loads(file.read().decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        raise ValueError(f"{path} is no list in JSON ({error}); {advice}.") from None
+    for number, row in enumerate(objects, 1):
+        yield number, row if isinstance(row, dict) else Unusable(NO_OBJECT, str(row).encode())
 
 
 def _of_object(content: bytes) -> dict[str, Any] | str:
     try:
         found = json.loads(content.decode("utf-8"))
     except UnicodeDecodeError:
-        return NO_TEXT
+        return Unusable(NO_TEXT, content)
     except (ValueError, RecursionError):
-        return NO_OBJECT if content.strip() else "blank"
-    return found if isinstance(found, dict) else NO_OBJECT
+        return Unusable(NO_OBJECT if content.strip() else "blank", content)
+    return found if isinstance(found, dict) else Unusable(NO_OBJECT, content)

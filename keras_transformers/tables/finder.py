@@ -7,7 +7,9 @@ from keras_transformers.tables.columns import (
     Chosen,
     Column,
     chosen_columns,
+    chosen_key,
     flat,
+    has_usual_name,
     is_header,
     not_found,
     positions_of,
@@ -16,7 +18,19 @@ from keras_transformers.tables.files import Row
 
 
 class Finder:
-    """Finds the wanted columns in one row after the other."""
+    """Finds the wanted columns in one row after the other.
+
+    Args:
+        name: What messages call the table.
+        columns: What is wanted.
+        chosen: What the user said of the columns.
+        separator, numbered: What stands between cells, and what a row is, for messages.
+        earlier_keys: The `keys` of the file before this one, of which this one goes on.
+
+    Attributes:
+        keys: The key of each column in rows that are dicts, where these are found by their order:
+            that of the first such row, for others may have another order.
+    """
 
     def __init__(
         self,
@@ -25,6 +39,7 @@ class Finder:
         chosen: Chosen,
         separator: str,
         numbered: str = "line",
+        earlier_keys: list[Any] | None = None,
     ) -> None:
         self.name, self.columns, self.separator, self.numbered = name, columns, separator, numbered
         try:
@@ -34,6 +49,10 @@ class Finder:
         self.has_names = any(isinstance(each, str) for each in self.chosen or ())
         self.positions: list[int] | None = None  # of rows without names of their own
         self.width: int | None = None  # of these rows
+        self.keys: list[Any] | None = None
+        self.earlier_keys = earlier_keys
+        self.last_row_keys: list[Any] = []
+        self.last_keys: list[Any] = [None] * len(columns)  # of the columns in the last row
 
     def values(self, rows: Iterable[Row], after: int = 0) -> Iterator[tuple[int, Any]]:
         """Numbers of rows, and the value of each column or why there is none; of those `after`."""
@@ -46,8 +65,11 @@ class Finder:
                 yield number, cells
                 continue
             if isinstance(cells, Mapping):
-                found = self._of_names(number, flat(cells))
-                first = first or (number, list(flat(cells)))
+                row = flat(cells)
+                found = self._of_names(number, row)
+                if number <= after:
+                    continue  # it says in what order the keys are
+                first = first or (number, list(row))
             elif self.positions is None and self._starts(number, cells):
                 continue  # these were names
             elif number <= after:
@@ -94,19 +116,31 @@ class Finder:
             return f"with more than {'two' if width == 2 else width} columns"
         return self._checked([cells[position] for position in wanted])
 
-    def _of_names(self, number: int, row: Mapping[str, Any]) -> Any:
-        names = list(row)
+    def _of_names(self, number: int, row: Mapping[Any, Any]) -> Any:
+        row_keys = list(row)
+        if row_keys != self.last_row_keys:  # most often all rows have the same
+            self.last_keys = self._keys_of(number, row_keys)
+            self.last_row_keys = row_keys
+        return self._checked([None if key is None else row.get(key) for key in self.last_keys])
+
+    def _keys_of(self, number: int, keys: list[Any]) -> list[Any]:
+        """The key of each column in a row that is a dict; None where it has none."""
         if self.chosen is None:
-            positions = positions_of(self._at(number), names, self.columns, None)
-        else:  # another row may have them, if not this one
-            there = [each in row or isinstance(each, int) for each in self.chosen]
-            positions = (
-                positions_of(self._at(number), names, self.columns, self.chosen)
-                if all(there)
-                else [None] * len(there)
-            )
-        values = list(row.values())
-        return self._checked([None if each is None else values[each] for each in positions])
+            positions = positions_of(self._at(number), keys, self.columns, None)
+            if len(keys) != len(self.columns) or has_usual_name(keys, self.columns):
+                return [None if position is None else keys[position] for position in positions]
+        if self.keys is None:
+            self.keys = self._keys_of_first(number, keys)
+        return self.keys
+
+    def _keys_of_first(self, number: int, keys: list[Any]) -> list[Any]:
+        """The key of each column in all rows, from the keys of the first one."""
+        earlier = self.earlier_keys
+        if earlier is not None and all(key in keys for key in earlier):
+            return earlier
+        if self.chosen is None:
+            return keys
+        return [chosen_key(self._at(number), keys, each) for each in self.chosen]
 
     def _checked(self, values: Sequence[Any]) -> Any:
         found = []

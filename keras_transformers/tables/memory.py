@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_transformers.tables.columns import check_names_differ
 from keras_transformers.tables.files import Row
 
 
@@ -23,19 +24,21 @@ def rows_in_memory(data: Any, wanted: int, layout: str) -> Iterator[Row]:
 
     Raises:
         TypeError: If it is no table.
-        ValueError: If columns differ in length.
+        ValueError: If columns differ in length, or two have one name.
     """
     return ((number, row) for number, row in enumerate(_rows(data, wanted, layout), 1))
 
 
 def _rows(data: Any, wanted: int, layout: str) -> Iterable[Any]:
     if hasattr(data, "itertuples"):  # pandas
+        check_names_differ(name_of(data), data.columns)
         return _of_columns({str(name): data[name].tolist() for name in data.columns})
     if hasattr(data, "iter_rows"):  # Polars
         return data.iter_rows(named=True)
     if hasattr(data, "column_names") and hasattr(data, "features"):
         return _of_hugging_face(data)
     if hasattr(data, "to_pylist"):  # Arrow
+        check_names_differ(name_of(data), getattr(data, "column_names", ()))
         return data.to_pylist()
     if hasattr(data, "as_numpy_iterator"):
         return _of_tensors(data)

@@ -5,6 +5,8 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from keras_transformers.tables.columns import check_names_differ
+
 Records: TypeAlias = Iterator[Mapping[str, Any] | str]  # or why one is left out
 
 
@@ -12,6 +14,7 @@ def of_parquet(path: pathlib.Path, after: int = 0) -> Records:
     """The rows of a Parquet file behind the first so many; groups of rows are passed over whole."""
     with _whole(path, "Parquet") as arrow:
         with arrow.parquet.ParquetFile(path) as file:
+            check_names_differ(str(path), file.schema_arrow.names)
             for group in range(file.metadata.num_row_groups):
                 size = file.metadata.row_group(group).num_rows
                 if after < size:
@@ -25,14 +28,19 @@ def of_parquet(path: pathlib.Path, after: int = 0) -> Records:
 def of_arrow(path: pathlib.Path, after: int = 0) -> Records:
     """The rows of an Arrow file, as `save_to_disk` of `datasets` writes them."""
     with _whole(path, "Arrow") as arrow, arrow.memory_map(str(path)) as file:
-        for batch in arrow.ipc.open_stream(file):
+        batches = arrow.ipc.open_stream(file)
+        check_names_differ(str(path), batches.schema.names)
+        for batch in batches:
             for start in range(min(after, batch.num_rows), batch.num_rows, ROWS):
                 yield from batch.slice(start, ROWS).to_pylist()
             after = max(after - batch.num_rows, 0)
 
 
 def of_examples(path: pathlib.Path, after: int = 0) -> Records:
-    """The features of the `tf.train.Example`s of a TFRecord file, plain or gzip."""
+    """The features of the `tf.train.Example`s of a TFRecord file, plain or gzip.
+
+    They have no order of their own, and are sorted by their names.
+    """
     import tensorflow as tf
 
     kind = "GZIP" if path.suffix == ".gz" else ""
@@ -44,7 +52,7 @@ def of_examples(path: pathlib.Path, after: int = 0) -> Records:
             except Exception:  # of protobuf, which has a class of its own in each version
                 yield "that are no tf.train.Example"
             else:
-                yield {name: _feature(feature) for name, feature in features.items()}
+                yield {name: _feature(features[name]) for name in sorted(features)}
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
         reason = error.message.split("[Op")[0].strip()
         raise ValueError(f"{path} is not a whole TFRecord file ({reason}).") from None

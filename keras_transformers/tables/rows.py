@@ -1,13 +1,15 @@
 """The wanted columns of tables: files, or what people hold in memory."""
 
 import collections
+import contextlib
 import pathlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables.columns import Chosen, Column, plain, text_of
-from keras_transformers.tables.files import ENDINGS, Row, ending, rows_of_file
+from keras_transformers.tables.columns import LABELS, Chosen, Column, plain, text_of
+from keras_transformers.tables.files import NAMED_ENDINGS, Row, ending, rows_of_file
 from keras_transformers.tables.finder import Finder
 from keras_transformers.tables.memory import name_of, rows_in_memory
 from keras_transformers.tables.patterns import files_of
@@ -50,13 +52,15 @@ class Rows(NamedTuple):
         repeated = len(rest) >= FEWEST and min(counts.values()) > 1
         if isinstance(first, list) or first in counts or not (repeated or _only_numbers(counts)):
             return self
+        if _only_numbers([first]):
+            return self
         left_out = self.left_out + collections.Counter({"taken for names of columns": named})
-        return self._replace(kept=rest, left_out=left_out) if not _only_numbers([first]) else self
+        return self._replace(kept=_with_whole_numbers(rest, len(rest[0][1]) - 1), left_out=left_out)
 
 
 def _only_numbers(labels: Iterable[str]) -> bool:
     try:
-        return len([float(label) for label in labels]) > 0
+        return len([float(label) for label in labels if label.strip()]) > 0
     except ValueError:
         return False
 
@@ -96,17 +100,24 @@ def read_table(
     >>> read_table(path, (TEXTS, LABELS), "text and class")
     ([(2, ['a cat, a dog', 'animal'])], Counter({'blank': 1}))
     """
-    return _counted(table_rows(path, columns, layout, chosen))
+    kept, left_out = _counted(table_rows(path, columns, layout, chosen))
+    return _with_whole_labels(kept, left_out, columns), left_out
 
 
 def table_rows(
-    path: StrPath, columns: Sequence[Column], layout: str, chosen: Chosen = None, after: int = 0
+    path: StrPath,
+    columns: Sequence[Column],
+    layout: str,
+    chosen: Chosen = None,
+    after: int = 0,
+    earlier_keys: list[Any] | None = None,
 ) -> Iterator[tuple[int, Any]]:
     r"""The rows of `read_table` one by one, which are never in memory together.
 
     Args:
         path, columns, layout, chosen: As for `read_table`.
         after: Number of a row; only what stands behind it is given.
+        earlier_keys: The `first_keys` of the first of several files; their order stays.
 
     Yields:
         `(line, values)`; or `(line, reason)`, a str, where the row is to be left out.
@@ -123,9 +134,41 @@ def table_rows(
     >>> list(table_rows(path, PAIRS, "source TAB target"))
     [(1, ['a cat', 'eine Katze']), (2, 'without a tab')]
     """
-    separator = "comma" if ending(path) == ".csv" else "tab"
-    finder = Finder(str(path), columns, chosen, separator)
+    finder = _finder_of_file(path, columns, chosen, earlier_keys)
     return finder.values(rows_of_file(path, layout, after), after)
+
+
+def _finder_of_file(
+    path: StrPath, columns: Sequence[Column], chosen: Chosen, earlier_keys: list[Any] | None = None
+) -> Finder:
+    separator = "comma" if ending(path) == ".csv" else "tab"
+    return Finder(str(path), columns, chosen, separator, earlier_keys=earlier_keys)
+
+
+def first_keys(
+    path: StrPath, columns: Sequence[Column], layout: str, chosen: Chosen = None
+) -> list[Any] | None:
+    """The keys of the columns of a file of objects, where the order of the first row tells them.
+
+    None if the columns are found by their usual names, or no row can be used.
+
+    Args:
+        path, columns, layout, chosen: As for `read_table`.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import PAIRS, first_keys
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "toy.jsonl"
+    >>> _ = path.write_text('{"en": "a cat", "de": "eine Katze"}')
+    >>> first_keys(path, PAIRS, "pairs")
+    ['en', 'de']
+    """
+    finder = _finder_of_file(path, columns, chosen)
+    with contextlib.suppress(ValueError):
+        for _, values in finder.values(rows_of_file(path, layout)):
+            if finder.keys is not None or not isinstance(values, str):
+                break
+    return finder.keys
 
 
 def rows_of(
@@ -173,14 +216,20 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     """
     if isinstance(data, str | pathlib.PurePath):
         kept, left_out = list[tuple[int, list[Any]]](), collections.Counter[str]()
+        keys: list[Any] | None = None  # those of the first file, see `Finder`
         for path in files_of(data):
-            rows, counts = read_table(path, columns, layout, chosen)
+            finder = _finder_of_file(path, columns, chosen, keys)
+            rows, counts = _counted(finder.values(rows_of_file(path, layout)))
+            keys = keys or finder.keys
             kept.extend(rows)
             left_out.update(counts)
-        return Rows(pathlib.Path(data).name, kept, left_out)
-    name = name_of(data)
-    found = Finder(name, columns, chosen, "value", "row")
-    return Rows(name, *_counted(found.values(rows_in_memory(data, len(columns), layout))))
+        name = pathlib.Path(data).name
+    else:
+        name = name_of(data)
+        finder = Finder(name, columns, chosen, "value", "row")
+        found = finder.values(rows_in_memory(data, len(columns), layout))
+        kept, left_out = _counted(found)
+    return Rows(name, _with_whole_labels(kept, left_out, columns), left_out)
 
 
 def names_column(data: Any, column: Column, chosen: Chosen = None) -> bool:
@@ -231,7 +280,7 @@ def _first_row(data: Any) -> list[Any] | Mapping[str, Any]:
     """The first row of a table; an empty one where there is none that can be read."""
     if isinstance(data, str | pathlib.PurePath):
         path = files_of(data)[0]
-        if ending(path) not in ENDINGS:
+        if ending(path) not in NAMED_ENDINGS:
             return []
         rows = rows_of_file(path, "text")
     else:
@@ -251,3 +300,43 @@ def _counted(
         else:
             rows.append((number, values))
     return rows, left_out
+
+
+def _with_whole_labels(
+    rows: list[tuple[int, list[Any]]], left_out: Mapping[str, int], columns: Sequence[Column]
+) -> list[tuple[int, list[Any]]]:
+    """The rows, in which whole numbers among the labels have no point if a label is missing.
+
+    A column of whole numbers in which one is missing is one of floats in pandas, and in the files
+    that pandas writes: 0, 1 and None become 0.0, 1.0 and NaN.
+    """
+    names = [column.name for column in columns]
+    if LABELS.name not in names or not rows:
+        return rows
+    position = names.index(LABELS.name)
+    is_missing = left_out.get(f"without text for {LABELS.name!r}", 0) > 0
+    return _with_whole_numbers(rows, position, is_missing)
+
+
+def _with_whole_numbers(
+    rows: list[tuple[int, list[Any]]], position: int, is_missing: bool = False
+) -> list[tuple[int, list[Any]]]:
+    """The rows, with whole numbers at a position, if nothing else stands there and one is missing.
+
+    Args:
+        rows: Numbers and values.
+        position: That of the labels among the values.
+        is_missing: True if a label is missing in another row.
+    """
+    labels = [values[position] for _, values in rows]
+    texts = {label.strip() for label in labels if isinstance(label, str)}
+    is_missing = is_missing or "" in texts
+    texts.discard("")
+    has_others = any(not isinstance(label, str) for label in labels)
+    if has_others or not is_missing or not all(re.fullmatch(r"[+-]?\d+(\.0*)?", t) for t in texts):
+        return rows
+    changed = []
+    for number, values in rows:
+        whole = values[position].partition(".")[0]
+        changed.append((number, [*values[:position], whole, *values[position + 1 :]]))
+    return changed

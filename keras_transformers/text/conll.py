@@ -11,6 +11,10 @@ from keras_transformers.tables import Chosen, ending, read_bytes
 
 DOCUMENT = "-DOCSTART-"  # the word of a row that begins a document
 COMMENT = "#"
+ENDINGS = (".conll", ".conllu")
+# Columns of CoNLL-U, the format of Universal Dependencies, and the position of the part of speech.
+CONLL_U, PART_OF_SPEECH = 10, 3
+NO_WORD = re.compile(r"\d+[-.]\d+")  # the number of a range of words, or of an empty node
 # Pairs of words and tags, of a sentence each; why sentences are left out; what is worth knowing.
 Sentences = tuple[list[tuple[list[str], list[str]]], collections.Counter[str], dict[str, int]]
 
@@ -18,8 +22,8 @@ Sentences = tuple[list[tuple[list[str], list[str]]], collections.Counter[str], d
 def is_conll(path: StrPath) -> bool:
     r"""Whether a file has a word a row, and not a text.
 
-    A `.conll` or `.txt` file has. A `.tsv` file has unless the first cell of a row has several
-    words, or the first row says `text`, `tokens` or the like.
+    A `.conll`, `.conllu` or `.txt` file has. A `.tsv` file has unless the first cell of a row has
+    several words, or the first row says `text`, `tokens` or the like.
 
     Example:
     >>> import pathlib, tempfile
@@ -34,7 +38,7 @@ def is_conll(path: StrPath) -> bool:
     """
     kind = ending(path)
     if kind != ".tsv":
-        return kind in (".conll", ".txt")
+        return kind in (*ENDINGS, ".txt")
     rows = [row for row in (line.split("\t") for line in _lines(path)) if len(row) > 1]
     named = bool(rows) and rows[0][0].strip().lower() in ("text", "sentence", "tokens", "words")
     return not named and not any(len(row[0].split()) > 1 for row in rows)
@@ -48,9 +52,15 @@ def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:
     comment, and counted, if it has not as many columns as most; or if `#` stands alone and has a
     tag that no other row has.
 
+    If the first of three columns or more counts the words of each sentence, the words are in the
+    second one, as in GermEval and in Universal Dependencies. Of a file with the ten columns of the
+    latter the tag is the part of speech (UPOS). Rows whose number is a range ("3-4") or has a point
+    ("8.1") repeat other words, or are not in the text: they are passed over, and counted.
+
     Args:
         path: The file, which may be packed, `.gz`.
-        columns: Positions of word and tag, from 0, or from the last as -1; by default `(0, -1)`.
+        columns: Positions of word and tag, from 0, or from the last as -1; by default `(0, -1)`,
+            or as said above.
 
     Returns:
         List of `(words, tags)`; a Counter of reason -> sentences that are left out: those with a
@@ -78,19 +88,52 @@ def read_conll(path: StrPath, columns: Chosen = None) -> Sentences:
             f"{path}: rows must have a word and its tag, separated by blanks or a tab. Most have "
             f"{width} columns; `columns` are {(word, tag)}."
         )
+    is_counted = width > 2 and _counts_words(rows, width)
+    if is_counted and columns is None:
+        word = 1
+        tag = PART_OF_SPEECH if width == CONLL_U else tag
     whole = [row for row in rows if len(row) == width]
     known = {row[tag].strip() for row in whole if row[0][:1] != COMMENT}
-    kept, left_out, comments = [], collections.Counter[str](), 0
+    kept, left_out = [], collections.Counter[str]()
+    noted = collections.Counter[str]()
     for sentence in _sentences(rows):
         there = [row for row in sentence if not _is_comment(row, width, tag, known)]
-        comments += len(sentence) - len(there)
+        noted["lines of comments passed over"] += len(sentence) - len(there)
+        if is_counted:
+            number = len(there)
+            there = [row for row in there if not NO_WORD.fullmatch(row[0])]
+            noted["rows of no word of their own passed over"] += number - len(there)
         if any(len(row) != width for row in there):
             left_out["with a row of more or fewer columns than most"] += 1
         elif any("\ufffd" in row[word] + row[tag] for row in there):
             left_out["with invalid UTF-8"] += 1
         elif there:
             kept.append(([row[word] for row in there], [row[tag] for row in there]))
-    return kept, left_out, {"lines of comments passed over": comments} if comments else {}
+    return kept, left_out, dict(+noted)
+
+
+def _counts_words(rows: list[list[str]], width: int) -> bool:
+    """True if the first cell of each row is the number of the word in its sentence.
+
+    Numbers begin with 0 or 1 in each sentence, or go on from one sentence to the next. Rows that
+    have another number of columns do not count.
+    """
+    last = 0
+    any_number = False
+    for sentence in _sentences(rows):
+        numbers = [row[0] for row in sentence if len(row) == width and row[0] != COMMENT]
+        numbers = [number for number in numbers if not NO_WORD.fullmatch(number)]
+        if not all(number.isdecimal() for number in numbers):
+            return False
+        if not numbers:
+            continue
+        first = int(numbers[0])
+        follows = list(range(first, first + len(numbers)))
+        if [int(number) for number in numbers] != follows or first not in (0, 1, last + 1):
+            return False
+        last = follows[-1]
+        any_number = True
+    return any_number
 
 
 def _rows(path: StrPath) -> list[list[str]]:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Tokenizer
-from keras_transformers.label_lists import names_of
+from keras_transformers.label_lists import indicated_names, indicator_size, names_of, whole_number
 from keras_transformers.shards import Encoded, as_texts
 from keras_transformers.text.batching import check_boundaries
 from keras_transformers.text.labelled import bucketed_chunks, framed
@@ -165,13 +165,16 @@ def bucketing(
     return arrange
 
 
-def row_of_labels(classes: Sequence[str], separator: str | None = None) -> Callable[..., Any]:
+def row_of_labels(
+    classes: Sequence[str], separator: str | None = None, indicators: bool = False
+) -> Callable[..., Any]:
     """What a row of `Shards` with a text and the name of its class becomes: text and number.
 
     Args:
         classes: Names of the classes; a row of another is left out, and counted.
         separator: What stands between the names where a text can have several classes, or none:
             then 0 and 1 for each class.
+        indicators: True if labels are lists of 0 and 1, a number for each class.
 
     Example:
     >>> from keras_transformers.text import row_of_labels
@@ -181,7 +184,11 @@ def row_of_labels(classes: Sequence[str], separator: str | None = None) -> Calla
     numbers = {name: number for number, name in enumerate(classes)}
 
     def row(values: Sequence[Any]) -> list[Any] | str:
-        text, names = as_texts(values[:1]), set(names_of(values[1], separator))
+        text, label = as_texts(values[:1]), values[1]
+        if indicators and indicator_size(label) != len(classes):
+            return "whose label is no list of 0 and 1 for each class"
+        label_names = indicated_names(label, classes) if indicators else names_of(label, separator)
+        names = {name if name in numbers else whole_number(name) for name in label_names}
         if isinstance(text, str):
             return "empty"
         if separator is None and len(names) != 1:

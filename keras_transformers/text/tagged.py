@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformers.entities import OUTSIDE
 from keras_transformers.splits import held_out
 from keras_transformers.tables import Chosen, Column, account, ending, holds_lists, read_rows
+from keras_transformers.text.conll import ENDINGS as CONLL
 from keras_transformers.text.conll import is_conll, read_conll
 
 WORDS = Column(("tokens", "words", "text", "sentence"), "labels")
@@ -97,7 +98,7 @@ def read_tagged(data: Any, columns: Chosen = None) -> TaggedCorpus:
 
     Args:
         data: The path of a file with a word and its tag in each row, see `conll.read_conll`: a
-            `.conll` or `.txt` file, or a `.tsv` file of that kind. Or a table, see
+            `.conll`, `.conllu` or `.txt` file, or a `.tsv` file of that kind. Or a table, see
             `tables.read_rows`, with columns `tokens` and `tags` (or `ner_tags`, `labels`): lists of
             str, or texts in which blanks stand between words and between tags. Numbers for tags are
             known by their names where a Hugging Face dataset has such.
@@ -149,7 +150,7 @@ def holds_tags(data: Any, columns: Chosen = None) -> bool:
     >>> [holds_tags(data) for data in (tagged, [{"text": "a", "label": "b"}], "a.conll")]
     [True, False, True]
     """
-    if isinstance(data, str | pathlib.PurePath) and ending(data) == ".conll":
+    if isinstance(data, str | pathlib.PurePath) and ending(data) in CONLL:
         return True
     return holds_lists(data, WORDS, columns)
 

@@ -11,7 +11,6 @@ import numpy as np
 from keras_transformers.annotations import StrPath
 from keras_transformers.label_lists import numbered
 from keras_transformers.splits import held_out
-from keras_transformers.tables import ENDINGS as TABLES
 from keras_transformers.tables import (
     LABELS,
     TEXTS,
@@ -22,6 +21,7 @@ from keras_transformers.tables import (
     read_bytes,
     read_rows,
 )
+from keras_transformers.tables import NAMED_ENDINGS as TABLES
 
 ENDINGS = (".txt", ".txt.gz")
 

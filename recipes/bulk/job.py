@@ -22,8 +22,9 @@ class Asking:
 
     folder: tyro.conf.Positional[str]  # of a run, with published weights, or a SavedModel
     _: dataclasses.KW_ONLY
-    column: str = "1"  # of .tsv files: a number, or a name in the first line
-    field: str | None = None  # of .jsonl files; by default "text" or "image"
+    column: str | None = None  # of tables: a number, or a name in the first line; else by its name
+    # "text" or the like, or the first
+    field: str | None = None  # of JSON lines, instead of --column; by default "text" or "image"
     target_language: str | None = None  # of a translator into several: "de"
     search: typing.Literal["own", "greedy", "sample"] = "own"  # as saved, mostly a beam; or another
     seed: int = 1  # of --search sample: the same text gets the same translation

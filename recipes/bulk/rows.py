@@ -1,18 +1,33 @@
-"""What is to be answered: lines, columns of tables, fields of JSON lines, images."""
+"""What is to be answered: lines, columns of tables, fields of objects, images."""
 
 import dataclasses
 import glob
 import hashlib
 import json
-import lzma
 import pathlib
-import zlib
+from collections.abc import Mapping
 
 from keras_transformers.predictors import Refused
-from keras_transformers.tables.files import PACKED
+from keras_transformers.tables import NAMED_ENDINGS, PAIRS, TEXTS, ending
+from keras_transformers.tables.columns import plain
+from keras_transformers.tables.files import NO_OBJECT, NO_TEXT, opened, opened_text, rows_of_file
+from keras_transformers.tables.records import OF_RECORDS
 
-LISTS = (".txt", ".tsv", ".jsonl")  # each also packed; other names are lines, or images
-MARK = b"\xef\xbb\xbf"  # of byte order
+LISTS = (".txt", ".tsv", ".csv", ".jsonl")  # of images; files with other names are images
+# Files whose texts stand between marks, which `recipes.translate_files` knows; and others.
+MARKED_UP = (".docx", ".html", ".htm", ".xhtml", ".po", ".pot", ".srt", ".xlf", ".xliff")
+NO_LINES = (*MARKED_UP, ".sdlxliff", ".pdf", ".xls", ".xlsx", ".ods", ".odt", ".doc", ".zip")
+# Names of the column that is read if nothing else is said.
+USUAL_NAMES = {
+    "text": (*TEXTS.names, *PAIRS[0].names),
+    "image": ("image", "file", "file_name", "filename", "path"),
+}
+QUESTION = "question_and_context"
+REASONS = {
+    NO_TEXT: "must be text in UTF-8.",
+    NO_OBJECT: "must be an object in JSON.",
+    "blank": "must be an object in JSON.",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,16 +51,21 @@ class Row:
 class Rows:
     """The rows of files, in their order.
 
+    Tables are read as `keras_transformers.tables` reads them. Any other file has a text, or the
+    path of an image, in each line.
+
     Args:
         files: Tuple of paths.
         takes: "text" or "image", what the rows are for.
-        column: Of `.tsv` files: its number, from 1, or its name in the first line.
-        field: Of `.jsonl` files; by default what is taken.
+        column: Of tables: its number, from 1, or its name. By default the one that the first line
+            calls "text" or by another usual name; without such a line the first. Questions have two
+            columns, "question" and "context".
+        field: Of JSON lines, instead of `column`; by default what is taken.
     """
 
     files: tuple
     takes: str
-    column: str = "1"
+    column: str | None = None
     field: str | None = None
 
     def __iter__(self):
@@ -56,7 +76,9 @@ class Rows:
                 yield Row(index, str(path), str(path.absolute()))
                 continue
             for number, content, line in self._of_file(path):
-                shown = line if isinstance(content, Refused) else None
+                if self.takes == "image" and not isinstance(content, Refused):
+                    content = _beside(path, content)
+                shown = _shown(line) if isinstance(content, Refused) else None
                 yield Row(number, None if alone else str(path), content, shown)
 
     def identity(self):
@@ -74,49 +96,74 @@ class Rows:
             "files": len(files),
             "bytes": sum(size for _, size, _ in files),
             "written": hashlib.sha256(json.dumps(files).encode()).hexdigest(),
-            "column": self.column,
+            "column": self.column or "1",
             "field": self.field,
         }
 
     def _is_image(self, path):
-        return self.takes == "image" and _ending(path) not in LISTS
+        return self.takes == "image" and ending(path) not in LISTS
 
     def _of_file(self, path):
-        """Numbers, contents and lines of a file of lines."""
-        lines, take = _lines(path), self._line
-        if _ending(path) == ".jsonl":
-            take = self._json
-        elif _ending(path) == ".tsv":
-            column, head = self._column(path, lines)
-            take = lambda line: self._cell(line, column)  # noqa: E731
-            if head:
-                next(lines)
-        for number, line in lines:
-            content = take(line)
-            if self.takes == "image" and not isinstance(content, Refused):
-                content = _beside(path, content)
-            yield number, content, line
+        """Numbers, contents and lines of a file, which is a table or has a text in each line."""
+        if ending(path) in NAMED_ENDINGS:
+            yield from self._of_table(path)
+            return
+        for number, line in _lines(path):
+            yield number, line, line
 
-    def _line(self, line):
-        return line
+    def _of_table(self, path):
+        if _is_empty(path):
+            return
+        position = key = names = None
+        for number, cells in rows_of_file(path, self.takes):
+            if isinstance(cells, str):
+                reason = REASONS.get(cells, "must be a row that can be read.")
+                yield number, Refused(reason), getattr(cells, "content", "")
+            elif isinstance(cells, Mapping):
+                key = key or self._key(path, cells)
+                yield number, self._value(cells, key), cells
+            elif self.takes == QUESTION and self.column is None:
+                if names is None:
+                    names = [plain(cell) for cell in cells]
+                    if {"question", "context"} <= {*names}:
+                        continue
+                    names = ["question", "context"]
+                yield number, dict(zip(names, cells, strict=False)), cells
+            else:
+                if position is None:
+                    position, is_header = self._position(path, cells)
+                    if is_header:
+                        continue
+                yield number, _cell(cells, position), cells
 
-    def _json(self, line):
-        field = self.field or self.takes
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            return Refused("must be an object in JSON.")
-        if self.takes == "question_and_context" and self.field is None:
-            return found
-        return found[field] if field in found else Refused(f"must have the field {field!r}.")
+    def _key(self, path, row):
+        """The key of what is answered, by the first of rows that are dicts."""
+        if self.field is not None:
+            return self.field
+        if self.column is None:
+            return self.takes
+        if not self.column.isdecimal():
+            return self.column
+        keys = list(row)
+        number = int(self.column)
+        # Objects in JSON lines have no order that a user would count by.
+        has_order = ending(path) in OF_RECORDS
+        return keys[number - 1] if has_order and number <= len(keys) else self.takes
 
-    def _column(self, path, lines):
-        """The position of the column, from 0, and whether the first line is a head."""
+    def _value(self, row, key):
+        if self.takes == QUESTION and key == self.takes:
+            return row
+        return row[key] if key in row else Refused(f"must have the field {key!r}.")
+
+    def _position(self, path, cells):
+        """The position of the column, from 0, and whether the first row has names."""
+        if self.column is None:
+            usual = USUAL_NAMES.get(self.takes, ())
+            positions = [i for i, cell in enumerate(cells) if plain(cell) in usual]
+            return (positions[0], True) if positions else (0, False)
         if self.column.isdecimal() and int(self.column):
             return int(self.column) - 1, False
-        names = next(_lines(path), (0, b""))[1].decode("utf-8", "replace").split("\t")
+        names = [cell.strip() for cell in cells]
         if self.column not in names:
             raise ValueError(
                 f"--column must be a number from 1, or a name in the first line of {path}: "
@@ -124,14 +171,8 @@ class Rows:
             )
         return names.index(self.column), True
 
-    def _cell(self, line, column):
-        cells = line.split(b"\t")
-        if column < len(cells):
-            return cells[column]
-        return Refused(f"must have {column + 1} columns, separated by tabs.")
 
-
-def find(pattern, takes, column="1", field=None):
+def find(pattern, takes, column=None, field=None):
     """The rows of a file, of all files that a pattern fits, or of all in a folder and those in it.
 
     Args:
@@ -140,9 +181,18 @@ def find(pattern, takes, column="1", field=None):
 
     Raises:
         FileNotFoundError: If there are none.
+        ValueError: If a file for texts is of a kind that has no lines.
     """
     patterns = pattern if isinstance(pattern, tuple) else (pattern,)
     files = tuple(file for each in patterns for file in _files(each))
+    for path in files:
+        if takes != "image" and ending(path) in NO_LINES:
+            advice = (
+                "recipes.translate_files reads it"
+                if ending(path) in MARKED_UP
+                else (f"give lines of text, or a table: {', '.join(NAMED_ENDINGS)}")
+            )
+            raise ValueError(f"{path} does not have a text in each line; {advice}.")
     return Rows(files, takes, column, field)
 
 
@@ -160,20 +210,36 @@ def _files(pattern):
     return files
 
 
-def _ending(path):
-    """The ending that says what a file is, without that of a packer."""
-    return path.with_suffix("").suffix if path.suffix in PACKED else path.suffix
+def _is_empty(path):
+    with opened(path, "a table") as file:
+        return not file.peek(1)
 
 
 def _lines(path):
     """Numbers, from 1, and lines of a file, bytes without their ends."""
     try:
-        with PACKED.get(path.suffix, open)(path, "rb") as file:
+        with opened_text(path, "a file of lines") as file:
+            if b"\0" in file.peek(1):
+                raise ValueError("it holds no text in UTF-8, or in UTF-16 with its mark.")
             for number, line in enumerate(file, 1):
-                line = line.removesuffix(b"\n").removesuffix(b"\r")
-                yield number, line.removeprefix(MARK) if number == 1 else line
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+                yield number, line.removesuffix(b"\n").removesuffix(b"\r")
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read to its end: {error}") from None
+
+
+def _cell(cells, position):
+    """The cell at a position; of a blank line the first is empty."""
+    cells = cells or [""]
+    if position < len(cells):
+        return cells[position]
+    return Refused(f"must have {position + 1} columns.")
+
+
+def _shown(row):
+    """A row as the list of bad rows shows it."""
+    if isinstance(row, list):
+        return "\t".join(row)
+    return json.dumps(row, ensure_ascii=False, default=str) if isinstance(row, Mapping) else row
 
 
 def _beside(path, name):

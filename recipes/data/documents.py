@@ -4,7 +4,7 @@ import collections
 import dataclasses
 
 from keras_transformers.fitting.documents import in_parts
-from keras_transformers.label_lists import names_of
+from keras_transformers.label_lists import indicator_size, names_of, whole_number
 from keras_transformers.shards import Shards
 from keras_transformers.splits import PARTS
 from keras_transformers.tables import LABELS, TEXTS
@@ -146,12 +146,10 @@ def _read_documents(files):
 
 def _read_labelled(files, separator, columns):
     if shards := shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
-        classes = sorted(
-            {name for _, label in shards.rows() for name in names_of(label, separator)}
-        )
+        classes, indicators = _classes_of(shards, separator)
         name, rows = f"Sample of {shards.name}", shards.sample(SAMPLE)
         train = TextCorpus.labelled(name, rows, classes, separator=separator)
-        row = row_of_labels(classes, separator)
+        row = row_of_labels(classes, separator, indicators)
         stream = {"shards": dataclasses.replace(shards, row=row)}
     else:
         train, stream = read_labelled(files["train"], None, separator, columns), {}
@@ -161,6 +159,28 @@ def _read_labelled(files, separator, columns):
         if files[split]
     }
     return held_out_of({"train": train, **others, **stream})
+
+
+def _classes_of(shards, separator):
+    """The names of the classes of a stream, and whether its labels are lists of 0 and 1."""
+    names, sizes = set(), set()
+    is_missing = False  # a label: whole numbers are then floats, as pandas writes them
+    for part in shards.parts:
+        for _, values in part.rows(shards.columns, shards.chosen, 0, shards.keys):
+            if isinstance(values, str):
+                is_missing |= repr(LABELS.name) in values
+                continue
+            label = values[1]
+            is_missing |= label == ""
+            sizes.add(indicator_size(label))
+            names.update(names_of(label, separator))
+    if len(sizes) == 1 and 0 not in sizes:
+        (size,) = sizes
+        return [str(number) for number in range(size)], True
+    whole = {whole_number(name) for name in names}
+    if is_missing and all(name.lstrip("+-").isdecimal() for name in whole):
+        names = whole
+    return sorted(names), False
 
 
 def _from_tfds(name, data_dir, labelled):

@@ -4,7 +4,14 @@ import gzip
 import json
 import pathlib
 
-from keras_transformers.tables import PAIRS, ending, fitting_files, is_pattern, table_rows
+from keras_transformers.tables import (
+    PAIRS,
+    ending,
+    first_keys,
+    fitting_files,
+    is_pattern,
+    table_rows,
+)
 
 from .own_files import columns_of
 
@@ -34,8 +41,10 @@ class PairFiles:
                 raise FileNotFoundError(f"{path} is no file; give one of source TAB target lines.")
 
     def __iter__(self):
+        layout = "source TAB target"
+        keys = first_keys(self.files[0], PAIRS, layout, self.columns) if self.files else None
         for path in self.files:
-            for line, values in table_rows(path, PAIRS, "source TAB target", self.columns):
+            for line, values in table_rows(path, PAIRS, layout, self.columns, 0, keys):
                 self.at = path, line
                 yield values
 

@@ -107,6 +107,19 @@ def test_a_classifier_of_images_learns_the_folders_of_a_folder(tmp_path):
         assert again.predict(PICTURE) == predictor.predict(PICTURE)
 
 
+def test_lists_of_0_and_1_are_learned_and_scored_as_labels(tmp_path):
+    texts = sentences(40)
+    hot = [[float(word in each.split()) for word in ("king", "queen", "not")] for each in texts]
+    named = [[name for name, x in zip("012", row, strict=True) if x] for row in hot]
+    with folders.eagerly():
+        predictor = loaded("sentence_encoder", tmp_path / "a")
+        predictor.fit((texts, hot), epochs=1, **FAST)
+        assert (predictor.kind, predictor.labels) == ("text_classifier", ["0", "1", "2"])
+        scores = predictor.evaluate((texts, hot))
+        assert scores == predictor.evaluate((texts, named)) and scores["rows"] == 40
+        assert scores["exact_match"] < 1
+
+
 @pytest.mark.slow
 def test_texts_with_lists_of_labels_with_numbers_and_with_none(tmp_path):
     texts = sentences(40)

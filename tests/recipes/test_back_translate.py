@@ -1,5 +1,6 @@
 """Claims about `recipes.back_translate`: whose text is which side, what is dropped or resumes."""
 
+import csv
 import gzip
 import json
 import sys
@@ -83,6 +84,22 @@ def test_distilled_pairs_have_the_lines_for_sources_and_no_tag(shouter, lines, t
     assert pairs(tmp_path / "a.tsv") == [(line, line.upper()) for line in kept]
     run(shouter, lines, output=tmp_path / "b.tsv", tag=False)
     assert pairs(tmp_path / "b.tsv") == [(line.upper(), line) for line in kept]
+
+
+@pytest.mark.parametrize("name", ["mono.csv", "mono.tsv", "mono.jsonl", "mono.json"])
+def test_tables_are_read_by_their_column_and_without_quotes(name, shouter, tmp_path):
+    rows = [{"id": "1", "text": 'a "cat", he said'}, {"id": "2", "text": "a dog saw it"}]
+    if "json" in name:
+        text = "\n".join(map(json.dumps, rows)) if name.endswith("l") else json.dumps(rows)
+        (tmp_path / name).write_text(text)
+    else:
+        with open(tmp_path / name, "w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, ["id", "text"], delimiter=",\t"[name.endswith("tsv")])
+            table.writeheader()
+            table.writerows(rows)
+    run(shouter, str(tmp_path / name), output=tmp_path / "out.tsv", tag=False)
+    expected = [(row["text"].upper(), row["text"]) for row in rows]
+    assert pairs(tmp_path / "out.tsv") == expected
 
 
 def test_pairs_of_unlike_lengths_and_cut_lines_are_counted(shouter, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Claims about `recipes.predict`: one answer or very many, and none lost or doubled."""
 
+import csv
 import gzip
 import json
 import lzma
@@ -17,8 +18,9 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers.predictors import ImageClassifierPredictor
+from keras_transformers.tables import ending
 from recipes import predict
-from recipes.bulk.rows import Row
+from recipes.bulk.rows import Row, find
 from recipes.bulk.shards import Shards, record
 from tests.loading.saved import save_shouter
 
@@ -142,6 +144,74 @@ def test_tables_and_json_lines_are_read_with_their_bad_rows(shouter, tmp_path):
     bad = (output / "bad_rows.tsv").read_text().splitlines()[1:]
     assert all(reason in line for reason, line in zip(reasons, bad, strict=True))
     assert bad[1].endswith("{broken")
+
+
+def tables_of(folder, texts):
+    """The same texts in a column `text` of every kind of table; paths of the files."""
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"id": str(i), "text": text} for i, text in enumerate(texts)]
+    for name, delimiter in (("a.csv", ","), ("b.csv", ";"), ("c.tsv", "\t")):
+        with open(folder / name, "w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, ["id", "text"], delimiter=delimiter)
+            table.writeheader()
+            table.writerows(rows)
+    wide = (folder / "c.tsv").read_text(encoding="utf-8").encode("utf-16")
+    (folder / "d.tsv").write_bytes(wide)
+    (folder / "e.csv.gz").write_bytes(gzip.compress((folder / "a.csv").read_bytes()))
+    (folder / "f.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "g.json").write_text(json.dumps(rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "h.parquet")
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("column", [None, "text", "2"])
+def test_every_table_is_read_as_a_table(column, tmp_path):
+    """Without a column the usual name is looked for; a number says that there is no header."""
+    pytest.importorskip("pyarrow")
+    texts = ['say "yes", please; now', "two\nlines", "plain"]
+    for path in tables_of(tmp_path, texts):
+        found = [row.content for row in find(str(path), "text", column)]
+        has_header = column == "2" and ending(path) in (".csv", ".tsv")
+        assert found == (["text", *texts] if has_header else texts), path.name
+
+
+def test_a_csv_file_is_answered_by_its_column(shouter, tmp_path):
+    (tmp_path / "in.csv").write_text('id,text\n1,"one, ""two"""\n2\n3,three\n')
+    output = ask(shouter, tmp_path / "in.csv", tmp_path, column="text")
+    assert (output / "predictions.txt").read_text() == 'ONE, "TWO"\n\nTHREE\n'
+    assert (output / "bad_rows.tsv").read_text().splitlines()[1:] == [
+        "3\t\tmust have 2 columns.\t2"
+    ]
+
+
+def test_questions_and_their_contexts_are_two_columns(tmp_path):
+    asked = {"question": "Who?", "context": "A cat, a dog."}
+    contents = ['id,context,question\n1,"A cat, a dog.",Who?\n', 'Who?,"A cat, a dog."\n']
+    for content in contents:
+        (tmp_path / "a.csv").write_text(content)
+        (row,) = find(str(tmp_path / "a.csv"), "question_and_context")
+        assert {name: row.content[name] for name in asked} == asked
+    (tmp_path / "a.jsonl").write_text(json.dumps(asked))
+    assert [row.content for row in find(str(tmp_path / "a.jsonl"), "question_and_context")] == [
+        asked
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("a.docx", b"PK", "a.docx does not have a text in each line; recipes.translate_files"),
+        ("a.xlsx", b"PK", "a.xlsx does not have a text in each line; give lines of text, or"),
+        ("a.bin", b"\x7fELF\0\0", "a.bin cannot be read to its end: it holds no text in UTF-8"),
+        ("a.csv", b"id,body\n1,a\n", "--column must be .*a.csv: id, body. Received: text"),
+    ],
+)
+def test_files_that_have_no_lines_are_refused(name, content, advice, shouter, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=advice):
+        ask(shouter, tmp_path / name, tmp_path, column="text")
 
 
 def test_images_of_a_folder_are_answered_with_their_names(tmp_path, monkeypatch):

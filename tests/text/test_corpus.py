@@ -86,7 +86,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"\n\n", b"no tab\n", b"\xff\xfea\x00\t\x00b\x00\n", b"a\t\n", b"\xef\xbb\xbf\n"]
+    "content", [b"\n\n", b"no tab\n", b"\xffa\x00\t\x00b\x00\n", b"a\t\n", b"\xef\xbb\xbf\n"]
 )
 def test_a_file_without_a_usable_pair_is_refused_with_the_counts(tmp_path, content):
     with pytest.raises(ValueError, match=r"0 pairs kept of \d+ lines; left out: \d.*a tab and its"):

@@ -144,3 +144,58 @@ def test_raw_text_is_split_as_by_the_basic_tokenizer_of_bert():
         words = [word.decode() for word in parts[0]]
         assert words == basic.tokenize(text)
         assert words == [text[start:end] for start, end in zip(*parts[1:], strict=True)]
+
+
+GERM_EVAL = (
+    "#\thttp://example.org [2010-01-10]\n"
+    "1\tAngela\tB-PER\tO\n2\tMerkel\tI-PER\tO\n3\tlacht\tO\tO\n\n"
+    "#\thttp://example.org [2010-01-11]\n1\tBerlin\tB-LOC\tO\n2\t.\tO\tO\n"
+)
+UNIVERSAL = "# sent_id = 1\n# text = Vámonos al mar\n" + "".join(
+    "\t".join([number, word, "_", tag, *"______"]) + "\n"
+    for number, word, tag in [
+        ("1-2", "Vámonos", "_"),
+        ("1", "Vamos", "VERB"),
+        ("2", "nos", "PRON"),
+        ("3-4", "al", "_"),
+        ("3", "a", "ADP"),
+        ("4", "el", "DET"),
+        ("5", "mar", "NOUN"),
+        ("5.1", "va", "VERB"),
+    ]
+)
+
+
+@pytest.mark.parametrize("name", ["a.conll", "a.tsv", "a.txt"])
+def test_numbers_of_words_are_no_words(name, tmp_path):
+    words = [["Angela", "Merkel", "lacht"], ["Berlin", "."]]
+    outer = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
+    (tmp_path / name).write_text(GERM_EVAL)
+    corpus = read_tagged(tmp_path / name)
+    assert same(corpus, words, [["O"] * 3, ["O"] * 2])
+    assert corpus.noted == {"lines of comments passed over": 2}
+    assert same(read_tagged(tmp_path / name, (1, 2)), words, outer)
+    (tmp_path / name).write_text(GERM_EVAL.replace("\tO\n", "\n").replace("#\thttp", "# http"))
+    assert same(read_tagged(tmp_path / name), words, outer)
+    running = "0\ta\tX\n1\tb\tO\n\n2\tc\tX\n3\td\tO\n"  # from 0, and on in the next sentence
+    (tmp_path / name).write_text(running)
+    assert read_tagged(tmp_path / name).words == [["a", "b"], ["c", "d"]]
+
+
+def test_universal_dependencies_have_words_and_parts_of_speech(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text(UNIVERSAL, encoding="utf-8")
+    corpus = read_tagged(path)
+    assert same(
+        corpus, [["Vamos", "nos", "a", "el", "mar"]], [["VERB", "PRON", "ADP", "DET", "NOUN"]]
+    )
+    assert corpus.noted["rows of no word of their own passed over"] == 3
+    assert holds_tags(path)
+
+
+def test_words_that_are_numbers_stay(tmp_path):
+    path = tmp_path / "a.conll"
+    path.write_text("1 CD O\n2 CD O\n\nin IN O\n1999 CD B-X\n")
+    assert read_tagged(path).words == [["1", "2"], ["in", "1999"]]
+    path.write_text("1 O\n2 B-X\n")
+    assert read_tagged(path).words == [["1", "2"]]

@@ -64,6 +64,14 @@ def test_every_image_has_the_labels_of_its_line(folder, kind):
     assert corpus.summary() == f"{path}: 6 images of 3 classes kept of 6"
 
 
+def test_lists_of_0_and_1_are_a_number_for_each_label(folder):
+    rows = [{"file": f"more/{i}.png", "labels": hot} for i, hot in enumerate(HOT.tolist())]
+    (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    corpus = read_listed({"train": folder / "labels.jsonl"})["train"]
+    assert corpus.classes == ["0", "1", "2"]
+    np.testing.assert_array_equal(corpus.labels, HOT)
+
+
 def test_what_is_left_out_is_counted_and_named(folder):
     (folder / "broken.png").write_bytes(b"no image")
     (folder / "stray.PNG").write_bytes(b"")
