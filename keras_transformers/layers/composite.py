@@ -34,7 +34,7 @@ class Composite(Mixin):
         if name in READ_BY_BUILD and getattr(self, "built", False):
             _refuse_change(self, name, value)
         super().__setattr__(name, value)
-        if not getattr(self, "_trainable", True):
+        if not getattr(self, "trainable", True):
             _freeze_layers(value)
 
     def _post_build(self) -> None:
