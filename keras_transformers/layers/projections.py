@@ -57,12 +57,13 @@ def project(x: Tensor, *denses: Any) -> list[Tensor]:
     return parts
 
 
-def batch_size(x: Tensor) -> Any:
+def batch_size(x: Tensor, *others: Tensor) -> Any:
     """Returns the size of the batch for `reshape`: -1 where the other sizes tell it.
 
-    They do not where the length is 0, or may be.
+    They do not where a length is 0, or may be, of `x` or of the other tensors of a product.
     """
-    told = all(isinstance(size, int) and size > 0 for size in x.shape[1:])
+    sizes = [size for tensor in (x, *others) for size in tensor.shape[1:]]
+    told = all(isinstance(size, int) and size > 0 for size in sizes)
     return -1 if told else ops.shape(x)[0]
 
 

@@ -124,12 +124,17 @@ class Wrapped(keras.layers.Layer):
         return self.dense(x)
 
 
+def functional():
+    x = keras.Input((None, 8))
+    return keras.Model(x, keras.layers.Dense(8)(x))
+
+
 FROZEN_PARTS = {
     "mixer": layers.SelfAttention(2, trainable=False),
     "feed_forward": frozen(layers.FeedForward(13)),
     "norm": keras.layers.LayerNormalization(trainable=False),
     "of another make": Wrapped(trainable=False),
-    "a functional model": frozen(keras.Sequential([keras.Input((8,)), keras.layers.Dense(8)])),
+    "a functional model": frozen(functional()),
 }
 
 
@@ -209,3 +214,9 @@ def test_what_only_build_reads_cannot_be_changed_later(name):
         with pytest.raises(ValueError, match=f"`{key}` must be set before the layer is built"):
             setattr(layer, key, 0.25)
         assert layer.get_config()[key] == 0.5
+
+
+def test_a_frozen_model_whose_first_blocks_were_frozen_before_has_nothing_to_train():
+    model = MODELS["vit"](0.0)
+    model.freeze(1)
+    assert not names_of_trained(built_model(frozen(model), "vit"))

@@ -140,7 +140,8 @@ def test_what_the_error_says_begins_with_the_weights_of_a_part():
 
 def test_a_functional_model_is_copied_with_its_weights():
     """It has weights as soon as it is made, and so has its copy."""
-    network = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu")])
+    x = keras.Input((None, 8))
+    network = keras.Model(x, keras.layers.Dense(8, "relu")(x))
     model = models.ViT(3, 8, 4, 8, num_layers=2, block=EncoderBlock(2, feed_forward=network))
     model.build(IMAGES)
     for each in model.encoder_blocks:

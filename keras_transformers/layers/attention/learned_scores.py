@@ -116,7 +116,7 @@ class AdditiveScore(Score):
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         heads, width = self.vector.shape
         shared, group, keys = key.shape[1], heads // key.shape[1], ops.shape(key)[2]
-        batch = batch_size(query) if batch_size(key) == -1 else ops.shape(query)[0]
+        batch = batch_size(query, key)
         queries = ops.shape(query)[2]  # of all heads of a group
         scores = _additive_scores(
             ops.reshape(query, (batch, shared, group, queries // group, width)),
