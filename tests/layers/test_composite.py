@@ -21,7 +21,8 @@ QUICK = ("EncoderBlock", "PoolingBlock", "LSTMMixing", "vit", "transformer")
 def quick_first(names):
     """Cases of all names, of which most are slow."""
     return [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in sorted(names)
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in sorted(names)
     ]
 
 

@@ -15,15 +15,7 @@ from keras_transformers.layers import (
     SelfAttention,
 )
 from keras_transformers.layers.parts import serialized
-from tests.contract import (
-    ON_JAX,
-    assert_close,
-    call,
-    dtype_of,
-    shapes_of,
-    sublayers,
-    to_numpy,
-)
+from tests.contract import ON_JAX, assert_close, call, dtype_of, shapes_of, sublayers, to_numpy
 from tests.every_layer import EVERY
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
@@ -84,7 +76,9 @@ GIVEN_BUILT = {
     "cross_attention": lambda: layers.DecoderBlock(
         2, 7, cross_attention=built(layers.CrossAttention(2), TOKENS, TOKENS)
     ),
-    "score": lambda: SelfAttention(2, score=built(GeneralScore(), (None, 2, 6, 4), (None, 2, 6, 4))),
+    "score": lambda: SelfAttention(
+        2, score=built(GeneralScore(), (None, 2, 6, 4), (None, 2, 6, 4))
+    ),
     "position": lambda: SelfAttention(
         2, position=built(layers.RelativePositionBias(8, 6), (None, 2, 6, 4))
     ),
@@ -100,7 +94,9 @@ GIVEN_BUILT = {
         13, 8, **SIZES, positions=built(layers.PositionEmbedding(9), TOKENS)
     ),
     "block of a ViT": lambda: models.ViT(3, 8, 4, hidden_dim=8, block=block()),
-    "embedding of a ViT": lambda: models.ViT(3, 8, embedding=built(vit().embedding, IMAGES), **SIZES),
+    "embedding of a ViT": lambda: models.ViT(
+        3, 8, embedding=built(vit().embedding, IMAGES), **SIZES
+    ),
     "pooling": lambda: models.ViT(
         3, 8, 4, 8, **SIZES, pooling=built(layers.AttentionPooling(2, 7), TOKENS)
     ),
@@ -108,7 +104,9 @@ GIVEN_BUILT = {
     "head": lambda: models.TextEncoder(
         13, 8, **SIZES, head=built(models.ClassificationHead(3), TOKENS)
     ),
-    "block of a LanguageModel": lambda: models.LanguageModel(13, 8, block=block(layers.DecoderBlock)),
+    "block of a LanguageModel": lambda: models.LanguageModel(
+        13, 8, block=block(layers.DecoderBlock)
+    ),
     "blocks of a Swin": lambda: models.Swin(
         3, 8, 2, 8, (1,), blocks=[built(layers.SwinBlock(2, 2, 7), (None, 4, 4, 8))]
     ),
@@ -264,32 +262,37 @@ def swin_block():
     mixer = layers.WindowAttention(
         2, (2, 2), dropout=0.5, seed=3, kernel_initializer=keras.initializers.GlorotUniform(seed=5)
     )
-    return layers.SwinBlock(
-        mixer=mixer, feed_forward=layers.FeedForward(7, dropout=0.5, seed=4)
-    )
+    return layers.SwinBlock(mixer=mixer, feed_forward=layers.FeedForward(7, dropout=0.5, seed=4))
 
 
 STACKS = {
     "ViT": lambda: models.ViT(3, 8, 4, 8, num_layers=3, block=seeded()).encoder_blocks,
-    "encoder": lambda: models.Transformer(
-        13, 8, **SIZES, num_layers=3, encoder_block=seeded()
-    ).encoder_blocks,
-    "decoder": lambda: models.Transformer(
-        13, 8, **SIZES, num_layers=3, decoder_block=decoder()
-    ).decoder_blocks,
-    "TextEncoder": lambda: models.TextEncoder(
-        13, 8, num_layers=3, block=seeded()
-    ).encoder_blocks,
-    "LanguageModel": lambda: models.LanguageModel(
-        13, 8, num_layers=3, block=seeded(kind=layers.DecoderBlock, mixer=layers.CausalSelfAttention)
-    ).decoder_blocks,
+    "encoder": lambda: (
+        models.Transformer(13, 8, **SIZES, num_layers=3, encoder_block=seeded()).encoder_blocks
+    ),
+    "decoder": lambda: (
+        models.Transformer(13, 8, **SIZES, num_layers=3, decoder_block=decoder()).decoder_blocks
+    ),
+    "TextEncoder": lambda: models.TextEncoder(13, 8, num_layers=3, block=seeded()).encoder_blocks,
+    "LanguageModel": lambda: (
+        models.LanguageModel(
+            13,
+            8,
+            num_layers=3,
+            block=seeded(kind=layers.DecoderBlock, mixer=layers.CausalSelfAttention),
+        ).decoder_blocks
+    ),
     "MAE": lambda: models.MAE(vit(), 8, decoder_layers=3, decoder_block=seeded()).decoder_blocks,
     "Swin": lambda: models.Swin(
         3, 16, 2, 8, (3, 1), blocks=[swin_block(), layers.SwinBlock(2, 2, 7)]
     ).encoder_blocks[:3],
-    "from a configuration": lambda: models.ViT.from_config(
-        json.loads(json.dumps(models.ViT(3, 8, 4, 8, num_layers=3, block=seeded()).get_config()))
-    ).encoder_blocks,
+    "from a configuration": lambda: (
+        models.ViT.from_config(
+            json.loads(
+                json.dumps(models.ViT(3, 8, 4, 8, num_layers=3, block=seeded()).get_config())
+            )
+        ).encoder_blocks
+    ),
 }
 
 

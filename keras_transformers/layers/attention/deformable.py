@@ -212,7 +212,9 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
         offsets, weights = (
             ops.cast(each, "float32") for each in project(x, self.offset_dense, self.weight_dense)
         )
-        weights = ops.softmax(ops.reshape(weights, (batch, length, heads, levels * self.num_points)))
+        weights = ops.softmax(
+            ops.reshape(weights, (batch, length, heads, levels * self.num_points))
+        )
         shape = (batch, length, heads, levels, self.num_points)
         locations = self._locations(
             ops.reshape(offsets, (*shape, 2)), reference_points, level_shapes
