@@ -8,9 +8,12 @@ import keras
 from keras_transformers.annotations import Mixin
 from keras_transformers.layers.adapted import ADAPTERS, FROZEN, adapter_of
 from keras_transformers.layers.adapting import restore_adapters
+from keras_transformers.layers.errors import refuse
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 CALIBRATED = ("gptq", "awq")  # quantised by what the layers are given
+# Arguments that `build` reads, and no call: a later value would change the configuration only.
+READ_BY_BUILD = ("dropout", "drop_path", "layer_scale")
 
 
 class Composite(Mixin):
@@ -20,14 +23,19 @@ class Composite(Mixin):
     quantisation in `dtype`, by the path of each part, and `trainable` in what `build_from_config`
     is given. So what a file gives computes and trains as what was saved did. And setting
     `trainable` sets that of all parts: on TensorFlow Keras passes over a value that the layer has
-    already, whatever its parts have.
+    already, whatever its parts have. A part that a frozen layer gets later, in `build` for
+    instance, is frozen too: a model asks the variables inside a layer, not the layer.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "trainable":
             set_trainable(self, value)
-        else:
-            super().__setattr__(name, value)
+            return
+        if name in READ_BY_BUILD and getattr(self, "built", False):
+            _refuse_change(self, name, value)
+        super().__setattr__(name, value)
+        if not getattr(self, "trainable", True):
+            _freeze_layers(value)
 
     def _post_build(self) -> None:
         """Called by Keras when everything in the layer is built: each part gets its own policy.
@@ -35,6 +43,7 @@ class Composite(Mixin):
         Saving, Keras asks the policy of a quantised layer for its mode, not for that of its path.
         """
         super()._post_build()
+        _freeze_inside(self)
         if isinstance(self.dtype_policy, PolicyOfParts):
             for layer in self._flatten_layers(include_self=False):
                 if layer.built and layer.quantization_mode is not None:
@@ -230,3 +239,56 @@ def _freeze_weights(owner: Any, paths: Any) -> None:
         for weight in weights:
             if _same(weight.path, path):
                 weight.trainable = False
+
+
+def _refuse_change(layer: Any, name: str, value: Any) -> None:
+    """Raises ValueError if a built layer gets another value of what only `build` reads."""
+    if value != getattr(layer, name, None):
+        expected = "set before the layer is built, for `build` reads it and no call does"
+        refuse(layer, name, expected, repr(value))
+
+
+def _freeze_layers(value: Any) -> None:
+    """Freezes the layers in what has become an attribute of a frozen layer."""
+    if isinstance(value, keras.layers.Layer):
+        set_trainable(value, False)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _freeze_layers(item)
+    elif isinstance(value, dict):
+        _freeze_layers(list(value.values()))
+
+
+def _freeze_inside(owner: keras.layers.Layer) -> None:
+    """Freezes what frozen layers of other makes have got in their own `build`.
+
+    A model keeps what was set for its layers, which it has from the beginning.
+    """
+    for layer in owner._flatten_layers(include_self=False, recursive=False):
+        if isinstance(layer, Composite | keras.Model):
+            continue
+        if layer.trainable:
+            _freeze_inside(layer)
+        else:
+            set_trainable(layer, False)
+
+
+def frozen_like(owner: keras.layers.Layer, layer: Any) -> Any:
+    """Returns a layer that goes into a list of its owner, frozen if the owner is."""
+    if not owner.trainable:
+        set_trainable(layer, False)
+    return layer
+
+
+def copy_trainable(source: keras.layers.Layer, copy: keras.layers.Layer) -> None:
+    """Gives a copy of a layer, and the layers inside it, the `trainable` of the original."""
+    if copy.trainable != source.trainable:
+        set_trainable(copy, source.trainable)
+    pairs = zip(
+        source._flatten_layers(include_self=False, recursive=False),
+        copy._flatten_layers(include_self=False, recursive=False),
+        strict=False,
+    )
+    for layer, its_copy in pairs:
+        if layer.name == its_copy.name:
+            copy_trainable(layer, its_copy)

@@ -37,10 +37,10 @@ def project(x: Tensor, *denses: Any) -> list[Tensor]:
         return [project(x, dense)[0] for dense in denses]
     if kernels is not None and not own:
         return [_product(kernels, denses[0], x)]
-    length = ops.shape(x)[1]
+    batch, length = batch_size(x), ops.shape(x)[1]
     if len(denses) == 1:
         y = denses[0](ops.reshape(x, (1, -1, *x.shape[2:])))  # (1, batch * length, ...)
-        return [ops.reshape(y, (-1, length, *y.shape[2:]))]
+        return [ops.reshape(y, (batch, length, *y.shape[2:]))]
     if shared:
         return _project_on_each_device(x, denses)
     width = x.shape[2]
@@ -53,8 +53,18 @@ def project(x: Tensor, *denses: Any) -> list[Tensor]:
         part = altered(dense, rows, part)
         if dense.bias is not None:
             part = part + ops.reshape(ops.cast(dense.bias, x.dtype), (-1,))
-        parts.append(ops.reshape(part, (-1, length, *dense.kernel.shape[1:])))
+        parts.append(ops.reshape(part, (batch, length, *dense.kernel.shape[1:])))
     return parts
+
+
+def batch_size(x: Tensor, *others: Tensor) -> Any:
+    """Returns the size of the batch for `reshape`: -1 where the other sizes tell it.
+
+    They do not where a length is 0, or may be, of `x` or of the other tensors of a product.
+    """
+    sizes = [size for tensor in (x, *others) for size in tensor.shape[1:]]
+    told = all(isinstance(size, int) and size > 0 for size in sizes)
+    return -1 if told else ops.shape(x)[0]
 
 
 def project_each(inputs: Sequence[Tensor], denses: Sequence[Any]) -> list[Tensor]:
@@ -81,7 +91,7 @@ def _project_on_each_device(x: Tensor, denses: Sequence[Any]) -> list[Tensor]:
     y = ops.split(ops.einsum("blw,wgk->blgk", x, kernel), ends, axis=3)
     parts = []
     for dense, part in zip(denses, y, strict=True):
-        part = ops.reshape(part, (-1, ops.shape(x)[1], *dense.kernel.shape[1:]))
+        part = ops.reshape(part, (batch_size(x), ops.shape(x)[1], *dense.kernel.shape[1:]))
         parts.append(part if dense.bias is None else part + ops.cast(dense.bias, x.dtype))
     return parts
 

@@ -124,6 +124,11 @@ class Dropout(Arguments, keras.layers.Layer):
         self.supports_masking = True
         self.built = True  # no weights; as in keras.layers.Dropout
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "rate" and value and getattr(self, "seed_generator", "not made yet") is None:
+            errors.refuse(self, "rate", "0, as when the layer was made, for it has no seed", value)
+        super().__setattr__(name, value)
+
     def build(self, x_shape: Shape) -> None:
         pass  # so that a model's summary knows the shape, if the model says it
 

@@ -161,7 +161,7 @@ class TransformerDecoding(CachedDecoding):
             attended = ops.mean(ops.cast(weights, "float32"), axis=1)
             coverage = add_coverage(state.coverage, attended, back_pointers)
             state = state._replace(coverage=coverage)
-        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        x = x if self.decoder_norm is None else ops.cast(self.decoder_norm(x), x.dtype)
         return self._scored(x, self.target_embedding.step_logits), state
 
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformers.annotations import Config, LayerOptions, Shape, Tensor
 from keras_transformers.layers import relative_coordinates, sinusoidal_coordinates
-from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.composite import Composite, frozen_like
 from keras_transformers.layers.errors import refuse, whole_number
 from keras_transformers.models.detr_backbone import (
     check_backbone,
@@ -164,12 +164,12 @@ class Levels(Composite, keras.layers.Layer):
         for level, width in enumerate(inputs[: self.num_levels]):
             made = self._projection(level, level < len(widths))
             made.build((None, None, None, width))
-            self.projections.append(made)
+            self.projections.append(frozen_like(self, made))
             norm = keras.layers.GroupNormalization(
                 GROUPS, epsilon=1e-5, name=f"norm_{level}", dtype=self.dtype_policy
             )
             norm.build((None, None, None, self.hidden_dim))
-            self.norms.append(norm)
+            self.norms.append(frozen_like(self, norm))
 
     def _projection(self, level: int, from_backbone: bool) -> Any:
         options = {"name": f"projection_{level}", "dtype": self.dtype_policy}

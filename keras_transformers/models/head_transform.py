@@ -3,6 +3,7 @@
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_transformers.annotations import Activation, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
@@ -75,7 +76,7 @@ class HeadTransform(Arguments, Composite, keras.layers.Layer):
 
     def call(self, x: Tensor) -> Tensor:
         x = self.dense(x)
-        return x if self.norm is None else self.norm(x)
+        return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*x_shape[:-1], self.units or x_shape[-1])

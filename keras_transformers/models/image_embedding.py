@@ -158,7 +158,7 @@ class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
             x = self.position_embedding(x, grid=grid)
         if self.register_tokens is not None:
             x = self.register_tokens(x)
-        x = x if self.norm is None else self.norm(x)
+        x = ops.cast(x if self.norm is None else self.norm(x), self.compute_dtype)
         if visible is None:
             return x
         prefix = self.prefix_tokens

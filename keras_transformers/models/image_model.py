@@ -92,7 +92,7 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
         """Makes the head's weights, and freezes what was frozen when the model was saved."""
         if self.head is not None:
             self.head.build((None, self._width))
-        if self.frozen_blocks is not None:
+        if self.frozen_blocks is not None and self.trainable:  # else all of it is frozen
             self.built = True
             self.freeze(self.frozen_blocks)
 

@@ -107,7 +107,7 @@ class MAE(ModelSettings, Composite, keras.Model):
             grid, self.encoder.prefix_tokens, name="decoder_positions", dtype=policy
         )
         block = self._block(decoder_block)
-        self.decoder_blocks = [block.copy(self, f"decoder_{i}") for i in range(decoder_layers)]
+        self.decoder_blocks = [block.copy(self, f"decoder_{i}", i) for i in range(decoder_layers)]
         self.decoder_norm = block.layer.copied_norm(self, "decoder_norm")
 
     def _block(self, given: Part | None) -> Prototype:

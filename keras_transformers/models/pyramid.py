@@ -90,7 +90,8 @@ class Pyramid(ImageModel):
     def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
         """What the head sees: `(batch, height, width, channels)` -> `(batch, last width)`."""
         x = self.encode(images, training=training)[-1]
-        return ops.mean(x if self.norm is None else self.norm(x), axis=(1, 2))
+        x = x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
+        return ops.mean(x, axis=(1, 2))
 
 
 def check_stages(

@@ -41,9 +41,9 @@ class SetDetector(Transferable, ModelSettings, Composite, keras.Model):
     def _copy_blocks(self, encoder: Any, decoders: Sequence[Any]) -> None:
         """A block for each layer, of prototypes, the last of which serves all further layers."""
         encoder_layers, decoder_layers = self._settings["num_layers"]
-        self.encoder_blocks = [encoder.copy(self, f"encoder_{i}") for i in range(encoder_layers)]
+        self.encoder_blocks = [encoder.copy(self, f"encoder_{i}", i) for i in range(encoder_layers)]
         self.decoder_blocks = [
-            decoders[min(i, len(decoders) - 1)].copy(self, f"decoder_{i}")
+            decoders[min(i, len(decoders) - 1)].copy(self, f"decoder_{i}", i)
             for i in range(decoder_layers)
         ]
 

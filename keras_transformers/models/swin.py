@@ -151,7 +151,9 @@ class Swin(Pyramid):
             [min(pair) for pair in pairs],
             [window // 2 * (number % 2) * (side > window) for side, window in pairs],
         )
-        return Prototype(self, "blocks", made, SwinBlock).copy(self, block_name(stage, number))
+        index = sum(self._settings["num_layers"][:stage]) + number
+        prototype = Prototype(self, "blocks", made, SwinBlock)
+        return prototype.copy(self, block_name(stage, number), index)
 
     @classmethod
     def from_variant(

@@ -140,7 +140,7 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
             x = x + self.token_type_embedding(types)
         elif token_types is not None:
             refuse(self, "token_types", "left out, for there is no table of them", "one")
-        x = x if self.norm is None else self.norm(x)
+        x = x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
         return x if self.projection is None else self.projection(x)
 
     def compute_output_shape(self, ids_shape: Shape) -> Shape:

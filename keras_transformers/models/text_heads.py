@@ -273,8 +273,9 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
 
     def vectors(self, x: Tensor) -> Tensor:
         """What is multiplied with the table."""
-        vectors: Tensor = self.transform(x)
-        return vectors if self.norm is None else self.norm(vectors)
+        vectors: Any = self.transform(x)
+        vectors = vectors if self.norm is None else self.norm(vectors)
+        return ops.cast(vectors, self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape, logits_shape: Shape) -> Shape:
         return tuple(logits_shape)

@@ -76,7 +76,8 @@ class TakesIds(ModelMixin):
 def _real_targets(ids: Tensor, padding_id: int) -> Tensor:
     """`padding_mask` of a decoder's input, whose START may be the id of padding, as Marian's is."""
     real = padding_mask(ids, padding_id)
-    first = ops.arange(ops.shape(ids)[1]) == 0
+    # Counted, for a symbolic input may have no length that a range could have.
+    first = ops.equal(ops.cumsum(ops.ones_like(ids, dtype="int32"), axis=1), 1)
     return ops.logical_or(real, ops.logical_and(first, ops.any(real, axis=1, keepdims=True)))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, TypeAlias
 
 import keras
+from keras import ops
 
 from keras_transformers.annotations import Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import Dropout, TokenEmbedding, padding_mask
@@ -78,7 +79,7 @@ class TextModel(
         dropout = rate(self, "dropout", self._settings["dropout"])
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
         turns = zip(range(number), itertools.cycle(prototypes), strict=False)
-        blocks = [prototype.copy(self, f"{name}_{i}") for i, prototype in turns]
+        blocks = [prototype.copy(self, f"{name}_{i}", i) for i, prototype in turns]
         for block in blocks:
             block.dropout = dropout
         return blocks, first.copied_norm(self, "norm") if first.norm_first else None
@@ -180,4 +181,4 @@ class TextModel(
 
     def _normed(self, x: Tensor) -> Tensor:
         """What the blocks give, after the last norm, if there is one."""
-        return x if self.norm is None else self.norm(x)
+        return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)

@@ -192,7 +192,7 @@ class Transformer(TransformerDecoding, Translator):
         prototype = Prototype(self, f"{side}_block", block, kind)
         if side == "decoder" and not prototype.layer.causal:
             refuse(self, "decoder_block", "causal", "one with causal=False")
-        return [prototype.copy(self, f"{side}_{i}") for i in range(depth)]
+        return [prototype.copy(self, f"{side}_{i}", i) for i in range(depth)]
 
     @classmethod
     def from_variant(
@@ -262,7 +262,7 @@ class Transformer(TransformerDecoding, Translator):
                 x, context, attention_mask=self_mask, context_mask=context_mask,
                 attention_bias=bias, training=training,
             )  # fmt: skip
-        x = x if self.decoder_norm is None else self.decoder_norm(x)
+        x = x if self.decoder_norm is None else ops.cast(self.decoder_norm(x), x.dtype)
         return self._scored(x, self.target_embedding.logits)
 
     def encode(
@@ -278,7 +278,7 @@ class Transformer(TransformerDecoding, Translator):
             x = block(
                 x, attention_mask=same, padding_mask=padding, attention_bias=bias, training=training
             )
-        return x if self.encoder_norm is None else self.encoder_norm(x)
+        return x if self.encoder_norm is None else ops.cast(self.encoder_norm(x), x.dtype)
 
     def _with_positions(
         self, layer: Any, x: Tensor, same_segment: Tensor | None, training: bool | None

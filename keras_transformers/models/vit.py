@@ -124,7 +124,7 @@ class ViT(ImageModel):
         self.block = self._block(block)
         layer, policy = self.block.layer, self.dtype_policy
         self.dropout_layer = Dropout(layer.dropout, dtype=policy)
-        self.encoder_blocks = [self.block.copy(self, f"encoder_{i}") for i in range(num_layers)]
+        self.encoder_blocks = [self.block.copy(self, f"encoder_{i}", i) for i in range(num_layers)]
         rates = drop_path_rates(layer.drop_path, num_layers)
         for each, rate in zip(self.encoder_blocks, rates, strict=True):
             each.drop_path = rate
@@ -247,6 +247,7 @@ class ViT(ImageModel):
             y = self.norm(ops.mean(x[:, self.prefix_tokens :], axis=1))
         else:
             y = self.norm(x[:, 0])
+        y = ops.cast(y, self.compute_dtype)
         return y if self.representation is None else self.representation(y)
 
     def encode(

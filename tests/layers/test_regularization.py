@@ -123,3 +123,14 @@ def test_layer_scale_multiplies_each_feature_by_its_own_factor():
     np.testing.assert_allclose(ops.convert_to_numpy(layer.factor), np.full(7, 1e-5), rtol=1e-6)
     layer.set_weights([factors])
     assert_close(layer(X), X * factors, 0)
+
+
+@pytest.mark.parametrize("kind", [Dropout, DropPath])
+def test_a_rate_can_be_changed_unless_there_is_no_seed(kind):
+    layer, x = kind(0.5, seed=3), np.ones((64, 4), "float32")
+    layer.rate = 0.75
+    assert to_numpy(layer(x, training=True)).max() == 4
+    layer.rate = 0.0
+    assert_close(layer(x, training=True), x, 0)
+    with pytest.raises(ValueError, match="`rate` must be 0, as when the layer was made"):
+        kind(0.0).rate = 0.5

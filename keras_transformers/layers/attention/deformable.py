@@ -21,7 +21,7 @@ from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_sequence, named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 from keras_transformers.layers.positions.sequence import positions_of
-from keras_transformers.layers.projections import project
+from keras_transformers.layers.projections import batch_size, project
 from keras_transformers.layers.traced import Traced
 
 
@@ -73,7 +73,7 @@ def sample_levels(
         )  # (batch, queries, heads, points, 2, 2)
         share = share * weights[:, :, :, level, :, None, None]
         index, share = (
-            ops.reshape(each, (-1, queries, heads, 4 * points))
+            ops.reshape(each, (batch_size(locations), queries, heads, 4 * points))
             for each in ((image + index) * heads + head, ops.cast(share, values.dtype))
         )
         around = ops.take(table, index, axis=0)  # (batch, queries, heads, 4 points, dim)
@@ -207,12 +207,15 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
             context = hide_padding(context, context_mask)
         if positions is not None:
             x = x + positions_of(self, "positions", x, positions)
-        length, heads, levels = ops.shape(x)[1], self.num_heads, self.num_levels
+        batch, length, heads = batch_size(x), ops.shape(x)[1], self.num_heads
+        levels = self.num_levels
         offsets, weights = (
             ops.cast(each, "float32") for each in project(x, self.offset_dense, self.weight_dense)
         )
-        weights = ops.softmax(ops.reshape(weights, (-1, length, heads, levels * self.num_points)))
-        shape = (-1, length, heads, levels, self.num_points)
+        weights = ops.softmax(
+            ops.reshape(weights, (batch, length, heads, levels * self.num_points))
+        )
+        shape = (batch, length, heads, levels, self.num_points)
         locations = self._locations(
             ops.reshape(offsets, (*shape, 2)), reference_points, level_shapes
         )
@@ -221,7 +224,7 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
         dim = x.shape[-1] // heads
         values = ops.reshape(values, (-1, ops.shape(values)[1], heads, dim))
         y = sample_levels(values, level_shapes, locations, ops.reshape(weights, shape))
-        (y,) = project(ops.reshape(y, (-1, length, heads * dim)), self.output_dense)
+        (y,) = project(ops.reshape(y, (batch, length, heads * dim)), self.output_dense)
         if not return_attention_scores:
             return y
         return y, ops.cast(ops.swapaxes(weights, 1, 2), x.dtype)

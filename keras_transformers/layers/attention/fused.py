@@ -48,7 +48,8 @@ def way_of(layer: Any, query: Tensor, key: Tensor, training: bool | None) -> Way
         training: Whether dropout acts.
     """
     lengths = (query.shape[1], key.shape[1])
-    if None in lengths or KERNELS.get() is not None:
+    known = all(isinstance(length, int) for length in lengths)  # no int where JAX exports
+    if not known or KERNELS.get() is not None:
         return "plain"
     if type(layer.score).compare is not Score.compare or not _is_simple(layer.position):
         return "plain"

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers.attention.scores import DotScore, ScaledDotScore, Score
+from keras_transformers.layers.projections import batch_size
 
 FEATURES_AT_A_TIME = 8
 
@@ -115,13 +116,14 @@ class AdditiveScore(Score):
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         heads, width = self.vector.shape
         shared, group, keys = key.shape[1], heads // key.shape[1], ops.shape(key)[2]
+        batch = batch_size(query, key)
         queries = ops.shape(query)[2]  # of all heads of a group
         scores = _additive_scores(
-            ops.reshape(query, (-1, shared, group, queries // group, width)),
+            ops.reshape(query, (batch, shared, group, queries // group, width)),
             key[:, :, None],
             ops.reshape(ops.cast(self.vector, query.dtype), (shared, group, width)),
         )
-        return ops.reshape(scores, (-1, shared, queries, keys))
+        return ops.reshape(scores, (batch, shared, queries, keys))
 
 
 def _additive_scores(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from keras import ops
 from keras_transformers.annotations import Tensor
 from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.attention.settings import ProjectionOptions
+from keras_transformers.layers.projections import batch_size
 
 CHUNK = 64
 
@@ -114,12 +115,12 @@ def _sums(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def _causal_sums(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """`q_i^T sum_(j <= i) k_j v_j^T`, by pairs inside a chunk and by sums before it."""
-    length = ops.shape(query)[2]
+    batch, length = batch_size(query), ops.shape(query)[2]
     chunks = (length + CHUNK - 1) // CHUNK
 
     def cut(x: Tensor) -> Tensor:
         x = ops.pad(x, ((0, 0), (0, 0), (0, chunks * CHUNK - length), (0, 0)))
-        return ops.reshape(x, (-1, x.shape[1], chunks, CHUNK, x.shape[3]))
+        return ops.reshape(x, (batch, x.shape[1], chunks, CHUNK, x.shape[3]))
 
     query, key, value = map(cut, (query, key, value))
     columns = ops.swapaxes(key, 3, 4)
@@ -127,5 +128,5 @@ def _causal_sums(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     states = ops.matmul(columns, value)  # (batch, heads, chunks, key_dim, value_dim)
     before = ops.cumsum(states, axis=2) - states
     sums = ops.matmul(pairs, value) + ops.matmul(query, before)
-    shape = (-1, sums.shape[1], chunks * CHUNK, sums.shape[4])
+    shape = (batch, sums.shape[1], chunks * CHUNK, sums.shape[4])
     return ops.reshape(sums, shape)[:, :, :length]

@@ -101,18 +101,19 @@ class LocalAttention(CausalSelfAttention):
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1
         batch, length = ops.shape(query)[0], ops.shape(query)[2]
+        is_known = isinstance(length, int)  # neither in a graph of TensorFlow nor where JAX exports
         if query.shape[2] is None:
-            block = ops.minimum(block, length)
-        elif length <= block:  # all of it is near
-            block, before, after = length, 0, 0
+            block = ops.maximum(ops.minimum(block, length), 1)
+        elif is_known and length <= block:  # all of it is near
+            block, before, after = max(length, 1), 0, 0
         real = ops.ones((1, length), "bool") if mask is None else mask
         real = ops.broadcast_to(real[:, None, :, None], (batch, 1, length, 1))
         ends = (before * block, -length % block + after * block)
         key, value, real = (ops.pad(x, ((0, 0), (0, 0), ends, (0, 0))) for x in (key, value, real))
         starts, step = [0], length
-        if query.shape[2] is not None:
+        if is_known:
             step = max(AT_A_TIME // block, 1) * block
-            starts = range(0, length, step)
+            starts = range(0, max(length, 1), step)
         outputs = []
         for start in starts:
             part = query[:, :, start : start + step]

@@ -18,6 +18,7 @@ from keras_transformers.annotations import (
 )
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention
 from keras_transformers.layers.attention.settings import AttentionOptions
+from keras_transformers.layers.composite import frozen_like
 from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.positions.grid import GridTable
 from keras_transformers.layers.positions.resizing import resize_positions
@@ -149,8 +150,8 @@ class PoolingAttention(MultiHeadAttention):
             norm = self._norm.copy(self, f"{name}_norm")
             for part in (pooling, norm):
                 part.build((None, None, None, width))
-            self.poolings.append(pooling)
-            self.norms.append(norm)
+            self.poolings.append(frozen_like(self, pooling))
+            self.norms.append(frozen_like(self, norm))
         strides = (self.query_stride, self.key_stride)
         positions = [max(-(-side // stride) for stride in strides) for side in self.grid]
         self.row_offsets, self.column_offsets = (
@@ -188,6 +189,7 @@ class PoolingAttention(MultiHeadAttention):
     def _pool(self, x: Tensor, grid: Sequence[Any], pooling: Any, norm: Any) -> Tensor:
         """`(batch, tokens, heads, dim)` -> `(batch, heads, rows, columns, dim)` of the pooled."""
         x = norm(pooling(ops.reshape(swap_heads(x), (-1, *grid, self._width))))
+        x = ops.cast(x, self.compute_dtype)
         return ops.reshape(x, (-1, self.num_heads, *ops.shape(x)[1:]))
 
     def _bias(self, query: Tensor, key_grid: Sequence[Any]) -> Tensor:

@@ -85,6 +85,7 @@ class SpatialReductionAttention(MultiHeadAttention):
         tokens = context = ops.reshape(x, (-1, rows * columns, width))
         if self.reduce is not None:
             context = self.norm(self.reduce(self._whole_patches(x, rows, columns)))
+            context = ops.cast(context, self.compute_dtype)
         found: Any = super().call(
             tokens, context, return_attention_scores=return_attention_scores, training=training
         )

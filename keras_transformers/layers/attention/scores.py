@@ -11,7 +11,7 @@ from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.masks import as_mask, combine_masks
 from keras_transformers.layers.portable import KERNELS
-from keras_transformers.layers.projections import swap_heads
+from keras_transformers.layers.projections import batch_size, swap_heads
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -155,7 +155,7 @@ def regroup(x: Tensor, heads: int) -> Tensor:
     the first, the next `G` the second (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245).
     """
     rows = x.shape[1] * ops.shape(x)[2] // heads
-    return ops.reshape(x, (-1, heads, rows, ops.shape(x)[3]))
+    return ops.reshape(x, (batch_size(x), heads, rows, ops.shape(x)[3]))
 
 
 def masked_softmax(

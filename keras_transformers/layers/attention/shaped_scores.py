@@ -48,10 +48,10 @@ class NormalizedScore(ScaledDotScore):
         self.key_norm.build(key_shape)
 
     def normalize_query(self, query: Tensor) -> Tensor:
-        return self.query_norm(query)
+        return ops.cast(self.query_norm(query), query.dtype)
 
     def normalize_key(self, key: Tensor) -> Tensor:
-        return self.key_norm(key)
+        return ops.cast(self.key_norm(key), key.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "norm": self._norm.serialized()}

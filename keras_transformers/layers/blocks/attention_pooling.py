@@ -89,7 +89,8 @@ class AttentionPooling(Arguments, Composite, keras.layers.Layer):
         query = ops.broadcast_to(ops.cast(self.query, x.dtype), (ops.shape(x)[0], 1, x.shape[-1]))
         padding = given_padding(self, x, mask=mask, x_mask=x_mask)
         pooled = self.attention(query, x, context_mask=padding, training=training)
-        return (pooled + self.feed_forward(self.norm(pooled)))[:, 0]
+        y = self.feed_forward(self.norm(pooled))
+        return ops.cast(pooled + ops.cast(y, pooled.dtype), self.compute_dtype)[:, 0]
 
     def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         return None

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformers.annotations import Activation, MaybeWeights, Shape, Tensor
 from keras_transformers.layers.attention.pooling import PoolingAttention
-from keras_transformers.layers.blocks.residual import Block
+from keras_transformers.layers.blocks.residual import Block, in_dtype_of
 from keras_transformers.layers.blocks.settings import PoolingOptions
 from keras_transformers.layers.vision.patch_merging import check_map
 
@@ -113,7 +113,8 @@ class PoolingBlock(Block):
         y, weights = y if return_attention_scores else (y, None)
         y = y if self.mixer_scale is None else self.mixer_scale(y)
         y = self._drop(y) if training else y
-        x = self._skip(x if self.skip_projection is None else self.skip_projection(normed)) + y
+        x = self._skip(x if self.skip_projection is None else self.skip_projection(normed))
+        x = x + in_dtype_of(x, y)
         x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
         return (x, weights) if return_attention_scores else x
 

@@ -3,6 +3,7 @@
 from typing import Any, Unpack, cast
 
 import keras
+from keras import ops
 
 from keras_transformers.annotations import (
     Activation,
@@ -20,6 +21,11 @@ from keras_transformers.layers.errors import named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 
 
+def in_dtype_of(x: Tensor, y: Tensor) -> Any:
+    """Returns `y` in the dtype of `x`: a part with a dtype of its own gives another."""
+    return y if y.dtype == x.dtype else ops.cast(y, x.dtype)
+
+
 class Block(BlockSettings):
     """What all blocks compute: `x` and a branch of it, added."""
 
@@ -31,11 +37,12 @@ class Block(BlockSettings):
         `f` is, or is of, the part called `name`; `options` say whether it trains.
         """
         norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
-        y = function(norm(x) if self.norm_first else x, *arguments, **options)
+        y = function(in_dtype_of(x, norm(x)) if self.norm_first else x, *arguments, **options)
         y, other = y if isinstance(y, tuple) else (y, None)
         y = y if scale is None else scale(y)
         y = self._drop(y) if options.get("training") else y
-        return (x + y if self.norm_first else norm(x + y)), other
+        y = x + in_dtype_of(x, y)
+        return (y if self.norm_first else in_dtype_of(x, norm(y))), other
 
     def _drop(self, y: Tensor) -> Tensor:
         return self.drop_path_layer(self.dropout_layer(y, training=True), training=True)

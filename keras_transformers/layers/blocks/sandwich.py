@@ -5,7 +5,7 @@ from typing import Any, Unpack
 import keras
 
 from keras_transformers.annotations import Activation, Part, Tensor
-from keras_transformers.layers.blocks.residual import DecoderBlock
+from keras_transformers.layers.blocks.residual import DecoderBlock, in_dtype_of
 from keras_transformers.layers.blocks.settings import BranchOptions
 from keras_transformers.layers.errors import refuse
 
@@ -68,8 +68,9 @@ class SandwichDecoderBlock(DecoderBlock):
     ) -> tuple[Tensor, Any]:
         """`x + LN(f(LN(x)))`, and what else `f` gives, or None."""
         norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
-        y = function(norm(x), *arguments, **options)
+        y = function(in_dtype_of(x, norm(x)), *arguments, **options)
         y, other = y if isinstance(y, tuple) else (y, None)
         y = getattr(self, f"{name}_output_norm")(y)
         y = y if scale is None else scale(y)
-        return x + (self._drop(y) if options.get("training") else y), other
+        y = self._drop(y) if options.get("training") else y
+        return x + in_dtype_of(x, y), other

@@ -15,7 +15,7 @@ from keras_transformers.layers.attention.windows import (
     rolled,
     shifted_window_mask,
 )
-from keras_transformers.layers.blocks.residual import Block
+from keras_transformers.layers.blocks.residual import Block, in_dtype_of
 from keras_transformers.layers.blocks.settings import SwinOptions
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.parts import with_arguments
@@ -168,7 +168,8 @@ class SwinBlock(Block):
         y, other = y if isinstance(y, tuple) else (y, None)
         norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
         y = norm(y) if scale is None else scale(norm(y))
-        return x + (self._drop(y) if options.get("training") else y), other
+        y = self._drop(y) if options.get("training") else y
+        return x + in_dtype_of(x, y), other
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -10,6 +10,7 @@ from keras_transformers.layers.attention.scores import masked_softmax
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.masks import given_padding, hide_padding
 from keras_transformers.layers.mixing.mixers import Mixer
+from keras_transformers.layers.projections import batch_size
 from keras_transformers.layers.regularization import Dropout
 
 
@@ -97,25 +98,25 @@ class ConvolutionMixing(Mixer):
         x = hide_padding(x, mask)
         value, gate = ops.split(self.input_dense(x), 2, axis=-1)
         x = value * ops.sigmoid(gate)
+        batch = batch_size(x)
         if self.dynamic:
             scores = self.kernel_dense(x)
         else:
             scores = ops.cast(self.kernel, x.dtype)
-        scores = ops.reshape(
-            scores, (-1, length if self.dynamic else 1, self.num_heads, self.kernel_size)
-        )
+        rows = (batch, length) if self.dynamic else (1, 1)
+        scores = ops.reshape(scores, (*rows, self.num_heads, self.kernel_size))
         weights = ops.cast(masked_softmax(scores), x.dtype)
         weights = self.dropout_layer(weights, training=training)
         before = self.kernel_size - 1 if self.causal else self.kernel_size // 2
         x = hide_padding(x, mask)  # again, for the biases of `input_dense`
-        x = ops.reshape(x, (-1, length, self.num_heads, width // self.num_heads))
+        x = ops.reshape(x, (batch, length, self.num_heads, width // self.num_heads))
         ends = (before, self.kernel_size - 1 - before)
         x = ops.pad(x, ((0, 0), ends, (0, 0), (0, 0)))
         y = sum(
             x[:, position : position + length] * weights[..., position, None]
             for position in range(self.kernel_size)
         )
-        return self.output_dense(ops.reshape(y, (-1, length, width)))
+        return self.output_dense(ops.reshape(y, (batch, length, width)))
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.assertions import require, same
+from keras_transformers.layers.composite import frozen_like
 from keras_transformers.layers.errors import check_sequence, named, whole_number
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.masks import given_padding, hide_padding
@@ -83,7 +84,7 @@ class LSTMMixing(Mixer):
             else:
                 lstm = BidirectionalRNN("lstm", units, name=name, dtype=self.dtype_policy)
             lstm.build((None, None, width))
-            self.lstms.append(lstm)
+            self.lstms.append(frozen_like(self, lstm))
         self.output_dense = self._dense(width, "output")
         directions = len(names) * (1 if self.causal else 2)
         self.output_dense.build((*x_shape[:-1], directions * units))

@@ -16,6 +16,7 @@ from keras_transformers.layers.masks import (
     hide_padding,
 )
 from keras_transformers.layers.mixing.mixers import Mixer
+from keras_transformers.layers.projections import batch_size
 from keras_transformers.layers.regularization import Dropout
 from keras_transformers.layers.traced import Traced
 
@@ -119,9 +120,9 @@ class RandomSynthesizer(Traced, Mixer):
         weights = ops.cast(masked_softmax(scores[None], visible), x.dtype)
         dropped = self.dropout_layer(weights, training=training)
         value = self.value_dense(hide_padding(x, mask))
-        value = ops.reshape(value, (-1, length, self.num_heads, width // self.num_heads))
+        value = ops.reshape(value, (batch_size(x), length, self.num_heads, width // self.num_heads))
         y = ops.matmul(dropped, ops.transpose(value, (0, 2, 1, 3)))
-        y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, length, width))
+        y = ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (batch_size(x), length, width))
         y = self.output_dense(y)
         return (y, weights) if return_attention_scores else y
 

@@ -276,7 +276,7 @@ class PositionEmbedding(Arguments, Composite, keras.layers.Layer):
         else:
             positions = as_ids(self, "positions", positions, self.most_positions - 1)
         x = x + ops.cast(rows_of(self.table, positions + first), x.dtype)
-        return x if self.norm is None else self.norm(x)
+        return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape

@@ -119,7 +119,7 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
             x = ops.pad(x, ((0, 0), (border, border), (border, border), (0, 0)))
         x = self.convolution(x)
         x = self.norm_layer(x) if self.norm == "group" else self.norm_layer(x, training=training)
-        return self.activation(x)
+        return ops.cast(self.activation(x), self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*_strided(x_shape, self.stride), self.filters)
@@ -221,7 +221,7 @@ class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
         for convolution in self.convolutions:
             y = convolution(y, training=training)
         x = x if self.short_cut is None else self.short_cut(x, training=training)
-        return ops.relu(x + y)
+        return ops.cast(ops.relu(x + ops.cast(y, x.dtype)), self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         width = self.filters * (4 if self.bottleneck else 1)

@@ -92,7 +92,7 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
         check_floating(self, "x", x)
         border = (self.kernel_size // 2,) * 2
         x = self.projection(ops.pad(x, ((0, 0), border, border, (0, 0))))
-        return x if self.norm is None else self.norm(x)
+        return ops.cast(x if self.norm is None else self.norm(x), self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         check_map(self, x_shape)

@@ -65,7 +65,8 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
         x = pad_map(x, rows % 2, columns % 2)
         parts = [x[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
         x = ops.concatenate(parts, axis=-1)
-        return self.projection(self.norm(x)) if self.norm_first else self.norm(self.projection(x))
+        x = self.projection(self.norm(x)) if self.norm_first else self.norm(self.projection(x))
+        return ops.cast(x, self.compute_dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         check_map(self, x_shape)

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
+from keras_transformers.layers.composite import frozen_like
 from keras_transformers.layers.vision.patch_embedding import ToPatches
 from keras_transformers.layers.vision.patches import whole
 
@@ -78,8 +79,8 @@ class ConvolutionalStem(ToPatches):
             shape = (None, None, None, width)
             norm = keras.layers.LayerNormalization(epsilon=1e-6, name=f"norm_{i}", dtype=policy)
             norm.build(shape)
-            self.convolutions.append(convolution)
-            self.norms.append(norm)
+            self.convolutions.append(frozen_like(self, convolution))
+            self.norms.append(frozen_like(self, norm))
         self._build_projection(shape[-1])
 
     def call(self, x: Tensor) -> Tensor:
