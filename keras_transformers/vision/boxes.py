@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
 from keras_transformers.array_files import ANIMATED, is_animated_webp
-from keras_transformers.splits import share_held_out
 from keras_transformers.tables import account
 from keras_transformers.vision import decoding
 from keras_transformers.vision.labels import class_names
@@ -157,15 +156,19 @@ class DetectionCorpus:
             return list(pool.map(content_key, self.images))
 
     def split(self, share: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two corpora: the second gets `share` of the images, but never all or none.
+        """Two corpora: the second gets `share` of the images at random, but never all or none.
 
-        By the content of the images, see `splits.share_held_out`: copies of one stay together.
+        Copies of an image stay together, so that the second can be a few images larger.
 
         Raises:
             ValueError: If all images are copies of one.
         """
-        second = share_held_out(self.content_keys(), share, seed)
-        if not second.any():
+        keys = self.content_keys()
+        order = np.random.default_rng(seed).permutation(len(self))
+        number = min(max(round(share * len(self)), 1), len(self) - 1)
+        chosen = {keys[position] for position in order[:number]}
+        second = np.array([key in chosen for key in keys])
+        if second.all():
             raise ValueError(f"{self.name}: {len(self):,} images of one content cannot be split")
         return self.select(np.flatnonzero(~second)), self.select(np.flatnonzero(second))
 
