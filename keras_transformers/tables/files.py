@@ -252,7 +252,7 @@ def is_quoted(path: StrPath) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_quoted(path: str, size: int, changed: int) -> bool:
-    """As `is_quoted`; `size` and `changed` tell versions of a file apart."""
+    """Does the work of `is_quoted`; `size` and `changed` tell versions of a file apart."""
     if not _has_quotation_marks(path):
         return False
     needs_quotes, all_in_quotes = False, True
