@@ -419,6 +419,13 @@ def test_the_mark_between_cells_of_a_csv_file_is_found(mark, tmp_path):
         assert read_labelled(tmp_path / "a.csv").texts == [text for text, _ in rows]
 
 
+def test_the_first_line_decides_where_rows_are_unlike(tmp_path):
+    rows = ["a;pos", "b; c;pos", "d; e; f, g;neg", "h, i;neg", "j; k; l; m;pos", "n, o, p; q;neg"]
+    (tmp_path / "a.csv").write_text("\n".join(["text;label", *rows]))
+    corpus = read_labelled(tmp_path / "a.csv")
+    assert corpus.texts == ["a", "h, i"] and corpus.left_out == {"with more than two columns": 4}
+
+
 def test_decimal_commas_are_no_marks_between_cells(tmp_path):
     (tmp_path / "a.csv").write_text("good;1,5\nbad;0,5\nfair;1,0\n")
     rows = tables.read_rows(tmp_path / "a.csv", (tables.TEXTS, LABELS), "text and number")

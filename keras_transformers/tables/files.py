@@ -252,7 +252,7 @@ def is_quoted(path: StrPath) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _is_quoted(path: str, size: int, changed: int) -> bool:
-    """As `is_quoted`; `size` and `changed` tell versions of a file apart."""
+    """Does the work of `is_quoted`; `size` and `changed` tell versions of a file apart."""
     if not _has_quotation_marks(path):
         return False
     needs_quotes, all_in_quotes = False, True
@@ -304,7 +304,8 @@ def _delimiter(path: StrPath) -> str:
     """The mark between the cells of a `.csv` file: a comma, a semicolon or a tab.
 
     It is the one that gives most of the first rows the same number of cells, two or more. Commas
-    that all stand between digits are decimal marks where semicolons do as well.
+    that all stand between digits are decimal marks where semicolons do as well. If no mark does so
+    for most rows, the first line decides.
     """
     text = _beginning(path)
     shares = {mark: _equal_share(text, mark) for mark in (",", ";", "\t")}
@@ -312,7 +313,10 @@ def _delimiter(path: StrPath) -> str:
     is_decimal = re.search(r"(?<!\d),|,(?!\d)", text) is None
     if best == "," and is_decimal and shares[";"] == shares[","] > 0:
         return ";"
-    return best if shares[best] > 0.5 else ","
+    if shares[best] > 0.5:
+        return best
+    first = text.partition("\n")[0]
+    return ";" if ";" in first and "," not in first else ","
 
 
 def _beginning(path: StrPath) -> str:

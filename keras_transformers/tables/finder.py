@@ -140,7 +140,7 @@ class Finder:
             return earlier
         if self.chosen is None:
             return keys
-        return [chosen_key(self._at(number), keys, each) for each in self.chosen]
+        return [chosen_key(self._at(number), keys, choice) for choice in self.chosen]
 
     def _checked(self, values: Sequence[Any]) -> Any:
         found = []

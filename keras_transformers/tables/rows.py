@@ -227,8 +227,8 @@ def read_rows(data: Any, columns: Sequence[Column], layout: str, chosen: Chosen 
     else:
         name = name_of(data)
         finder = Finder(name, columns, chosen, "value", "row")
-        found = finder.values(rows_in_memory(data, len(columns), layout))
-        kept, left_out = _counted(found)
+        values = finder.values(rows_in_memory(data, len(columns), layout))
+        kept, left_out = _counted(values)
     return Rows(name, _with_whole_labels(kept, left_out, columns), left_out)
 
 

@@ -79,6 +79,13 @@ def test_several_files_and_a_pattern_are_one_corpus(tmp_path):
     assert report.dropped["duplicate"] == 2 and report.noted[clean_pairs.SPACES] == 2
 
 
+def test_unknown_keys_are_in_the_order_of_the_first_row_of_the_first_file(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"en": "a cat", "de": "eine Katze"}\n')
+    (tmp_path / "b.jsonl").write_text('{"de": "ein Hund", "en": "a dog"}\n')
+    run(tmp_path / "*.jsonl", output=str(tmp_path / "kept.tsv"))
+    assert read_pairs(tmp_path / "kept.tsv").sources == ["a cat", "a dog"]
+
+
 def test_a_first_pair_that_looks_like_names_of_columns_is_not_lost(tmp_path):
     path, kept = tmp_path / "pairs.jsonl", tmp_path / "kept.tsv"
     path.write_text('{"en": "Input", "de": "Output"}\n', encoding="utf-8")
