@@ -166,7 +166,12 @@ class DetectionCorpus:
         keys = self.content_keys()
         order = np.random.default_rng(seed).permutation(len(self))
         number = min(max(round(share * len(self)), 1), len(self) - 1)
-        chosen = {keys[position] for position in order[:number]}
+        copies = collections.Counter(keys)
+        chosen: dict[bytes, int] = {}  # key -> its number of copies
+        for position in order:
+            if sum(chosen.values()) >= number:
+                break
+            chosen[keys[position]] = copies[keys[position]]
         second = np.array([key in chosen for key in keys])
         if second.all():
             raise ValueError(f"{self.name}: {len(self):,} images of one content cannot be split")
