@@ -86,7 +86,7 @@ class Prototype:
         Args:
             owner: The layer that gets the copy.
             name: Name of the copy.
-            index: Number of the copy in a stack, by which its seeds differ from those of the others.
+            index: Number of the copy in a stack, which its seeds depend on.
         """
         try:
             copy = _copied(self.layer, name, owner.dtype_policy, index)
@@ -106,8 +106,8 @@ class Prototype:
         kind = type(self.layer).__name__
         expected = (
             "a layer that is not built, for its copy begins with new weights. Give "
-            f"`{kind}.from_config(layer.get_config())`; to begin with the weights of `layer`, build "
-            f"the {type(owner).__name__}, and hand them to its copy by `set_weights`"
+            f"`{kind}.from_config(layer.get_config())`; to begin with the weights of `layer`, "
+            f"build the {type(owner).__name__}, and hand them to its copy by `set_weights`"
         )
         received = f"{kind} '{self.layer.name}' with {len(self.layer.weights)} weights"
         refuse(owner, self.argument, expected, received)
@@ -187,7 +187,8 @@ def own_policy(layer: keras.layers.Layer) -> Any:
 def _follow_owner(layer: keras.layers.Layer, own: Any) -> None:
     """Notes that a layer has the dtype of its owner, unless it has a policy of its own."""
     if own is None:
-        vars(layer)[DTYPE_OF_OWNER] = True
+        attributes: Any = vars(layer)  # not as an attribute, which Keras would track
+        attributes[DTYPE_OF_OWNER] = True
 
 
 def _policy_inside(owner_policy: Any, own: Any) -> Any:
