@@ -162,7 +162,7 @@ def _copied(layer: keras.layers.Layer, name: str, owner_policy: Any, index: int 
         copy.name = name
     if "dtype" not in taken:
         copy.dtype_policy = policy
-    _follow_owner(copy, own)
+    follow_owner(copy, own)
     copy_trainable(layer, copy)
     return copy
 
@@ -184,7 +184,7 @@ def own_policy(layer: keras.layers.Layer) -> Any:
     return layer.dtype_policy if is_own else None
 
 
-def _follow_owner(layer: keras.layers.Layer, own: Any) -> None:
+def follow_owner(layer: keras.layers.Layer, own: Any) -> None:
     """Notes that a layer has the dtype of its owner, unless it has a policy of its own."""
     if own is None:
         attributes: Any = vars(layer)  # not as an attribute, which Keras would track
@@ -204,7 +204,7 @@ def _from_serialized(config: dict[str, Any]) -> Any:
     config = {key: value for key, value in config.items() if key != "build_config"}
     layer = keras.saving.deserialize_keras_object(config)
     if isinstance(layer, keras.layers.Layer) and not config.get(OWN_DTYPE):
-        _follow_owner(layer, None)
+        follow_owner(layer, None)
     return layer
 
 
@@ -261,7 +261,7 @@ def with_arguments(layer: keras.layers.Layer, **changes: Any) -> Any:
     again = layer.make_again
     given = dict(zip(inspect.signature(again.func).parameters, again.args, strict=False))
     made = again.func(**{**given, **again.keywords, **changes})
-    _follow_owner(made, own_policy(layer))
+    follow_owner(made, own_policy(layer))
     copy_trainable(layer, made)
     return made
 
