@@ -86,7 +86,7 @@ class Prototype:
         Args:
             owner: The layer that gets the copy.
             name: Name of the copy.
-            index: Number of the copy in a stack, by which its seeds differ from those of the others.
+            index: Number of the copy in a stack, which its seeds depend on.
         """
         try:
             copy = _copied(self.layer, name, owner.dtype_policy, index)
@@ -106,8 +106,8 @@ class Prototype:
         kind = type(self.layer).__name__
         expected = (
             "a layer that is not built, for its copy begins with new weights. Give "
-            f"`{kind}.from_config(layer.get_config())`; to begin with the weights of `layer`, build "
-            f"the {type(owner).__name__}, and hand them to its copy by `set_weights`"
+            f"`{kind}.from_config(layer.get_config())`; to begin with the weights of `layer`, "
+            f"build the {type(owner).__name__}, and hand them to its copy by `set_weights`"
         )
         received = f"{kind} '{self.layer.name}' with {len(self.layer.weights)} weights"
         refuse(owner, self.argument, expected, received)
@@ -162,7 +162,7 @@ def _copied(layer: keras.layers.Layer, name: str, owner_policy: Any, index: int 
         copy.name = name
     if "dtype" not in taken:
         copy.dtype_policy = policy
-    _follow_owner(copy, own)
+    follow_owner(copy, own)
     copy_trainable(layer, copy)
     return copy
 
@@ -184,10 +184,11 @@ def own_policy(layer: keras.layers.Layer) -> Any:
     return layer.dtype_policy if is_own else None
 
 
-def _follow_owner(layer: keras.layers.Layer, own: Any) -> None:
+def follow_owner(layer: keras.layers.Layer, own: Any) -> None:
     """Notes that a layer has the dtype of its owner, unless it has a policy of its own."""
     if own is None:
-        vars(layer)[DTYPE_OF_OWNER] = True
+        attributes: Any = vars(layer)  # not as an attribute, which Keras would track
+        attributes[DTYPE_OF_OWNER] = True
 
 
 def _policy_inside(owner_policy: Any, own: Any) -> Any:
@@ -203,7 +204,7 @@ def _from_serialized(config: dict[str, Any]) -> Any:
     config = {key: value for key, value in config.items() if key != "build_config"}
     layer = keras.saving.deserialize_keras_object(config)
     if isinstance(layer, keras.layers.Layer) and not config.get(OWN_DTYPE):
-        _follow_owner(layer, None)
+        follow_owner(layer, None)
     return layer
 
 
@@ -260,7 +261,7 @@ def with_arguments(layer: keras.layers.Layer, **changes: Any) -> Any:
     again = layer.make_again
     given = dict(zip(inspect.signature(again.func).parameters, again.args, strict=False))
     made = again.func(**{**given, **again.keywords, **changes})
-    _follow_owner(made, own_policy(layer))
+    follow_owner(made, own_policy(layer))
     copy_trainable(layer, made)
     return made
 

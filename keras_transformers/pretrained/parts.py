@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformers.layers.parts import serialized
+from keras_transformers.layers.parts import OWN_DTYPE, serialized
 
 # What changes nothing that a model computes: names, precision, and how it was started or trained.
-UNSAID = ("name", "dtype", "trainable", "seed", "dropout", "drop_path", "module", "registered_name")
+UNSAID = ("name", "dtype", OWN_DTYPE, "trainable", "seed", "dropout", "drop_path")
+UNSAID += ("module", "registered_name")
 UNSAID_ENDS = ("_initializer", "_regularizer", "_constraint")
 
 

@@ -12,6 +12,7 @@ from keras_transformers.layers.errors import beside, check_sequence, rate, refus
 from keras_transformers.layers.parts import (
     Prototype,
     arguments_of_call,
+    follow_owner,
     norm_prototype,
     part_or_numbers,
 )
@@ -135,6 +136,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         else:
             kind, *arguments = default
             layer = kind(*arguments, name=name, dtype=self.dtype_policy)
+            follow_owner(layer, None)
         setattr(self, name, layer)
         layer.build(*shapes)
         setattr(self, f"_{name}_takes", arguments_of_call(layer))
