@@ -307,6 +307,8 @@ def test_one_name_of_the_tags_makes_a_header_and_no_tag(tmp_path):
     (tmp_path / "a.csv").write_text("Satz,ner_tags\nAda lacht,B-PER O\nBo,B-PER\n")
     corpus = read_tagged(tmp_path / "a.csv")
     assert corpus.words == [["Ada", "lacht"], ["Bo"]] and corpus.classes() == ["O", "B-PER"]
+
+
 def swapped(rows):
     """The rows as dicts with other keys than the usual, the first in order, the others not."""
     first, *others = [dict(zip(("en", "de"), row, strict=True)) for row in rows]
