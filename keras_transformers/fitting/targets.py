@@ -128,12 +128,12 @@ def targets_of(
     between = None if problem != SEVERAL else separator or SEPARATOR
     if indicated_classes(labels) is not None:
         known = indicated_classes(labels, known) or (known if strict else None)
-    elif known is not None and not strict:
-        found = {name for label in labels for name in _names(label, between)}
-        known = known if found <= set(known) else None
-    if known is not None and keeps_unknown:
+    elif known is not None:
         names = {name for label in labels for name in _names(label, between)}
-        known = [*known, *sorted(names.difference(known))]
+        if keeps_unknown:
+            known = [*known, *sorted(names.difference(known))]
+        elif not strict and not names <= set(known):
+            known = None
     corpus = TextCorpus.labelled(rows.name, pairs, known, rows.left_out, between)
     if problem != SEVERAL and len(corpus.classes or ()) < 2:
         raise ValueError(f"{corpus.summary()}. There is nothing to tell apart: all have one class.")

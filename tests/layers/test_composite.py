@@ -114,7 +114,7 @@ def test_one_block_of_a_frozen_model_can_be_trained():
 
 
 @keras.saving.register_keras_serializable("tests")
-class Wrapped(keras.layers.Layer):
+class SublayerInBuild(keras.layers.Layer):
     """A layer of somebody else's that makes its sublayer in `build`."""
 
     def build(self, x_shape):
@@ -134,7 +134,7 @@ FROZEN_PARTS = {
     "mixer": layers.SelfAttention(2, trainable=False),
     "feed_forward": frozen(layers.FeedForward(13)),
     "norm": keras.layers.LayerNormalization(trainable=False),
-    "of another make": Wrapped(trainable=False),
+    "of another make": SublayerInBuild(trainable=False),
     "a functional model": frozen(functional()),
 }
 

@@ -51,7 +51,9 @@ def test_bfloat16_is_enough():
     assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
     result = keras.ops.convert_to_numpy(keras.ops.cast(result, "float32"))
     found = np.linalg.svd(result, compute_uv=False)
-    assert np.all((found > 0.7) & (found < 1.3))
+    # With AVX2, nearly half of the elements of TensorFlow's products of bfloat16 are not the product
+    # in float32, rounded once.
+    assert np.all((found > 0.6) & (found < 1.4))
 
 
 def test_polynomials_map_their_interval_to_one():
