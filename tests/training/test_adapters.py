@@ -59,7 +59,7 @@ def test_a_new_adapter_changes_nothing_and_is_all_that_is_trained():
     paths = add_lora(model, rank=2, targets=("attention", "hidden"), train="norm")
     mixer = [f"decoder_0/mixer/{name}" for name in ("attention_output", "value", "key", "query")]
     assert sorted(paths) == sorted(["decoder_0/feed_forward/hidden", *mixer])
-    # Projections with an adapter are computed one by one, which rounds otherwise on some processors.
+    # Projections with an adapter are computed one by one, which rounds differently with AVX2.
     np.testing.assert_allclose(outputs(model), outputs_before, atol=2e-6)
     trained = {each.path.removeprefix(f"{model.name}/") for each in model.trainable_variables}
     expected = {f"{path}/adapter/lora_{factor}" for path in paths for factor in "ab"}

@@ -51,8 +51,8 @@ def test_bfloat16_is_enough():
     assert keras.backend.standardize_dtype(result.dtype) == "bfloat16"
     result = keras.ops.convert_to_numpy(keras.ops.cast(result, "float32"))
     found = np.linalg.svd(result, compute_uv=False)
-    # With AVX2, nearly half of the elements of TensorFlow's products of bfloat16 are not the product
-    # in float32, rounded once.
+    # With AVX2, nearly half of the elements of a product of bfloat16 are not the float32 ones,
+    # rounded once.
     assert np.all((found > 0.6) & (found < 1.4))
 
 
