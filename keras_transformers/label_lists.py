@@ -115,6 +115,7 @@ def numbered(
     classes: Sequence[str] | None = None,
     separator: str | None = None,
     left_out: Mapping[str, int] | Sequence[str] | None = (),
+    keeps_unknown: bool = False,
 ) -> Labelled:
     """Numbers for the names of labels.
 
@@ -126,6 +127,8 @@ def numbered(
         separator: What stands between the names in a str where there can be several labels, or
             none; None for one each.
         left_out: Dict of reason -> number of things that were left out before.
+        keeps_unknown: Whether things of other classes than the given ones stay instead. Their
+            classes come after the given ones.
 
     Returns:
         A `Labelled`.
@@ -153,18 +156,19 @@ def numbered(
             left_out["empty"] += 1
         elif separator is None and len(names) != 1:
             left_out["with several labels" if names else "without a label"] += 1
-        elif known is not None and not known.issuperset(names):
+        elif known is not None and not keeps_unknown and not known.issuperset(names):
             left_out["of a class that is not in the training set"] += 1
         else:
             noted["with a label given twice"] += len(names) < len(given)
             kept.append((thing, names))
-    if classes is None:
-        classes = sorted({name for _, names in kept for name in names})
+    first = [] if classes is None else list(classes)
+    others = {name for _, names in kept for name in names}.difference(first)
+    classes = [*first, *sorted(others)]
     numbers = {label: number for number, label in enumerate(classes)}
     labels = [[numbers[name] for name in names] for _, names in kept]
     labels = labels if separator is not None else [only for (only,) in labels]
     things = [thing for thing, _ in kept]
-    return Labelled(things, labels, list(classes), dict(left_out), dict(+noted))
+    return Labelled(things, labels, classes, dict(left_out), dict(+noted))
 
 
 def several_hot(labels: Sequence[Sequence[int]], classes: int, dtype: str = "int32") -> Array:

@@ -125,7 +125,7 @@ class ImageClassifierFitting(Fitted):
         """Scores classes, see `class_scores`."""
         has_several = self.held.model.problem_type == SEVERAL
         separator = (self.held.label_separator or SEPARATOR) if has_several else None
-        corpus = read_images(data, None, separator, columns).with_first(self.held.labels or ())
+        corpus = read_images(data, self.held.labels or (), separator, columns, True)
         scores = class_scores(self.served().probabilities(corpus), corpus.labels, corpus.classes)
         return {**scores, "left_out": sum(corpus.left_out.values())}
 

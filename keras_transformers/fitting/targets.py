@@ -128,13 +128,10 @@ def targets_of(
     between = None if problem != SEVERAL else separator or SEPARATOR
     if indicated_classes(labels) is not None:
         known = indicated_classes(labels, known) or (known if strict else None)
-    elif known is not None:
+    elif known is not None and not strict:
         names = {name for label in labels for name in _names(label, between)}
-        if keeps_unknown:
-            known = [*known, *sorted(names.difference(known))]
-        elif not strict and not names <= set(known):
-            known = None
-    corpus = TextCorpus.labelled(rows.name, pairs, known, rows.left_out, between)
+        known = known if names <= set(known) else None
+    corpus = TextCorpus.labelled(rows.name, pairs, known, rows.left_out, between, keeps_unknown)
     if problem != SEVERAL and len(corpus.classes or ()) < 2:
         raise ValueError(f"{corpus.summary()}. There is nothing to tell apart: all have one class.")
     return Targets(corpus, problem)

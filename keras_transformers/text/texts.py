@@ -63,6 +63,7 @@ class TextCorpus:
         classes: Sequence[str] | None = None,
         left_out: Mapping[str, int] | None = None,
         separator: str | None = None,
+        keeps_unknown: bool = False,
     ) -> Self:
         """Makes a corpus of an iterable of (text, name of its class).
 
@@ -74,12 +75,13 @@ class TextCorpus:
             left_out: Dict of reason -> number of texts that were left out before.
             separator: What stands between the names where a text can have several classes, or none;
                 None for one class each.
+            keeps_unknown: See `label_lists.numbered`.
 
         Raises:
             ValueError: If no text is usable, or none has a class.
         """
         pairs = ((text.strip(), label) for text, label in pairs)
-        found = numbered(pairs, classes, separator, left_out)
+        found = numbered(pairs, classes, separator, left_out, keeps_unknown)
         corpus = cls(name, found.things, found.labels, found.classes, found.left_out, found.noted)
         if found.things and not found.classes:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn: no text has a class.")

@@ -174,6 +174,7 @@ class ImageCorpus:
         names: Sequence[str | Sequence[str]],
         classes: Sequence[str] | None = None,
         separator: str | None = None,
+        keeps_unknown: bool = False,
     ) -> Self:
         """The images with labels by their names; those whose labels do not fit are left out.
 
@@ -181,10 +182,10 @@ class ImageCorpus:
 
         Args:
             names: For each image a str, or a list of str.
-            classes, separator: As for `label_lists.numbered`.
+            classes, separator, keeps_unknown: As for `label_lists.numbered`.
         """
         pairs = [(str(position), label) for position, label in enumerate(names)]
-        result = numbered(pairs, classes, separator, self.left_out)
+        result = numbered(pairs, classes, separator, self.left_out, keeps_unknown)
         if separator is None:
             labels = np.array(result.labels, np.int32)
         else:

@@ -22,6 +22,7 @@ def read_images(
     classes: Sequence[str] | None = None,
     separator: str | None = None,
     columns: Chosen = None,
+    keeps_unknown: bool = False,
 ) -> ImageCorpus:
     """Reads images with labels.
 
@@ -34,6 +35,8 @@ def read_images(
         separator: What stands between several labels of an image in one str; where labels are
             lists, anything. None for one class each.
         columns: Names, or positions from 0, of image and label, where they have others.
+        keeps_unknown: Whether images of other classes than the given ones stay instead. Their
+            classes come after the given ones.
 
     Returns:
         An `ImageCorpus`.
@@ -51,6 +54,8 @@ def read_images(
     ['cat', 'dog']
     """
     if isinstance(data, str | pathlib.PurePath) and pathlib.Path(data).is_dir():
+        if keeps_unknown:
+            return read_folder(data).with_first(classes or ())
         return read_folder(data, classes)
     rows = read_rows(data, (IMAGES, LABELS), "image and label", columns)
     beside = pathlib.Path(data).parent if isinstance(data, str | pathlib.PurePath) else None
@@ -68,7 +73,8 @@ def read_images(
     corpus = ImageCorpus(rows.name, [], np.arange(len(images)), images, rows.read, dict(left_out))
     if images:
         corpus = corpus.usable()
-        corpus = corpus.labelled([names[row] for row in corpus.labels], classes, separator)
+        usable = [names[row] for row in corpus.labels]
+        corpus = corpus.labelled(usable, classes, separator, keeps_unknown)
     if not len(corpus):
         raise ValueError(f"{corpus.summary()}. There is nothing to learn from.{problem}")
     return corpus

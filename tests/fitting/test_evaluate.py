@@ -5,7 +5,8 @@ import pytest
 
 import keras_transformers
 from keras_transformers.fitting.base import class_scores
-from keras_transformers.vision import ImageCorpus, read_folder
+from keras_transformers.fitting.targets import targets_of
+from keras_transformers.vision import ImageCorpus, read_folder, read_images
 from tests.fitting.test_fitting import FAST, images, loaded, royal, sentences
 from tests.pretrained import folders
 
@@ -69,6 +70,29 @@ def test_evaluate_reads_labels_with_the_separator_of_fit(tmp_path):
         again = keras_transformers.load(predictor.save(tmp_path / "own"))
         for each in (predictor, again):
             assert each.evaluate(rows)["of_unknown_classes"] == 0
+
+
+def test_unknown_classes_come_after_the_known_ones_of_tables_of_texts_and_images():
+    pixels = [np.full((4, 4, 3), number, "uint8") for number in range(3)]
+    texts = ["a cat", "a dog", "a hen"]
+    rows = {
+        "names": ["cat", "dog", "hen"],
+        "numbers": [0, None, 1],
+        "lists": [[1, 0], [0, 1], [1, 0]],
+    }
+    expected = {
+        "names": (["dog", "cat", "hen"], [1, 0, 2]),
+        "numbers": (["0", "1"], [0, 1]),
+        "lists": (["ape", "bee"], [0, 1, 0]),
+    }
+    known = {"names": ["dog"], "numbers": ["0", "1"], "lists": ["ape", "bee"]}
+    for kind, labels in rows.items():
+        corpus = read_images({"image": pixels, "label": labels}, known[kind], keeps_unknown=True)
+        assert (corpus.classes, corpus.labels.tolist()) == expected[kind], kind
+        data = {"text": texts, "label": labels}
+        problem = "single_label_classification"
+        targets = targets_of(data, None, problem, None, known[kind], True, keeps_unknown=True)
+        assert (targets.classes, targets.values) == expected[kind], kind
 
 
 def test_known_classes_of_a_corpus_come_first():
