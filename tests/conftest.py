@@ -10,6 +10,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before TensorFlow is impor
 os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
 # Before JAX is: what runs once need not run fast, and most of the time is compilation.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# The same for XLA in TensorFlow. `XLA_FLAGS=` compiles as users do.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # what one worker has compiled, all others have
     FOLDER = tempfile.TemporaryDirectory(prefix="jax-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = FOLDER.name

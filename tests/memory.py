@@ -13,7 +13,7 @@ import pytest
 
 GIB = 2**30
 # Resident memory above which a worker gets no further file. After its imports it holds 1.1 GiB.
-LIMIT = float(os.environ.get("TEST_WORKER_GIB", "2.5")) * GIB
+LIMIT = float(os.environ.get("TEST_WORKER_GIB", "3.5")) * GIB
 CUSTOM_GRADIENT = "CustomGradient-"  # how TensorFlow names what `tf.custom_gradient` registers
 
 

@@ -30,11 +30,22 @@ DOCUMENTED += (
 DOCUMENTED += ["loading", "fitting", "shards", "tables"] if ON_TENSORFLOW else []
 
 
-# Each example exports a model, which the example of the class that it calls does as well.
-SLOW_EXAMPLES = (
-    "keras_transformers.export.functions",
-    "keras_transformers.export.functions_of_images",
-)
+# Each of these exports or trains a model for its example, and has tests of its own. The examples of
+# `export.translation`, `export.images` and `export.text_classifier` run always.
+SLOW_EXAMPLES = {
+    f"keras_transformers.{module}"
+    for module in (
+        "alignment.guided",
+        "export.detector",
+        "export.functions",
+        "export.functions_of_images",
+        "export.mask_filler",
+        "export.segmenter",
+        "export.text_generator",
+        "fitting.confidence",
+        "generation.speculative",
+    )
+}
 
 
 def modules_with_examples():
